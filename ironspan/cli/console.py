@@ -1,0 +1,179 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands show while they work.
+
+Every part of ironspan reports progress through one call, ``step(name, state, detail)``. Three displays
+understand it: a live one on a terminal (running steps with their elapsed time at the bottom, finished ones
+above), plain lines where there is no terminal, and one JSON object a line for machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections.abc
+import json
+import sys
+import threading
+import time
+import types
+import typing as t
+
+import rich.console
+import rich.live
+import rich.markup
+import rich.spinner
+import rich.table
+
+Mode = t.Literal["live", "plain", "json"]
+State = t.Literal["start", "done", "skip", "fail"]
+Progress = collections.abc.Callable[[str, str, str], None]
+"""What parts that do long work accept: (what, state, detail); state is start, done, skip or fail."""
+
+WORDS = {"start": "...", "done": "ok", "skip": "skip", "fail": "FAIL"}
+MARKS = {"done": "[green]✓[/]", "skip": "[dim]-[/]", "fail": "[red]✗[/]"}
+FLICKER_S = 0.3
+"""A step shorter than this leaves its ``start`` line out of the plain display (nobody can act on it)."""
+
+
+def quiet(name: str, state: str, detail: str) -> None:
+    """Accept progress and show nothing: the default of library calls."""
+
+
+class Console:
+    """A thread-safe progress display; use it as a context manager so that the terminal is left clean.
+
+    Args:
+        mode: live, plain or json.
+        stream: where to write; standard output by default.
+        clock: seconds, monotonic; tests hand in their own.
+    """
+
+    def __init__(
+        self,
+        mode: Mode = "plain",
+        stream: t.TextIO | None = None,
+        clock: collections.abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.mode = mode
+        self.stream = stream if stream is not None else sys.stdout
+        self._clock = clock
+        self._begun = clock()
+        self._running: dict[str, tuple[float, str]] = {}
+        self._lock = threading.RLock()
+        self._rich = rich.console.Console(file=self.stream, highlight=False, force_terminal=mode == "live")
+        self._live: rich.live.Live | None = None
+
+    def __enter__(self) -> Console:
+        if self.mode == "live":
+            self._live = rich.live.Live(
+                console=self._rich, get_renderable=self._table, refresh_per_second=4, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self.stream.flush()
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """Report that a piece of work started or ended.
+
+        Args:
+            name: what is worked on; the same words at start and end.
+            state: start, done, skip or fail; ``start`` again updates the detail of running work.
+            detail: a few words more, for example a size or a reason.
+        """
+        with self._lock:
+            now = self._clock()
+            known = self._running.get(name)
+            took = now - known[0] if known else 0.0
+            if state == "start":
+                self._running[name] = (known[0] if known else now, detail)
+                if known and self.mode == "plain":
+                    return
+            else:
+                self._running.pop(name, None)
+            if self.mode == "json":
+                self.event("step", name=name, state=state, detail=detail, seconds=round(took, 3))
+            elif self.mode == "plain":
+                self._line(f"{WORDS.get(state, state):<5}{name}", detail, took)
+            elif state != "start":
+                tail = f"  [dim]{rich.markup.escape(detail)}[/]" if detail else ""
+                spent = f"  [dim]{took:.1f} s[/]" if took >= FLICKER_S else ""
+                self._rich.print(f"{MARKS.get(state, state)} {rich.markup.escape(name)}{tail}{spent}")
+
+    def phase(self, name: str) -> None:
+        """Announce that a new phase begins; the steps after it belong to it."""
+        with self._lock:
+            if self.mode == "json":
+                self.event("phase", name=name)
+            elif self.mode == "plain":
+                self._line(f"== {name}", "", 0.0)
+            else:
+                self._rich.print(f"[bold]{rich.markup.escape(name)}[/]")
+
+    def note(self, text: str) -> None:
+        """Show a line of text (in JSON mode an event of type ``note``)."""
+        with self._lock:
+            if self.mode == "json":
+                self.event("note", text=text)
+            elif self.mode == "plain":
+                print(text, file=self.stream, flush=True)
+            else:
+                self._rich.print(text, markup=False)
+
+    def event(self, kind: str, **fields: t.Any) -> None:
+        """Write one JSON line; nothing in the other modes."""
+        if self.mode == "json":
+            line = {"time": round(time.time(), 3), "event": kind, **fields}
+            with self._lock:
+                print(json.dumps(line, ensure_ascii=False, default=str), file=self.stream, flush=True)
+
+    def _line(self, text: str, detail: str, took: float) -> None:
+        spent = f" ({took:.1f} s)" if took >= FLICKER_S else ""
+        tail = f": {detail}" if detail else ""
+        elapsed = self._clock() - self._begun
+        print(f"[{elapsed:7.1f}s] {text}{tail}{spent}", file=self.stream, flush=True)
+
+    def _table(self) -> rich.table.Table:
+        """Return what the live area shows now: one row for each running step."""
+        table = rich.table.Table.grid(padding=(0, 1))
+        with self._lock:
+            now = self._clock()
+            for name, (since, detail) in list(self._running.items())[-20:]:
+                spinner = rich.spinner.Spinner("dots", style="cyan")
+                table.add_row(
+                    spinner,
+                    rich.markup.escape(name),
+                    f"[dim]{rich.markup.escape(detail)}[/]",
+                    f"[dim]{now - since:.0f} s[/]",
+                )
+        return table
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Give a command the options that choose its display, unless it has options of these names already."""
+    for flag, text in (
+        ("--json", "write one JSON object a line"),
+        ("--plain", "write plain lines even on a terminal"),
+    ):
+        if flag not in parser._option_string_actions:
+            parser.add_argument(flag, action="store_true", help=text)
+
+
+def from_arguments(arguments: argparse.Namespace, stream: t.TextIO | None = None) -> Console:
+    """Return the console that the command line asks for: ``--json``, ``--plain``, else what the stream is."""
+    chosen = stream if stream is not None else sys.stdout
+    mode: Mode = "live" if chosen.isatty() else "plain"
+    if getattr(arguments, "plain", False):
+        mode = "plain"
+    if getattr(arguments, "json", False):
+        mode = "json"
+    return Console(mode, chosen)

@@ -1,0 +1,37 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: exit codes, and the error that carries one."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """Exit codes of every ``ironspan`` command (and of what ``ansible-playbook`` runs are mapped to)."""
+
+    OK = 0
+    FAILED = 1
+    """A change failed on at least one host; the failing host was rolled back."""
+    BAD_INPUT = 2
+    """The input was refused before anything was touched."""
+    HOSTS = 4
+    """At least one host was unreachable or unfit; the others finished."""
+    INTERRUPTED = 130
+    """The operator pressed Ctrl-C; the next run resumes."""
+
+
+class CommandError(Exception):
+    """A command cannot go on, for a reason the operator can act on.
+
+    Args:
+        message: what is wrong, in one sentence.
+        remedy: what to do about it, in one sentence; may be empty.
+        code: how the command ends.
+    """
+
+    def __init__(self, message: str, remedy: str = "", code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.code = code
