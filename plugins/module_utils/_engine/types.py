@@ -106,9 +106,34 @@ class Host(t.Protocol):
     def forget_cached(self, key: str) -> None:
         """Drop a cached value after changing what it describes."""
 
+    def declared(self, path: str) -> bool:
+        """Tell whether the document itself makes this folder, so that it may be absent while planning."""
+
+    def owned(self, path: str) -> bool:
+        """Tell whether an earlier run of this engine put ``path`` there (or the folder it lies in)."""
+
+    def set_aside(self, path: str) -> None:
+        """Move a whole tree out of the way, at once and so that rollback moves it back.
+
+        The engine deletes it when the transaction commits. It may be called where ``backup`` is too small.
+        """
+
+    def offer_csr(self, resource_id: str, pem: str) -> None:
+        """Hand a certificate signing request to the controller (the ``csrs`` of the result)."""
+
 
 class Kind(t.Protocol):
-    """The interface of a resource kind; each module in ``_resources`` has one instance called ``KIND``."""
+    """The interface of a resource kind; each module in ``_resources`` has one instance called ``KIND``.
+
+    Specifications reach a kind with their defaults filled in. The engine also calls two methods that a kind
+    may leave out:
+
+    ``check(spec) -> list of str``: what is wrong with values whose types are right ("mode is not octal"),
+    asked before anything is touched.
+
+    ``settle(spec, change, host)``: asked during a rollback, in the document's order, after everything has
+    been undone and all files are back (reload and restart a unit with its previous configuration).
+    """
 
     name: str
     fields: t.Mapping[str, "Field"]
@@ -123,7 +148,12 @@ class Kind(t.Protocol):
         """Make the host match. Must be repeatable: a killed run is followed by another ``compare``."""
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
-        """Reverse what ``backup`` cannot (start a stopped unit, uninstall a package). Files come back by themselves."""
+        """Reverse what ``backup`` cannot (stop a started unit, uninstall a package). Files come back by themselves.
+
+        Called in reverse order of the changes, before this resource's own backups are restored and after
+        everything that was changed later has been undone. Must be repeatable and must accept that ``apply``
+        may have been interrupted anywhere.
+        """
 
 
 class Field(t.NamedTuple):
