@@ -109,6 +109,11 @@ class Console:
                 spent = f"  [dim]{took:.1f} s[/]" if took >= FLICKER_S else ""
                 self._rich.print(f"{MARKS.get(state, state)} {rich.markup.escape(name)}{tail}{spent}")
 
+    def drop(self, name: str) -> None:
+        """Forget running work without a word: it turned out that there was nothing to do."""
+        with self._lock:
+            self._running.pop(name, None)
+
     def phase(self, name: str) -> None:
         """Announce that a new phase begins; the steps after it belong to it."""
         with self._lock:

@@ -8,6 +8,7 @@ import argparse
 import collections.abc
 import importlib
 import sys
+import typing as t
 
 import ironspan
 from ironspan.cli import console
@@ -70,7 +71,9 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
         return int(Exit.FAILED)
 
 
-def _leaves(subparsers: argparse._SubParsersAction) -> collections.abc.Iterator[argparse.ArgumentParser]:  # type: ignore[type-arg]
+def _leaves(
+    subparsers: argparse._SubParsersAction[t.Any],
+) -> collections.abc.Iterator[argparse.ArgumentParser]:
     for parser in set(subparsers.choices.values()):
         nested = [item for item in parser._actions if isinstance(item, argparse._SubParsersAction)]
         if nested:

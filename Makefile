@@ -1,0 +1,109 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+# Everything a developer or a first-time user runs. `make help` lists it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+IRONSPAN := $(BIN)/ironspan
+INSTALLED := $(VENV)/.installed.lock
+SOURCE ?= auto
+
+# Ansible and the linters look for their siblings (ansible-playbook, ansible-galaxy) on the PATH.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help lab lab-down test lint unit integration bench docs lock venv packages artifacts molecule clean
+
+help:
+	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
+	@echo 'make lab-down   remove it'
+	@echo 'make test       everything: lint, types, unit tests, lab tests, budgets (what .ci/run needs)'
+	@echo 'make lint | unit | integration | molecule   parts of it'
+	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
+	@echo 'make docs       regenerate role READMEs and docs/reference'
+	@echo 'make lock       pin the Python dependencies again'
+	@echo 'make clean      remove the virtual environment and the caches in this folder'
+
+## Setting up
+
+venv: $(INSTALLED)
+
+$(INSTALLED): requirements.lock pyproject.toml tools/find-python
+	@python=$$(tools/find-python) && echo "== Python: $$python" && \
+	    { [ -x $(PYTHON) ] || "$$python" -m venv $(VENV); }
+	@echo '== Python packages (requirements.lock, checked by hash) into $(VENV)'
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@cp requirements.lock $@
+
+packages:
+	@tools/debian-packages
+
+artifacts: venv packages
+	@echo '== Artefacts and images (source: $(SOURCE))'
+	@$(IRONSPAN) artifacts build --source $(SOURCE)
+
+lock: venv
+	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
+	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+
+## The lab
+
+lab: artifacts
+	@echo '== Lab'
+	@$(IRONSPAN) lab up
+	@echo '== Cluster'
+	@$(IRONSPAN) apply
+	@echo '== State'
+	@$(IRONSPAN) status
+	@echo
+	@echo 'A shell on a host:     $(IRONSPAN) lab ssh rack-1'
+	@echo 'Run it again:          $(IRONSPAN) apply            (or $(BIN)/ansible-playbook playbooks/site.yml)'
+	@echo 'Prove it works:        $(IRONSPAN) verify'
+	@echo 'Remove everything:     make lab-down'
+
+lab-down: venv
+	@$(IRONSPAN) lab down
+
+## Checking
+
+lint: venv
+	@echo '== ruff'
+	@$(BIN)/ruff check .
+	@echo '== mypy (strict)'
+	@$(BIN)/mypy ironspan tests tools
+	@$(BIN)/mypy -p ansible_collections.ironspan.hybrid.plugins
+	@echo '== yamllint (strict)'
+	@$(BIN)/yamllint --strict .
+	@echo '== ansible-lint (production profile)'
+	@$(BIN)/ansible-lint --offline --strict -q
+	@echo '== generated documentation is fresh'
+	@$(PYTHON) -m tools.reference --check
+
+unit: venv
+	@$(PYTHON) -m pytest tests/unit
+
+integration: artifacts
+	@$(PYTHON) -m pytest tests/integration
+
+molecule: artifacts
+	@$(BIN)/molecule test --all
+
+bench: artifacts
+	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest tests/bench -s
+
+# One pytest run at the end, so that its summary is the last thing printed.
+test: artifacts lint
+	@echo '== Tests'
+	@$(PYTHON) -m pytest --durations=15 tests/unit tests/integration tests/bench
+
+## Writing
+
+docs: venv
+	@$(PYTHON) -m tools.reference
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .ansible .cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,216 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""From ansible-runner's events to what the operator reads: phases, hosts, failures, an exit code.
+
+Nothing here prints or runs anything: ``Run`` takes events one by one and answers questions, so that every
+ending can be tested with a table of events.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import time
+import typing as t
+
+from ironspan.cli.outcome import Exit
+
+Event = collections.abc.Mapping[str, t.Any]
+Why = t.Literal["failed", "unfit", "unreachable", "input"]
+
+VALIDATE = "ironspan.hybrid.validate"
+UNREACHABLE_REMEDY = (
+    "check that the host is up and that its SSH address, key and host key are right; then run again"
+)
+FAILED_REMEDY = "read the log named below, correct the cause and run again"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why one host did not finish."""
+
+    host: str
+    why: Why
+    phase: str
+    task: str
+    reason: str
+    resource: str = ""
+    remedy: str = ""
+    rolled_back: bool = False
+
+
+@dataclasses.dataclass
+class Phase:
+    """One play: what its hosts did."""
+
+    name: str
+    began: float
+    ended: float = 0.0
+    hosts: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Host name -> number of changes in this phase."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What one event means for the display."""
+
+    phase: str = ""
+    host: str = ""
+    state: str = ""
+    detail: str = ""
+
+
+def failures_of(
+    result: collections.abc.Mapping[str, t.Any], host: str, phase: str, task: str
+) -> list[Failure]:
+    """Return the failures in a failed task's result, one for each verdict or one in all."""
+    verdicts = [item for item in result.get("verdicts") or [] if not item.get("ok", True)]
+    if verdicts:
+        return [
+            Failure(
+                host,
+                "unfit",
+                phase,
+                task,
+                f"{item.get('check')}: found {item.get('found')}, wanted {item.get('wanted')}",
+                remedy=str(item.get("remedy") or ""),
+            )
+            for item in verdicts
+        ]
+    reason = str(result.get("msg") or result.get("reason") or result.get("censored") or "no reason given")
+    return [
+        Failure(
+            host,
+            "failed",
+            phase,
+            task,
+            reason.strip(),
+            resource=str(result.get("failed_resource") or ""),
+            remedy=str(result.get("remedy") or ""),
+            rolled_back=bool(result.get("rolled_back")),
+        )
+    ]
+
+
+def changes_of(result: collections.abc.Mapping[str, t.Any]) -> int:
+    """Return how many things a task changed: the converge module's list, or one for any other task."""
+    if not result.get("changed"):
+        return 0
+    changes = result.get("changes")
+    return len(changes) if isinstance(changes, list) and changes else 1
+
+
+class Run:
+    """The state of one playbook run, built from its events.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: collections.abc.Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.began = clock()
+        self.phases: list[Phase] = []
+        self.failures: list[Failure] = []
+        self.stats: dict[str, dict[str, int]] = {}
+        self.finished = False
+
+    def take(self, event: Event) -> Outcome | None:
+        """Note an event; return what to show for it, None for nothing."""
+        kind = event.get("event")
+        data = event.get("event_data") or {}
+        if kind == "playbook_on_play_start":
+            self._close_phase()
+            self.phases.append(Phase(str(data.get("name") or data.get("play") or "?"), self._clock()))
+            return Outcome(phase=self.phases[-1].name)
+        if kind == "playbook_on_stats":
+            self._close_phase()
+            self.stats = {
+                key: dict(data.get(key) or {}) for key in ("ok", "changed", "failures", "dark", "processed")
+            }
+            self.finished = True
+            return None
+        if not self.phases:
+            return None
+        host, task = str(data.get("host") or ""), str(data.get("task") or "")
+        result = data.get("res") or {}
+        if kind == "runner_on_start":
+            return Outcome(host=host, state="start", detail=task)
+        if kind == "runner_on_ok":
+            count = changes_of(result)
+            hosts = self.phases[-1].hosts
+            hosts[host] = hosts.get(host, 0) + count
+            detail = f"{count} change{'s' if count != 1 else ''}" if count else "unchanged"
+            return Outcome(host=host, state="done", detail=f"{task}: {detail}")
+        if kind == "runner_on_skipped":
+            return Outcome(host=host, state="left")
+        if kind == "runner_on_failed" and not data.get("ignore_errors"):
+            found = failures_of(result, host, self.phases[-1].name, task)
+            if data.get("resolved_action", data.get("task_action")) == VALIDATE:
+                found = [dataclasses.replace(item, why="input") for item in found]
+            self.failures.extend(found)
+            return Outcome(host=host, state="fail", detail=f"{task}: {found[0].reason.splitlines()[0]}")
+        if kind == "runner_on_unreachable":
+            reason = str(result.get("msg") or "no answer").strip()
+            phase = self.phases[-1].name
+            self.failures.append(Failure(host, "unreachable", phase, task, reason, remedy=UNREACHABLE_REMEDY))
+            return Outcome(host=host, state="fail", detail=f"unreachable: {reason.splitlines()[0]}")
+        return None
+
+    def _close_phase(self) -> None:
+        if self.phases and not self.phases[-1].ended:
+            self.phases[-1].ended = self._clock()
+
+    def exit_code(self, status: int, interrupted: bool = False) -> Exit:
+        """Return how the command ends.
+
+        Args:
+            status: ``ansible-playbook``'s own exit status.
+            interrupted: the operator pressed Ctrl-C.
+        """
+        if interrupted:
+            return Exit.INTERRUPTED
+        reasons = {failure.why for failure in self.failures}
+        if "input" in reasons:
+            return Exit.BAD_INPUT
+        if "failed" in reasons:
+            return Exit.FAILED
+        if reasons:
+            return Exit.HOSTS
+        if status == 0:
+            return Exit.OK
+        # Nothing failed on a host and yet Ansible gave up: it refused its input (a playbook that does not
+        # parse, an inventory that is not there, an unknown option).
+        return Exit.FAILED if self.finished else Exit.BAD_INPUT
+
+    def summary(self) -> list[str]:
+        """Return the closing lines: what was done, then every failure with its reason and remedy."""
+        hosts = sorted(name for name in self.stats.get("processed", {}) if name != "localhost")
+        unwell = {failure.host for failure in self.failures}
+        changes = sum(count for phase in self.phases for count in phase.hosts.values())
+        took = self._clock() - self.began
+        healthy = [host for host in hosts if host not in unwell]
+        lines = [f"{len(healthy)} of {len(hosts)} hosts finished, {changes} changes, {took:.1f} s"]
+        if self.failures and healthy:
+            lines.append(f"finished: {', '.join(healthy)}")
+        for failure in self.failures:
+            where = f", resource {failure.resource}" if failure.resource else ""
+            lines.append(f"{failure.host}: {failure.why} in phase {failure.phase} ({failure.task}{where})")
+            lines.extend(f"    {line}" for line in failure.reason.splitlines())
+            if failure.rolled_back:
+                lines.append("    everything this step had changed on the host was rolled back")
+            remedy = failure.remedy or (FAILED_REMEDY if failure.why == "failed" else "")
+            lines.extend(f"    -> {line}" for line in remedy.splitlines())
+        return lines
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """Return the whole run as JSON-able data (the last event of ``--json``)."""
+        return {
+            "phases": [
+                {"name": item.name, "seconds": round(item.ended - item.began, 3), "changes": item.hosts}
+                for item in self.phases
+            ],
+            "failures": [dataclasses.asdict(item) for item in self.failures],
+            "stats": self.stats,
+            "seconds": round(self._clock() - self.began, 3),
+        }
