@@ -1,0 +1,142 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The store's folder on disk: its header, public files in clear and sealed secrets.
+
+store.json                   schema version, site uid, id of the key (not the key)
+authorities/NAME.crt         etcd, kubernetes, front-proxy
+public/service-account.pub
+secrets/NAME.sealed          the private keys, see sealing.py
+lock
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import typing as t
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked, write_file
+
+SCHEMA_VERSION = 1
+
+
+class Folder:
+    """Reads and writes the files of one store.
+
+    Args:
+        path: the folder.
+        load_key: returns the sealing key; called once, when a secret is first needed.
+    """
+
+    def __init__(self, path: Path, load_key: t.Callable[[], bytes]) -> None:
+        self.path = path
+        self._load_key = load_key
+        self._key: bytes | None = None
+
+    def exists(self) -> bool:
+        """Tell whether a store was made in this folder."""
+        return (self.path / "store.json").exists()
+
+    @contextlib.contextmanager
+    def writing(self) -> t.Iterator[bool]:
+        """Hold the store's lock with the header in place and the key proven to be the store's.
+
+        Yields:
+            True when the header was made just now.
+
+        Raises:
+            PkiError: wrong key, foreign or unprotected folder. Nothing was written then.
+        """
+        key = self._sealing_key()
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.stat().st_mode & 0o022:
+            raise PkiError(f"Others can write to the PKI store {self.path}.", f"Run: chmod go-w {self.path}")
+        with locked(self.path):
+            made = not self.exists()
+            if made:
+                self._make_header(key)
+            wanted = self.header()["key_id"]
+            if wanted != sealing.key_id(key):
+                raise PkiError(
+                    f"The store {self.path} was made with key {wanted}; "
+                    f"the key given is {sealing.key_id(key)}.",
+                    "Give the key that the store was made with (site_pki_key_file or IRONSPAN_PKI_KEY).",
+                )
+            for name in ("authorities", "public", "secrets"):
+                (self.path / name).mkdir(mode=0o700, exist_ok=True)
+            yield made
+
+    def _make_header(self, key: bytes) -> None:
+        strangers = sorted(entry.name for entry in self.path.iterdir() if entry.name != "lock")
+        if strangers:
+            raise PkiError(
+                f"{self.path} is not a PKI store, yet it is not empty: it has {', '.join(strangers[:5])}.",
+                "Name another folder in site_pki_store, or restore store.json from a backup.",
+            )
+        header = {
+            "schema": SCHEMA_VERSION,
+            "site_uid": secrets.token_hex(8),
+            "key_id": sealing.key_id(key),
+        }
+        write_file(self.path / "store.json", json.dumps(header, indent=2).encode() + b"\n", 0o644)
+
+    def header(self) -> dict[str, t.Any]:
+        """Return the content of store.json, checked."""
+        content = self.public("store.json")
+        try:
+            header = json.loads(content)
+            schema = header["schema"]
+            if schema != SCHEMA_VERSION:
+                raise PkiError(
+                    f"The store {self.path} has format {schema}; this version reads {SCHEMA_VERSION}.",
+                    "Use the version of ironspan that wrote it.",
+                )
+            if not re.fullmatch(r"[0-9a-f]{16}", header["site_uid"]) or not isinstance(header["key_id"], str):
+                raise ValueError
+        except (ValueError, KeyError, TypeError) as error:
+            raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
+        return t.cast("dict[str, t.Any]", header)
+
+    def public(self, name: str) -> bytes:
+        """Return a file's content; ``name`` is relative to the folder."""
+        path = self.path / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            raise PkiError(
+                f"The PKI store {self.path} has no {name}.",
+                "Run playbooks/site.yml (it makes the store), or restore the folder from a backup.",
+            ) from error
+        except OSError as error:
+            raise PkiError(f"{path} cannot be read: {error.strerror}.") from error
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file is there; ``name`` is relative to the folder."""
+        return (self.path / name).exists()
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Write a public file."""
+        write_file(self.path / name, content, 0o644)
+
+    def seal(self, name: str, secret: bytes) -> None:
+        """Encrypt a secret into its file."""
+        write_file(self.path / secret_file(name), sealing.seal(self._sealing_key(), name, secret), 0o600)
+
+    def unseal(self, name: str) -> bytes:
+        """Return a decrypted secret."""
+        return sealing.unseal(self._sealing_key(), name, self.public(secret_file(name)))
+
+    def _sealing_key(self) -> bytes:
+        if self._key is None:
+            self._key = self._load_key()
+        return self._key
+
+
+def secret_file(name: str) -> str:
+    """Return the file of a secret, relative to the folder."""
+    return f"secrets/{name}.sealed"

@@ -1,0 +1,56 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What each kind of certificate may be used for. A host asks for names; the uses are decided here."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+
+AUTHORITY_LIFETIME = datetime.timedelta(hours=87600)
+"""10 years, the default caCertificateValidityPeriod of kubeadm.k8s.io/v1beta4."""
+LEAF_LIFETIME = datetime.timedelta(hours=8760)
+"""1 year, the default certificateValidityPeriod of kubeadm.k8s.io/v1beta4; converge renews 30 days before."""
+BACKDATE = datetime.timedelta(minutes=5)
+"""A host's clock may be behind the controller's by this much (client-go backdates by the same 5 minutes)."""
+AUTHORITIES: t.Mapping[str, str] = {
+    "etcd": "etcd-ca",
+    "kubernetes": "kubernetes",
+    "front-proxy": "front-proxy-ca",
+}
+"""Name in the store -> common name; the common names are kubeadm's."""
+
+
+class Profile(t.NamedTuple):
+    """What a signed certificate may be used for.
+
+    ``needs_names`` tells that clients check its subject alternative names, so it must have at least one.
+    """
+
+    authority: str
+    usages: tuple[ObjectIdentifier, ...]
+    lifetime: datetime.timedelta = LEAF_LIFETIME
+    needs_names: bool = False
+
+
+PROFILES: t.Mapping[str, Profile] = {
+    # A member is a server to clients and both to its peers; etcd also dials its own client port with it.
+    "etcd-server": Profile(
+        "etcd", (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH), needs_names=True
+    ),
+    "etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    "apiserver-etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+}
+
+
+def profile(name: str) -> Profile:
+    """Return the profile of that name, or raise PkiError naming those there are."""
+    try:
+        return PROFILES[name]
+    except KeyError as error:
+        raise PkiError(
+            f"There is no certificate profile {name!r}.", f"Use one of: {', '.join(PROFILES)}."
+        ) from error
