@@ -114,6 +114,8 @@ class Run:
         self.failures: list[Failure] = []
         self.stats: dict[str, dict[str, int]] = {}
         self.finished = False
+        self.results: dict[str, dict[str, t.Any]] = {}
+        """Full name of an action that runs on the controller -> its last result."""
 
     def take(self, event: Event) -> Outcome | None:
         """Note an event; return what to show for it, None for nothing."""
@@ -134,6 +136,8 @@ class Run:
             return None
         host, task = str(data.get("host") or ""), str(data.get("task") or "")
         result = data.get("res") or {}
+        if host == "localhost" and result:
+            self.results[str(data.get("resolved_action"))] = dict(result)
         if kind == "runner_on_start":
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":
@@ -185,7 +189,8 @@ class Run:
 
     def summary(self) -> list[str]:
         """Return the closing lines: what was done, then every failure with its reason and remedy."""
-        hosts = sorted(name for name in self.stats.get("processed", {}) if name != "localhost")
+        seen = {name for phase in self.phases for name in phase.hosts} | {item.host for item in self.failures}
+        hosts = sorted((seen | set(self.stats.get("processed", {}))) - {"localhost"})
         unwell = {failure.host for failure in self.failures}
         changes = sum(count for phase in self.phases for count in phase.hosts.values())
         took = self._clock() - self.began

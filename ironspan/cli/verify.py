@@ -1,0 +1,44 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan verify``: prove that the cluster works, and show the evidence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import typing as t
+
+from ironspan.cli import console
+from ironspan.cli.apply import add_run_options, ansible_arguments
+
+VERIFY = "ironspan.hybrid.verify"
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``verify`` command."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="prove that the cluster works",
+        description="Run playbooks/verify.yml: nodes Ready at the right version, etcd healthy and one "
+        "cluster, names resolved, pods (runc and gVisor) on every worker reaching each other.",
+    )
+    add_run_options(parser)
+    parser.add_argument("--report", metavar="FILE", help="also write the evidence as JSON to this file")
+    parser.set_defaults(func=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    from ironspan.cli.playbook import run_playbook
+
+    display = console.from_arguments(arguments)
+    options = ansible_arguments(arguments)
+    code, running = run_playbook("verify", "verify", options, display, arguments.verbose)
+    result = running.run.results.get(VERIFY, {})
+    if arguments.report and result:
+        text = json.dumps(
+            {name: value for name, value in result.items() if not name.startswith("_")}, indent=2
+        )
+        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    return int(code)

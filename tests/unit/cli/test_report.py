@@ -1,0 +1,140 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""From events to exit codes and summaries."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ironspan.cli.outcome import Exit
+from ironspan.cli.report import Run
+
+CONVERGE = "ironspan.hybrid.converge"
+
+
+def play(name: str) -> dict[str, t.Any]:
+    return {"event": "playbook_on_play_start", "event_data": {"name": name}}
+
+
+def result(
+    kind: str, host: str, res: dict[str, t.Any], action: str = CONVERGE, **more: t.Any
+) -> dict[str, t.Any]:
+    data = {"host": host, "task": "Converge", "resolved_action": action, "res": res, **more}
+    return {"event": f"runner_on_{kind}", "event_data": data}
+
+
+def stats(*hosts: str) -> dict[str, t.Any]:
+    return {"event": "playbook_on_stats", "event_data": {"processed": dict.fromkeys(hosts, 1)}}
+
+
+def run_of(*events: dict[str, t.Any]) -> Run:
+    run = Run(clock=lambda: 0.0)
+    for event in events:
+        run.take(event)
+    return run
+
+
+UNFIT = {
+    "msg": "unfit",
+    "verdicts": [{"check": "memory", "ok": False, "found": 1, "wanted": 2, "remedy": "add"}],
+}
+BROKEN = {
+    "msg": "no space",
+    "failed_resource": "etcd/binary",
+    "remedy": "free some",
+    "rolled_back": ["etcd/binary"],
+}
+
+ENDINGS = [
+    ("all well", [result("ok", "a", {"changed": False})], 0, False, Exit.OK),
+    ("a change failed", [result("failed", "a", BROKEN)], 2, False, Exit.FAILED),
+    ("unfit", [result("failed", "a", UNFIT)], 2, False, Exit.HOSTS),
+    ("unreachable", [result("unreachable", "a", {"msg": "timed out"})], 4, False, Exit.HOSTS),
+    (
+        "a failed change outranks a host that is down",
+        [result("unreachable", "a", {"msg": "x"}), result("failed", "b", BROKEN)],
+        2,
+        False,
+        Exit.FAILED,
+    ),
+    (
+        "refused input",
+        [result("failed", "localhost", {"msg": "x"}, "ironspan.hybrid.validate")],
+        2,
+        False,
+        Exit.BAD_INPUT,
+    ),
+    ("an ignored failure is none", [result("failed", "a", BROKEN, ignore_errors=True)], 0, False, Exit.OK),
+    ("interrupted", [result("failed", "a", BROKEN)], 99, True, Exit.INTERRUPTED),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "interrupted", "code"), [row[1:] for row in ENDINGS], ids=[r[0] for r in ENDINGS]
+)
+def test_exit_codes(events: list[dict[str, t.Any]], status: int, interrupted: bool, code: Exit) -> None:
+    run = run_of(play("assess"), *events, stats("a", "b"))
+    assert run.exit_code(status, interrupted) == code
+
+
+def test_a_run_that_never_began_is_bad_input() -> None:
+    assert run_of().exit_code(4) == Exit.BAD_INPUT
+
+
+def test_a_run_that_ansible_gave_up_without_a_failed_host_is_a_failure() -> None:
+    assert run_of(play("assess"), stats("a")).exit_code(1) == Exit.FAILED
+
+
+def test_summary_names_host_resource_reason_remedy_and_who_finished() -> None:
+    run = run_of(
+        play("prepare"),
+        result("ok", "a", {"changed": True, "changes": [{}, {}, {}]}),
+        result("failed", "b", BROKEN),
+        result("unreachable", "c", {"msg": "timed out"}),
+        stats("a", "b", "c"),
+    )
+    text = "\n".join(run.summary())
+    assert text.startswith("1 of 3 hosts finished, 3 changes")
+    for part in (
+        "finished: a",
+        "b: failed in phase prepare",
+        "etcd/binary",
+        "no space",
+        "-> free some",
+        "rolled back",
+    ):
+        assert part in text
+    assert "c: unreachable in phase prepare" in text
+    assert "check that the host is up" in text
+
+
+def test_every_verdict_of_an_unfit_host_is_listed() -> None:
+    verdicts = [
+        {"check": name, "ok": name == "kernel", "found": 1, "wanted": 2, "remedy": f"mend {name}"}
+        for name in ("kernel", "memory", "swap")
+    ]
+    run = run_of(play("assess"), result("failed", "a", {"msg": "unfit", "verdicts": verdicts}), stats("a"))
+    assert [failure.reason.split(":")[0] for failure in run.failures] == ["memory", "swap"]
+    assert "-> mend swap" in "\n".join(run.summary())
+
+
+def test_an_interrupted_run_still_counts_the_hosts_it_reached() -> None:
+    run = run_of(play("prepare"), result("ok", "a", {"changed": True}))
+    assert run.summary()[0].startswith("1 of 1 hosts finished, 1 changes")
+
+
+def test_changes_are_counted_per_phase_and_host() -> None:
+    run = run_of(
+        play("prepare"),
+        result("ok", "a", {"changed": True, "changes": [{}, {}]}),
+        result("ok", "a", {"changed": True}, "ansible.builtin.copy"),
+        result("ok", "b", {"changed": False, "changes": []}),
+        play("verify"),
+        stats("a", "b"),
+    )
+    assert [(phase["name"], phase["changes"]) for phase in run.as_dict()["phases"]] == [
+        ("prepare", {"a": 3, "b": 0}),
+        ("verify", {}),
+    ]
