@@ -1,0 +1,78 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the typed site from a draft that has no problems."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
+    Host,
+    Site,
+    Taint,
+    layers_of,
+)
+
+
+def build_site(draft: Draft) -> Site:
+    """Return the site.
+
+    Args:
+        draft: a draft that passed every check.
+    """
+    shared: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for host in draft.hosts.values():
+        if host.groups not in shared:
+            shared[host.groups] = (tuple(sorted(host.groups)), layers_of(host.groups))
+    hosts = {name: _host(host, *shared[host.groups]) for name, host in draft.hosts.items()}
+    value = draft.site_value
+    return Site(
+        name=value("site_name"),
+        api_endpoint=value("site_api_endpoint"),
+        api_address=_api_address(draft),
+        pod_cidr=value("site_pod_cidr"),
+        service_cidr=value("site_service_cidr"),
+        node_cidr_mask=value("site_node_cidr_mask"),
+        cluster_domain=value("site_cluster_domain"),
+        kubernetes_version=draft.members("control_plane")[0].values["site_kubernetes_version"],
+        wan_mtu=value("site_wan_mtu"),
+        pki_store=value("site_pki_store") or "",
+        pki_key_file=value("site_pki_key_file") or "",
+        artifacts_index=value("site_artifacts_index") or str(default_index_path()),
+        hosts=hosts,
+    )
+
+
+def _api_address(draft: Draft) -> str:
+    address = draft.site_value("site_api_address")
+    if address:
+        return str(address)
+    host, _port = split_endpoint(draft.site_value("site_api_endpoint")) or ("", 0)
+    balancers = draft.members("haproxy")
+    if len(balancers) == 1 and not host.replace(".", "").isdigit():
+        return str(address_of(balancers[0]))
+    return host
+
+
+def _host(host: HostDraft, groups: tuple[str, ...], layers: tuple[str, ...]) -> Host:
+    values = host.values
+    racks = [group.removeprefix("rack_") for group in groups if group.startswith("rack_")]
+    return Host(
+        name=host.name,
+        address=str(address_of(host)),
+        ansible_host=str(values.get("ansible_host") or host.name),
+        groups=groups,
+        rack=values.get("site_rack") or (racks[0] if racks else ""),
+        labels=values.get("site_labels") or {},
+        taints=tuple(
+            Taint(key=taint["key"], value=taint.get("value") or "", effect=taint["effect"])
+            for taint in values.get("site_taints") or ()
+        ),
+        site_group="azure" if "azure" in groups else "on_prem",
+        mirror_url=values["site_mirror_url"],
+        kubernetes_version=values["site_kubernetes_version"],
+        layers=layers,
+        variables=values,
+    )

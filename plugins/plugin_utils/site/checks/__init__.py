@@ -1,0 +1,36 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold for a site beyond the types of its variables. Each check reads a draft and adds problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
+    endpoints,
+    membership,
+    names,
+    networks,
+    secrets,
+    settings,
+    versions,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+
+Check = Callable[[Draft], None]
+
+CHECKS: tuple[Check, ...] = (
+    *settings.CHECKS,
+    *membership.CHECKS,
+    *names.CHECKS,
+    *networks.CHECKS,
+    *endpoints.CHECKS,
+    *versions.CHECKS,
+    *secrets.CHECKS,
+)
+
+
+def run_checks(draft: Draft) -> None:
+    """Run every check on a draft; none of them stops the others."""
+    for check in CHECKS:
+        check(draft)

@@ -1,0 +1,167 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Where the API and the mirror answer."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.names import is_subdomain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import (
+    address_of,
+    network_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+
+API_SERVER_PORT = 6443
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def split_endpoint(endpoint: str) -> tuple[str, int] | None:
+    """Return host and port of ``host:port``, None when it is something else."""
+    host, colon, port = endpoint.rpartition(":")
+    host = host.strip("[]") if host.startswith("[") else host
+    if not colon or not port.isdigit() or not 1 <= int(port) <= 65_535:
+        return None
+    if not is_address(host) and not is_subdomain(host):
+        return None
+    return host, int(port)
+
+
+def check_endpoint(draft: Draft) -> None:
+    """The API endpoint is a name or address with a port; with haproxy its port is haproxy's."""
+    endpoint = draft.site_value("site_api_endpoint")
+    if not isinstance(endpoint, str):
+        return
+    place = draft.site_place("site_api_endpoint")
+    parts = split_endpoint(endpoint)
+    if parts is None:
+        draft.problems.add(
+            place,
+            "site_api_endpoint",
+            f"{endpoint!r} is not NAME:PORT",
+            "write for example api.example.com:6443, without https://",
+        )
+        return
+    for host in draft.members("haproxy"):
+        port = host.values.get("haproxy_port")
+        if isinstance(port, int) and port != parts[1]:
+            draft.problems.add(
+                draft.place(host, "haproxy_port") if "haproxy_port" in host.settings else place,
+                "haproxy_port" if "haproxy_port" in host.settings else "site_api_endpoint",
+                f"haproxy listens on port {port}, the API endpoint is {endpoint}",
+                "write the same port in both",
+            )
+        if "control_plane" in host.groups and parts[1] == API_SERVER_PORT:
+            draft.problems.add(
+                place,
+                "site_api_endpoint",
+                f"port {API_SERVER_PORT} of host {host.name} belongs to its API server, haproxy cannot have it",
+                "write another port, for example 8443, here and in haproxy_port",
+            )
+
+
+def check_api_address(draft: Draft) -> None:
+    """The address behind the endpoint's name: haproxy's, or a load balancer's that is no host's."""
+    endpoint = draft.site_value("site_api_endpoint")
+    parts = split_endpoint(endpoint) if isinstance(endpoint, str) else None
+    address = draft.site_value("site_api_address")
+    balancers = draft.members("haproxy")
+    place = draft.site_place("site_api_address")
+    if not address:
+        if parts is not None and not is_address(parts[0]) and len(balancers) != 1:
+            draft.problems.add(
+                place,
+                "site_api_address",
+                f"is not set, and nothing says which address {parts[0]} has",
+                "write the address of the load balancer",
+            )
+        return
+    if not is_address(str(address)):
+        draft.problems.add(
+            place, "site_api_address", f"{address!r} is not an IP address", "write for example 10.0.0.10"
+        )
+        return
+    if parts is not None and is_address(parts[0]) and parts[0] != address:
+        draft.problems.add(
+            place,
+            "site_api_address",
+            f"{address} is not the address in site_api_endpoint ({parts[0]})",
+            "write the same address in both",
+        )
+    owners = [host for host in draft.hosts.values() if str(address_of(host)) == address]
+    for host in owners:
+        if balancers and "haproxy" not in host.groups:
+            names = ", ".join(str(address_of(balancer)) for balancer in balancers)
+            draft.problems.add(
+                place,
+                "site_api_address",
+                f"{address} is the address of host {host.name}, which is not in the group haproxy",
+                f"write the address of a haproxy host ({names}) or one that moves between them",
+            )
+        elif not balancers and "control_plane" not in host.groups:
+            draft.problems.add(
+                place,
+                "site_api_address",
+                f"{address} is the address of host {host.name}, which has no API server",
+                "write the address of the load balancer, or of a control plane host",
+            )
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and ipaddress.ip_address(str(address)) in network:
+            draft.problems.add(
+                place, "site_api_address", f"{address} lies in {variable} ({network})", "write another address"
+            )
+
+
+def check_mirrors(draft: Draft) -> None:
+    """The mirror is a plain http or https URL."""
+    for host in draft.hosts.values():
+        url = host.values.get("site_mirror_url")
+        if not isinstance(url, str):
+            continue
+        problem = mirror_problem(url)
+        if problem:
+            draft.problems.add(
+                draft.place(host, "site_mirror_url"),
+                "site_mirror_url",
+                f"{_without_password(url)!r} {problem}",
+                "write for example http://mirror.example.com:8080",
+            )
+
+
+def mirror_problem(url: str) -> str:
+    """Return what is wrong with a mirror's URL, an empty text when nothing is."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError as error:
+        return f"is not a URL ({error})"
+    if parts.scheme not in ("http", "https"):
+        return "does not begin with http:// or https://"
+    if not host or not (is_address(host) or is_subdomain(host)):
+        return "has no valid host name"
+    if parts.username or parts.password:
+        return "carries credentials, which would end up in files on every host"
+    if parts.query or parts.fragment:
+        return "has a query or fragment"
+    if url.endswith("/"):
+        return "ends with a slash"
+    return ""
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}***@{rest.rpartition('@')[2]}" if "@" in rest else url
+
+
+CHECKS = (check_endpoint, check_api_address, check_mirrors)

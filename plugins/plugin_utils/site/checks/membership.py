@@ -1,0 +1,124 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Who is in which group, and how many of them there must be."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+
+GROUPS: tuple[str, ...] = ("etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy")
+PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
+_BUILT_IN = ("all", "ungrouped")
+_ROLES = ("etcd", "control_plane", "nodes", "haproxy")
+# etcd FAQ: "an etcd cluster should not have more than seven members".
+MOST_ETCD_MEMBERS = 7
+
+
+def check_group_names(draft: Draft) -> None:
+    """Groups switch features on, so a misspelt group is a feature silently off."""
+    for group in draft.inventory.group_layers:
+        if group in GROUPS or group in _BUILT_IN or group.startswith(PREFIXES):
+            continue
+        near = nearest(group, GROUPS)
+        remedy = f"write {near}" if near else "begin the names of your own groups with user_ or rack_"
+        draft.problems.add(draft.group_place(group), f"groups.{group}", "unknown group", remedy)
+
+
+def check_counts(draft: Draft) -> None:
+    """There must be a control plane, a worker, and an odd number of etcd members."""
+    for group, what in (("etcd", "etcd member"), ("control_plane", "control plane"), ("nodes", "worker")):
+        if not draft.members(group):
+            draft.problems.add(
+                draft.group_place(group),
+                f"groups.{group}",
+                f"the site has no {what}",
+                f"list at least one host in the group {group}",
+            )
+    count = len(draft.members("etcd"))
+    if count and count % 2 == 0:
+        draft.problems.add(
+            draft.group_place("etcd"),
+            "groups.etcd",
+            f"{count} etcd members; an even number survives no more failures than {count - 1}",
+            f"list {count - 1} or {count + 1} hosts in the group etcd",
+        )
+    if count > MOST_ETCD_MEMBERS:
+        draft.problems.add(
+            draft.group_place("etcd"),
+            "groups.etcd",
+            f"{count} etcd members; every write waits for a majority of them",
+            "list 3, 5 or 7 hosts in the group etcd",
+        )
+
+
+def check_roles(draft: Draft) -> None:
+    """Every host has a purpose and one side of the WAN; feature groups hold workers."""
+    for host in draft.hosts.values():
+        if not any(group in host.groups for group in _ROLES):
+            draft.problems.add(
+                draft.host_place(host.name),
+                f"hosts.{host.name}",
+                "is in none of the groups " + ", ".join(_ROLES),
+                "list it in one of them, or remove it",
+            )
+        sides = [group for group in ("azure", "on_prem") if group in host.groups]
+        if len(sides) != 1:
+            problem = "both azure and on_prem" if sides else "neither azure nor on_prem"
+            draft.problems.add(
+                draft.member_place("on_prem", host.name) if sides else draft.host_place(host.name),
+                f"hosts.{host.name}",
+                f"is in {problem}",
+                "list it in exactly one of these groups, the side of the WAN it is on",
+            )
+    for host in draft.members("nodes"):
+        if "control_plane" in host.groups:
+            draft.problems.add(
+                draft.member_place("nodes", host.name),
+                "groups.nodes",
+                f"host {host.name} is in control_plane too, and a host joins the cluster only once",
+                "list it in one of the two groups",
+            )
+
+
+def check_features(draft: Draft) -> None:
+    """Feature groups hold only hosts that have what the feature builds on."""
+    for group, needed in (("gvisor", ("nodes", "control_plane")), ("gpu", ("nodes",))):
+        for host in draft.members(group):
+            if any(name in host.groups for name in needed):
+                continue
+            draft.problems.add(
+                draft.member_place(group, host.name),
+                f"groups.{group}",
+                f"host {host.name} is not in the group {' or '.join(needed)}",
+                f"list it in {needed[0]} too, or take it out of {group}",
+            )
+
+
+def check_sides(draft: Draft) -> None:
+    """etcd and the control plane live on the Azure side: a quorum across the WAN stops with the link."""
+    for group in ("etcd", "control_plane"):
+        for host in draft.members(group):
+            if "on_prem" in host.groups:
+                draft.problems.add(
+                    draft.member_place(group, host.name),
+                    f"groups.{group}",
+                    f"host {host.name} is on premises, on the other side of the WAN",
+                    f"list hosts of the group azure in {group}",
+                )
+
+
+def check_racks(draft: Draft) -> None:
+    """A host stands in one rack."""
+    for host in draft.hosts.values():
+        racks = sorted(group for group in host.groups if group.startswith("rack_"))
+        if len(racks) > 1:
+            draft.problems.add(
+                draft.member_place(racks[1], host.name),
+                f"groups.{racks[1]}",
+                f"host {host.name} is in {racks[0]} too",
+                "list it in the rack it stands in",
+            )
+
+
+CHECKS = (check_group_names, check_counts, check_roles, check_features, check_sides, check_racks)

@@ -1,0 +1,156 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Names of hosts, labels and taints, by the rules of DNS and Kubernetes.
+
+Sources: RFC 1123 section 2.1 (host names); Kubernetes documentation, "Object Names and IDs" (a node name is a
+DNS subdomain), "Labels and Selectors, Syntax and character set", "Taints and Tolerations".
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+# kubernetes.io/hostname carries the node name, and a label value has at most 63 characters.
+_LONGEST_NODE_NAME = 63
+_LONGEST_SUBDOMAIN = 253
+_OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
+
+
+def is_label(name: str) -> bool:
+    """Tell whether a name is an RFC 1123 label in lower case, as Kubernetes wants it."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def is_subdomain(name: str) -> bool:
+    """Tell whether a name is one or more labels separated by dots."""
+    return len(name) <= _LONGEST_SUBDOMAIN and all(is_label(part) for part in name.split("."))
+
+
+def key_problem(key: str) -> str:
+    """Return what is wrong with the key of a label or taint, an empty text when nothing is."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not is_subdomain(prefix):
+        return f"the prefix {prefix!r} is not a DNS name in lower case"
+    if not _QUALIFIED_NAME.fullmatch(name):
+        return f"the name {name!r} is not 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+    return ""
+
+
+def value_problem(value: str) -> str:
+    """Return what is wrong with the value of a label or taint, an empty text when nothing is."""
+    if value and not _QUALIFIED_NAME.fullmatch(value):
+        return f"the value {value!r} is not up to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+    return ""
+
+
+def corrected(name: str) -> str:
+    """Return a name like this one that is a label."""
+    better = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    return better[:63].strip("-") or "host-1"
+
+
+def check_host_names(draft: Draft) -> None:
+    """A host's inventory name becomes its node name."""
+    seen: dict[str, str] = {}
+    for name in draft.hosts:
+        place = draft.host_place(name)
+        path = f"hosts.{name}"
+        if not is_subdomain(name) or len(name) > _LONGEST_NODE_NAME:
+            better = ".".join(corrected(part) for part in name.split("."))[:_LONGEST_NODE_NAME]
+            draft.problems.add(
+                place,
+                path,
+                "is no valid node name: lower-case letters, digits and '-', at most 63 characters (RFC 1123)",
+                f"write {better}",
+            )
+        folded = name.lower()
+        if folded in seen:
+            draft.problems.add(
+                place, path, f"is the same name as {seen[folded]} to DNS", "give every host its own name"
+            )
+        seen.setdefault(folded, name)
+        if name in draft.inventory.group_layers:
+            draft.problems.add(
+                place, path, "a group has the same name", "give the host or the group another name"
+            )
+
+
+def check_site_names(draft: Draft) -> None:
+    """Names of the site and of its DNS domain."""
+    name = draft.site_value("site_name")
+    if isinstance(name, str) and not is_label(name):
+        draft.problems.add(
+            draft.site_place("site_name"),
+            "site_name",
+            f"{name!r} is not a name of lower-case letters, digits and '-' (RFC 1123)",
+            f"write {corrected(name)}",
+        )
+    domain = draft.site_value("site_cluster_domain")
+    if isinstance(domain, str) and not is_subdomain(domain):
+        draft.problems.add(
+            draft.site_place("site_cluster_domain"),
+            "site_cluster_domain",
+            f"{domain!r} is not a DNS domain in lower case",
+            "write a domain such as cluster.local",
+        )
+
+
+def check_labels(draft: Draft) -> None:
+    """Labels of nodes."""
+    for host in draft.hosts.values():
+        labels = host.values.get("site_labels")
+        if not isinstance(labels, dict):
+            continue
+        for key, value in labels.items():
+            _check_label(draft, host, key, value)
+
+
+def _check_label(draft: Draft, host: HostDraft, key: t.Any, value: t.Any) -> None:
+    place = draft.place(host, "site_labels")
+    inner = draft.setting_place(key, value)
+    if inner.file == place.file and inner.line > place.line:
+        place = inner
+    path = f"site_labels.{key}"
+    problem = key_problem(str(key))
+    if problem:
+        draft.problems.add(place, path, problem, "write a key such as example.com/rack-row")
+    if key in _OWNED_LABELS:
+        draft.problems.add(place, path, "belongs to the kubelet, which sets it itself", "remove it")
+    if not isinstance(value, str):
+        draft.problems.add(
+            place, path, f"the value {value} is not text", f'write it in quotes: "{str(value).lower()}"'
+        )
+    elif problem := value_problem(value):
+        draft.problems.add(place, path, problem, "write a shorter or simpler value")
+
+
+def check_taints(draft: Draft) -> None:
+    """Taints of nodes; one key and effect may be there once."""
+    for host in draft.hosts.values():
+        taints = host.values.get("site_taints")
+        if not isinstance(taints, list):
+            continue
+        seen: set[tuple[str, str]] = set()
+        for index, taint in enumerate(taints):
+            if not isinstance(taint, dict) or not isinstance(taint.get("key"), str):
+                continue
+            place = draft.place(host, "site_taints")
+            path = f"site_taints[{index}]"
+            key, value = taint["key"], taint.get("value") or ""
+            for problem in (key_problem(key), value_problem(str(value))):
+                if problem:
+                    draft.problems.add(place, path, problem, "write for example {key: nvidia.com/gpu, effect: NoSchedule}")
+            pair = (key, str(taint.get("effect")))
+            if pair in seen:
+                draft.problems.add(
+                    place, path, f"{key} with effect {pair[1]} is there twice", "write each pair once"
+                )
+            seen.add(pair)
+
+
+CHECKS = (check_host_names, check_site_names, check_labels, check_taints)

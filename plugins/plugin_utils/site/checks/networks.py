@@ -1,0 +1,196 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that must not overlap and must be large enough, and addresses that must be one host's own.
+
+The figures are kubeadm's (cmd/kubeadm/app/constants/constants.go in Kubernetes 1.36): a service subnet has at
+least 10 addresses and at most 20 bits; the pod subnet may be at most 16 bits wider than a node's part of it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+
+WIDEST_SERVICE_PREFIX = 12
+NARROWEST_SERVICE_PREFIX = 28
+MOST_POD_SUBNET_BITS = 16
+
+
+def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.IPv4Network | None:
+    """Return a site-wide network, None (reported if asked) when it is not an IPv4 network."""
+    text = draft.site_value(variable)
+    if not isinstance(text, str):
+        return None
+    place = draft.site_place(variable)
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        if report:
+            _report_network(draft, place, variable, text)
+        return None
+    if not isinstance(network, ipaddress.IPv4Network):
+        if report:
+            draft.problems.add(place, variable, f"{text} is IPv6", "write an IPv4 network, IPv6 is not there yet")
+        return None
+    return network
+
+
+def _report_network(draft: Draft, place: Place, variable: str, text: str) -> None:
+    try:
+        better = str(ipaddress.ip_network(text, strict=False))
+        draft.problems.add(place, variable, f"{text} has bits set behind its prefix", f"write {better}")
+    except ValueError:
+        example = draft.specification.defaults.get(variable)
+        draft.problems.add(
+            place, variable, f"{text!r} is not a network in CIDR notation", f"write for example {example}"
+        )
+
+
+def address_of(host: HostDraft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address of a host, None when what is written is not one."""
+    text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
+    try:
+        return ipaddress.ip_address(str(text))
+    except ValueError:
+        return None
+
+
+def address_variable(host: HostDraft) -> str:
+    """Return the variable that says a host's address."""
+    return "site_address" if host.values.get("site_address") else "ansible_host"
+
+
+def check_cidrs(draft: Draft) -> None:
+    """Pod and service networks: valid, apart from each other, large enough."""
+    pods = network_of(draft, "site_pod_cidr", report=True)
+    services = network_of(draft, "site_service_cidr", report=True)
+    if services is not None:
+        _check_service_size(draft, services)
+    if pods is not None and services is not None and pods.overlaps(services):
+        draft.problems.add(
+            draft.site_place("site_service_cidr"),
+            "site_service_cidr",
+            f"{services} overlaps the pod network {pods}",
+            "write a network outside it, for example 10.96.0.0/16 beside 10.244.0.0/16",
+        )
+    for name, network in (("site_pod_cidr", pods), ("site_service_cidr", services)):
+        if network is not None and not network.is_private and network not in ipaddress.ip_network("100.64.0.0/10"):
+            draft.problems.add(
+                draft.site_place(name),
+                name,
+                f"{network} is not a private network (RFC 1918, RFC 6598)",
+                f"write for example {draft.specification.defaults.get(name)}",
+            )
+    mask = draft.site_value("site_node_cidr_mask")
+    if pods is not None and isinstance(mask, int):
+        _check_pod_size(draft, pods, mask)
+
+
+def _check_service_size(draft: Draft, services: ipaddress.IPv4Network) -> None:
+    if WIDEST_SERVICE_PREFIX <= services.prefixlen <= NARROWEST_SERVICE_PREFIX:
+        return
+    draft.problems.add(
+        draft.site_place("site_service_cidr"),
+        "site_service_cidr",
+        f"{services} has a prefix outside /{WIDEST_SERVICE_PREFIX} to /{NARROWEST_SERVICE_PREFIX}, which kubeadm refuses",
+        f"write for example {services.network_address}/16",
+    )
+
+
+def _check_pod_size(draft: Draft, pods: ipaddress.IPv4Network, mask: int) -> None:
+    place = draft.site_place("site_pod_cidr")
+    bits = mask - pods.prefixlen
+    kubelets = len({host.name for group in ("nodes", "control_plane") for host in draft.members(group)})
+    if bits > MOST_POD_SUBNET_BITS:
+        draft.problems.add(
+            place,
+            "site_pod_cidr",
+            f"{pods} is more than {MOST_POD_SUBNET_BITS} bits wider than the /{mask} of a node, which kubeadm refuses",
+            f"write a network of /{mask - MOST_POD_SUBNET_BITS} or smaller",
+        )
+    elif bits < 0 or 2**bits < kubelets:
+        room = 2**bits if bits >= 0 else 0
+        prefix = mask - max(kubelets - 1, 0).bit_length()
+        draft.problems.add(
+            place,
+            "site_pod_cidr",
+            f"{pods} has room for {room} nodes with a /{mask} each (site_node_cidr_mask), the site has {kubelets}",
+            f"write a network of /{prefix} or larger",
+        )
+
+
+def check_addresses(draft: Draft) -> None:
+    """Every host has an address of its own that lies outside the cluster's networks."""
+    seen: dict[str, HostDraft] = {}
+    reached: dict[tuple[str, str], HostDraft] = {}
+    networks = [
+        (name, network)
+        for name in ("site_pod_cidr", "site_service_cidr")
+        if (network := network_of(draft, name)) is not None
+    ]
+    for host in draft.hosts.values():
+        _check_reached(draft, host, reached)
+        variable = address_variable(host)
+        place = draft.place(host, variable)
+        address = address_of(host)
+        if address is None:
+            text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
+            draft.problems.add(
+                place,
+                variable if variable in host.settings else f"hosts.{host.name}.site_address",
+                f"{str(text)!r} is not an IP address",
+                "write site_address: with the address other hosts reach this one at",
+            )
+            continue
+        other = seen.setdefault(str(address), host)
+        if other is not host:
+            draft.problems.add(
+                place, variable, f"{address} is the address of host {other.name} too", "give every host its own"
+            )
+        _check_address_range(draft, place, variable, address, bool(host.values.get("site_lab")))
+        for name, network in networks:
+            if address in network:
+                draft.problems.add(
+                    place,
+                    variable,
+                    f"{address} lies in {name} ({network})",
+                    f"give the host another address, or move {name}",
+                )
+
+
+def _check_reached(draft: Draft, host: HostDraft, reached: dict[tuple[str, str], HostDraft]) -> None:
+    target = host.values.get("ansible_host")
+    if not target:
+        return
+    other = reached.setdefault((str(target), str(host.values.get("ansible_port") or 22)), host)
+    if other is not host:
+        draft.problems.add(
+            draft.place(host, "ansible_host"),
+            "ansible_host",
+            f"{target} is where host {other.name} is reached too",
+            "give every host its own",
+        )
+
+
+def _check_address_range(
+    draft: Draft,
+    place: Place,
+    variable: str,
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+    lab: bool,
+) -> None:
+    kinds = {
+        "unspecified": address.is_unspecified,
+        "multicast": address.is_multicast,
+        "loopback": address.is_loopback and not lab,
+        "link-local": address.is_link_local,
+    }
+    for kind, wrong in kinds.items():
+        if wrong:
+            remedy = "write the address other hosts reach this one at"
+            draft.problems.add(place, variable, f"{address} is a {kind} address", remedy)
+
+
+CHECKS = (check_cidrs, check_addresses)

@@ -1,0 +1,46 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets that must be there before anything is touched: today the key of the PKI store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+
+
+def check_pki_key(draft: Draft) -> None:
+    """The PKI store needs its key, from a file that only its owner reads, or from the environment."""
+    # Imported here because it brings `cryptography` with it, which a template's author does not need.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
+
+    key_file = draft.site_value("site_pki_key_file")
+    if not key_file and not draft.site_value("site_pki_store"):
+        return
+    try:
+        load_key(key_file or None, draft.environment)
+    except PkiError as error:
+        draft.problems.add(
+            draft.site_place("site_pki_key_file" if key_file else "site_pki_store"),
+            "site_pki_key_file",
+            _clause(error.message),
+            _clause(error.remedy) or "name a file that only its owner can read",
+        )
+
+
+def _clause(sentence: str) -> str:
+    """Turn a sentence into a clause of a longer one."""
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def check_pki_store(draft: Draft) -> None:
+    """The store is a folder, or does not exist yet."""
+    store = draft.site_value("site_pki_store")
+    if isinstance(store, str) and store and Path(store).expanduser().is_file():
+        draft.problems.add(
+            draft.site_place("site_pki_store"), "site_pki_store", f"{store} is a file", "write a folder"
+        )
+
+
+CHECKS = (check_pki_key, check_pki_store)

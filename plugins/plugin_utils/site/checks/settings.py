@@ -1,0 +1,95 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Files that can be read, variables that must be there, and variables that must be the same for all hosts."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
+
+SITE_WIDE: tuple[str, ...] = (
+    "site_name",
+    "site_api_endpoint",
+    "site_api_address",
+    "site_pod_cidr",
+    "site_service_cidr",
+    "site_node_cidr_mask",
+    "site_cluster_domain",
+    "site_wan_mtu",
+    "site_pki_store",
+    "site_pki_key_file",
+    "site_artifacts_index",
+)
+"""Variables that describe the cluster and not a host."""
+
+
+def check_files(draft: Draft) -> None:
+    """Files must be YAML, and no key may be there twice: readers keep the last without a word."""
+    for place, reason in draft.marks.broken:
+        draft.problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
+    for duplicate in draft.marks.duplicates:
+        draft.problems.add(
+            duplicate.place,
+            duplicate.path,
+            f"is there twice, first on line {duplicate.first_line}; only the last would count",
+            "write it once",
+        )
+
+
+def check_required(draft: Draft) -> None:
+    """Variables without a default must be set for every host whose layers use them."""
+    for option in draft.specification.options.values():
+        if not option.required:
+            continue
+        concerned = [
+            host for host in draft.hosts.values() if option.role == "site" or option.role in layers_of(host.groups)
+        ]
+        missing = [
+            host
+            for host in concerned
+            if option.name not in host.settings or host.settings[option.name].value is None
+        ]
+        remedy = f"write '{option.name}: ...' in group_vars/all.yml, or in the variables of a group"
+        if missing and len(missing) == len(concerned):
+            draft.problems.add(draft.site_place(option.name), option.name, "is not set", remedy)
+            continue
+        for host in missing:
+            message = f"is not set for host {host.name}"
+            draft.problems.add(draft.host_place(host.name), option.name, message, remedy)
+
+
+def check_site_wide(draft: Draft) -> None:
+    """What describes the cluster must have one value."""
+    for variable in SITE_WIDE:
+        values = draft.values(variable)
+        if len({str(value) for value in values.values()}) < 2:
+            continue
+        first_host, first = next(iter(values.items()))
+        for name, value in values.items():
+            if value == first:
+                continue
+            draft.problems.add(
+                draft.place(draft.hosts[name], variable),
+                variable,
+                f"is {value} for host {name} but {first} for host {first_host}",
+                "write it once, in group_vars/all.yml",
+            )
+
+
+def check_etcd_timing(draft: Draft) -> None:
+    """etcd refuses an election timeout below five heartbeats (server/embed/config.go)."""
+    for host in draft.members("etcd"):
+        heartbeat = host.values.get("etcd_heartbeat_ms")
+        election = host.values.get("etcd_election_ms")
+        if not isinstance(heartbeat, int) or not isinstance(election, int) or election >= 5 * heartbeat:
+            continue
+        variable = "etcd_election_ms" if "etcd_election_ms" in host.settings else "etcd_heartbeat_ms"
+        draft.problems.add(
+            draft.place(host, variable),
+            variable,
+            f"an election timeout of {election} ms is less than five heartbeats of {heartbeat} ms",
+            f"write etcd_election_ms: {10 * heartbeat}, ten heartbeats",
+        )
+
+
+CHECKS = (check_files, check_required, check_site_wide, check_etcd_timing)

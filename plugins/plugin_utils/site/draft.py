@@ -1,0 +1,115 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The site while it is being checked: typed values, and for each the place where it was written."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Inventory
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import (
+    place_of,
+    place_of_setting,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problems
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Specification
+
+
+@dataclasses.dataclass(slots=True)
+class HostDraft:
+    """One host: its groups, what was written for it, and the typed values (defaults included)."""
+
+    name: str
+    groups: tuple[str, ...]
+    settings: Mapping[str, t.Any]
+    values: dict[str, t.Any]
+
+
+@dataclasses.dataclass(slots=True)
+class Draft:
+    """Everything a check needs."""
+
+    inventory: Inventory
+    specification: Specification
+    marks: Marks
+    problems: Problems
+    hosts: dict[str, HostDraft] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    _home: Place | None = None
+
+    def members(self, group: str) -> list[HostDraft]:
+        """Return the hosts of a group, in inventory order."""
+        return [host for host in self.hosts.values() if group in host.groups]
+
+    def values(self, variable: str) -> dict[str, t.Any]:
+        """Return the value of a variable for every host that has one."""
+        return {
+            host.name: host.values[variable]
+            for host in self.hosts.values()
+            if host.values.get(variable) is not None
+        }
+
+    def site_value(self, variable: str) -> t.Any:
+        """Return a site-wide value: that of the first host that has one."""
+        for host in self.hosts.values():
+            if host.values.get(variable) is not None:
+                return host.values[variable]
+        return self.specification.defaults.get(variable)
+
+    def place(self, host: HostDraft, variable: str) -> Place:
+        """Return where a variable of a host was written; where the host is, when it is a default."""
+        setting = host.settings.get(variable)
+        if setting is None:
+            return self.host_place(host.name)
+        return self.setting_place(setting.key, setting.value)
+
+    def setting_place(self, key: t.Any, value: t.Any) -> Place:
+        """Return where a key and its value were written."""
+        return place_of_setting(key, value) or self.home()
+
+    def site_place(self, variable: str) -> Place:
+        """Return where a site-wide variable was written, or where it should be."""
+        for host in self.hosts.values():
+            if variable in host.settings:
+                return self.place(host, variable)
+        return self.home()
+
+    def host_place(self, name: str) -> Place:
+        """Return where a host is first named."""
+        place = place_of(self.inventory.names.get(name))
+        return place or self.marks.hosts.get(name) or self.home()
+
+    def group_place(self, name: str) -> Place:
+        """Return where a group is first named."""
+        place = place_of(self.inventory.names.get(name))
+        return place or self.marks.groups.get(name) or self.home()
+
+    def member_place(self, group: str, host: str) -> Place:
+        """Return where a host is listed in a group."""
+        return self.marks.members.get((group, host)) or self.host_place(host)
+
+    def home(self) -> Place:
+        """Return the line where site-wide variables begin: the place to add a missing one."""
+        if self._home is None:
+            self._home = self._find_home()
+        return self._home
+
+    def _find_home(self) -> Place:
+        layers = self.inventory.group_layers.get("all", {})
+        found = [
+            place
+            for settings in layers.values()
+            for name, setting in settings.items()
+            if name.startswith("site_")
+            and (place := place_of_setting(setting.key, setting.value)) is not None
+        ]
+        if found:
+            return min(found)
+        return self.marks.groups.get("all") or Place(
+            self.marks.first_file or (self.inventory.sources or ["inventory"])[0], 1
+        )
+
+

@@ -1,0 +1,148 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a whole inventory into a ``Site`` and finds everything that is wrong with it. Contacts no host."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ansible.errors import AnsibleError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.build import build_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import run_checks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
+    read_inventory,
+    sources_in,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import read_marks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
+    Place,
+    Problem,
+    Problems,
+    SiteError,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import Resolver
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
+    ROLES_FOLDER,
+    load_specification,
+)
+
+Loaded = tuple[Site | None, list[Problem]]
+
+
+def load_site(
+    inventory_paths: Sequence[str | Path],
+    loader: t.Any = None,
+    roles_folder: Path = ROLES_FOLDER,
+    extra_vars: Mapping[str, t.Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read an inventory from plain Python.
+
+    Inventories whose expressions use filters or lookups of collections by their full name need
+    ``ansible.plugins.loader.init_plugin_loader()``, called before anything of this collection is imported.
+
+    Args:
+        inventory_paths: files and folders, as given to ``ansible-playbook -i``.
+        loader: ansible's ``DataLoader``, for vault secrets; a new one by default.
+        roles_folder: where the roles are.
+        extra_vars: variables that win over the inventory's.
+        environment: the process environment by default.
+
+    Returns:
+        The site (None when there are problems) and all problems, ordered by file and line.
+    """
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.vars.hostvars import HostVars
+    from ansible.vars.manager import VariableManager
+
+    loader = loader or DataLoader()
+    sources = [str(Path(path).absolute()) for path in inventory_paths]
+    missing = [source for source in sources if not Path(source).exists()]
+    if missing:
+        return None, [
+            Problem(source, 0, "(inventory)", "there is no such file or folder", "name an inventory that exists")
+            for source in missing
+        ]
+    try:
+        manager = InventoryManager(loader=loader, sources=sources)
+        variables = VariableManager(loader=loader, inventory=manager)
+        hostvars = HostVars(inventory=manager, variable_manager=variables, loader=loader)
+    except AnsibleError as error:
+        return None, [problem_of(error, sources[0])]
+    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, environment)
+
+
+def load_from_ansible(
+    manager: t.Any,
+    loader: t.Any,
+    hostvars: Mapping[str, t.Any],
+    extra_vars: Mapping[str, t.Any] | None = None,
+    roles_folder: Path = ROLES_FOLDER,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read an inventory that Ansible has parsed already, from inside a run.
+
+    Args:
+        manager: ansible's ``InventoryManager``.
+        loader: ansible's ``DataLoader``.
+        hostvars: ansible's ``hostvars``, for expressions that refer to other hosts.
+        extra_vars: variables from the command line.
+        roles_folder: where the roles are.
+        environment: the process environment by default.
+
+    Returns:
+        As ``load_site``.
+    """
+    sources = sources_in(manager)
+    try:
+        inventory = read_inventory(manager, loader, extra_vars)
+    except AnsibleError as error:
+        return None, [problem_of(error, sources[0] if sources else "inventory")]
+    problems = Problems()
+    draft = Draft(
+        inventory=inventory,
+        specification=load_specification(roles_folder),
+        marks=read_marks(inventory.sources),
+        problems=problems,
+        environment=os.environ if environment is None else environment,
+    )
+    groups = {str(name): [str(host.name) for host in group.get_hosts()] for name, group in manager.groups.items()}
+    Resolver(draft, loader, {"groups": groups, "hostvars": hostvars}).run()
+    run_checks(draft)
+    if len(problems):
+        return None, list(problems)
+    return build_site(draft), []
+
+
+def require_site(loaded: Loaded) -> Site:
+    """Return the site.
+
+    Raises:
+        SiteError: it has problems.
+    """
+    site, problems = loaded
+    if site is None or problems:
+        raise SiteError(problems)
+    return site
+
+
+def problem_of(error: AnsibleError, file: str) -> Problem:
+    """Turn an error of Ansible's own parsers into a problem, with its position when it has one."""
+    place: Place | None = None
+    cause: BaseException | None = error
+    message = str(error)
+    while cause is not None:
+        place = place or place_of(getattr(cause, "obj", None))
+        message = getattr(cause, "message", None) or message
+        cause = cause.__cause__
+    place = place or Place(file, 0)
+    text = " ".join(str(message).split()).rstrip(".")
+    return Problem(place.file, place.line, "(file)", text, "correct the syntax there")
+

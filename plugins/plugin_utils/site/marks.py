@@ -1,0 +1,164 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Positions of hosts and groups in YAML inventory files, read a second time as a syntax tree.
+
+ansible-core merges everything said about a host or group into one object. Some problems are about one of
+those sayings (this host in *that* group, a key that is there twice), and for these the tree is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INI_SECTION = re.compile(r"^\s*\[([^\]:]+)(?::\w+)?\]")
+_VARIABLE_FOLDERS = ("group_vars", "host_vars")
+
+
+@dataclasses.dataclass(slots=True)
+class Duplicate:
+    """A key that a mapping has twice; YAML readers silently keep the last."""
+
+    place: Place
+    path: str
+    first_line: int
+
+
+@dataclasses.dataclass(slots=True)
+class Marks:
+    """Everything found in the files of an inventory."""
+
+    groups: dict[str, Place] = dataclasses.field(default_factory=dict)
+    hosts: dict[str, Place] = dataclasses.field(default_factory=dict)
+    members: dict[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
+    duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
+    broken: list[tuple[Place, str]] = dataclasses.field(default_factory=list)
+    first_file: str = ""
+
+
+def read_marks(sources: list[str]) -> Marks:
+    """Read the inventory sources (files or folders) and the variable files beside them.
+
+    Files that cannot be parsed as YAML are recorded in ``broken``; executable sources (dynamic inventories)
+    and other formats are left alone.
+    """
+    marks = Marks()
+    for file, is_inventory in _files(sources):
+        if is_inventory and not marks.first_file:
+            marks.first_file = str(file)
+        _read_file(file, is_inventory, marks)
+    return marks
+
+
+def _files(sources: list[str]) -> Iterator[tuple[Path, bool]]:
+    seen: set[Path] = set()
+    for source in sources:
+        path = Path(source)
+        if not path.exists():
+            continue
+        if path.is_dir():
+            inventory_files = [entry for entry in sorted(path.iterdir()) if entry.is_file() and _readable(entry)]
+            folder = path
+        else:
+            inventory_files, folder = [path], path.parent
+        for entry in inventory_files:
+            if entry not in seen:
+                seen.add(entry)
+                yield entry, True
+        for name in _VARIABLE_FOLDERS:
+            for entry in sorted((folder / name).rglob("*")):
+                if entry not in seen and entry.is_file() and _readable(entry):
+                    seen.add(entry)
+                    yield entry, False
+
+
+def _readable(path: Path) -> bool:
+    hidden = path.name.startswith(".") or path.name.endswith("~")
+    return not hidden and path.suffix in ("", ".yml", ".yaml", ".json", ".ini")
+
+
+def _read_file(file: Path, is_inventory: bool, marks: Marks) -> None:
+    if is_inventory and file.stat().st_mode & 0o111:
+        return
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if text.startswith("$ANSIBLE_VAULT"):
+        return
+    if is_inventory and file.suffix not in (".yml", ".yaml", ".json"):
+        _read_ini(text, str(file), marks)
+        return
+    try:
+        root = yaml.compose(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(str(file), mark.line + 1 if mark else 1)
+        marks.broken.append((place, str(error.problem or error.context)))
+        return
+    except yaml.YAMLError as error:
+        marks.broken.append((Place(str(file), 1), str(error)))
+        return
+    _find_duplicates(root, str(file), "", marks)
+    if is_inventory and isinstance(root, yaml.MappingNode):
+        for key, value in root.value:
+            _read_group(key, value, str(file), marks)
+
+
+def _place(node: yaml.Node, file: str) -> Place:
+    return Place(file, node.start_mark.line + 1)
+
+
+def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> None:
+    name = str(key.value)
+    marks.groups.setdefault(name, _place(key, file))
+    if not isinstance(value, yaml.MappingNode):
+        return
+    for section, content in value.value:
+        if not isinstance(content, yaml.MappingNode):
+            continue
+        for child, child_content in content.value:
+            if section.value == "children":
+                _read_group(child, child_content, file, marks)
+            elif section.value == "hosts":
+                marks.hosts.setdefault(str(child.value), _place(child, file))
+                marks.members.setdefault((name, str(child.value)), _place(child, file))
+
+
+def _read_ini(text: str, file: str, marks: Marks) -> None:
+    group, kind = "ungrouped", ""
+    for number, line in enumerate(text.splitlines(), 1):
+        section = _INI_SECTION.match(line)
+        if section:
+            group = section.group(1)
+            kind = line.split("]")[0].partition(":")[2]
+            marks.groups.setdefault(group, Place(file, number))
+            continue
+        words = line.split("#")[0].split()
+        if not words or words[0].startswith(";") or kind == "vars":
+            continue
+        if kind == "children":
+            marks.groups.setdefault(words[0], Place(file, number))
+        else:
+            marks.hosts.setdefault(words[0], Place(file, number))
+            marks.members.setdefault((group, words[0]), Place(file, number))
+
+
+def _find_duplicates(node: yaml.Node | None, file: str, path: str, marks: Marks) -> None:
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _find_duplicates(item, file, f"{path}[{index}]", marks)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[str, int] = {}
+    for key, value in node.value:
+        name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+        inner = f"{path}.{name}" if path else name
+        line = key.start_mark.line + 1
+        if name and name != "<<" and name in first:
+            marks.duplicates.append(Duplicate(Place(file, line), inner, first[name]))
+        first.setdefault(name, line)
+        _find_duplicates(value, file, inner, marks)

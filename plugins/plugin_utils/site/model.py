@@ -1,0 +1,147 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The site as typed values: what every document is rendered from, and what checks have seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import typing as t
+from collections.abc import Callable, Mapping
+
+LAYERS: tuple[str, ...] = (
+    "base",
+    "containerd",
+    "flannel",
+    "gvisor",
+    "etcd",
+    "haproxy",
+    "node",
+    "control_plane",
+)
+"""All layers in the order in which a host gets them."""
+
+_LAYER_GROUPS: dict[str, tuple[str, ...]] = {
+    "containerd": ("control_plane", "nodes"),
+    "flannel": ("control_plane", "nodes"),
+    "gvisor": ("gvisor",),
+    "etcd": ("etcd",),
+    "haproxy": ("haproxy",),
+    "node": ("control_plane", "nodes"),
+    "control_plane": ("control_plane",),
+}
+
+
+def layers_of(groups: t.Collection[str]) -> tuple[str, ...]:
+    """Return the layers of a host that is in these groups: ``base`` for every host, the others by group."""
+    return tuple(
+        layer
+        for layer in LAYERS
+        if layer == "base" or any(group in groups for group in _LAYER_GROUPS[layer])
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a Kubernetes node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """One host.
+
+    Args:
+        name: the inventory name, which is also the Kubernetes node name.
+        address: IP address that other hosts reach it at.
+        ansible_host: what Ansible connects to.
+        groups: all groups it is in, sorted.
+        rack: name of its rack, empty when it has none.
+        labels: node labels.
+        taints: node taints.
+        site_group: ``azure`` or ``on_prem``.
+        mirror_url: base URL of the mirror it fetches from.
+        kubernetes_version: version of its kubelet.
+        layers: layers of its document, in order.
+        variables: every known variable for this host, defaults included, in the type of its option.
+    """
+
+    name: str
+    address: str
+    ansible_host: str
+    groups: tuple[str, ...]
+    rack: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    site_group: str
+    mirror_url: str
+    kubernetes_version: str
+    layers: tuple[str, ...]
+    variables: Mapping[str, t.Any] = dataclasses.field(repr=False)
+
+    def in_group(self, group: str) -> bool:
+        """Tell whether the host is in a group."""
+        return group in self.groups
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Site:
+    """The whole site.
+
+    ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
+    """
+
+    name: str
+    api_endpoint: str
+    api_address: str
+    pod_cidr: str
+    service_cidr: str
+    node_cidr_mask: int
+    cluster_domain: str
+    kubernetes_version: str
+    wan_mtu: int
+    pki_store: str
+    pki_key_file: str
+    artifacts_index: str
+    hosts: Mapping[str, Host]
+    uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
+    _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
+    _uid: str = dataclasses.field(repr=False, default="")
+
+    @property
+    def uid(self) -> str:
+        """Random identifier of this site, made once."""
+        if not self._uid:
+            self._uid = self.uid_source()
+        return self._uid
+
+    @property
+    def api_host(self) -> str:
+        """Name or address part of the API endpoint."""
+        return self.api_endpoint.rpartition(":")[0].strip("[]")
+
+    @property
+    def api_port(self) -> int:
+        """Port of the API endpoint."""
+        return int(self.api_endpoint.rpartition(":")[2])
+
+    @property
+    def dns_address(self) -> str:
+        """Address of the cluster's DNS service: the tenth of the service CIDR, as kubeadm takes it."""
+        return str(ipaddress.ip_network(self.service_cidr)[10])
+
+    @property
+    def kubernetes_service_address(self) -> str:
+        """Address of the ``kubernetes`` service: the first of the service CIDR."""
+        return str(ipaddress.ip_network(self.service_cidr)[1])
+
+    def group(self, name: str) -> list[Host]:
+        """Return the hosts of a group in inventory order; empty when there is no such group."""
+        if not self._groups:
+            for host in self.hosts.values():
+                for group in host.groups:
+                    self._groups.setdefault(group, []).append(host)
+        return list(self._groups.get(name, ()))

@@ -1,0 +1,49 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Where a value of the inventory was written.
+
+ansible-core tags what it reads from files with an ``Origin`` (path, line, column). That tag is private to
+ansible-core, so this is the only file of the project that knows it. Seen with ansible-core 2.21: keys of
+mappings and names of hosts and groups of YAML inventories are tagged, so are strings, numbers and containers;
+``true``, ``false`` and ``null`` are not (their key is). INI inventories tag variables, not host names.
+Where there is no tag, ``marks.py`` reads the files once more.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:  # another ansible-core: everything still works, positions come from marks.py
+    Origin = None
+
+
+def place_of(value: t.Any) -> Place | None:
+    """Return where a value or key was written, None when it carries no usable tag."""
+    if Origin is None:
+        return None
+    origin = Origin.get_tag(value)
+    if origin is None:
+        return None
+    if origin.path:
+        return Place(str(origin.path), int(origin.line_num or 0))
+    if origin.description:
+        return Place(str(origin.description), 0)
+    return None
+
+
+def place_of_setting(key: t.Any, value: t.Any) -> Place | None:
+    """Return where a variable was written.
+
+    When dictionaries are merged Python keeps the first key and the last value, so the value decides which
+    file it was, and the key gives the better line (that of the name) when both are in the same file.
+    """
+    of_key, of_value = place_of(key), place_of(value)
+    if of_key is None:
+        return of_value
+    if of_value is None or of_value.file == of_key.file:
+        return of_key
+    return of_value

@@ -1,0 +1,87 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a site: one sentence, where it is written, and what to write instead."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import typing as t
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+
+class Place(t.NamedTuple):
+    """A line of a file that somebody can edit. Lines count from 1; 0 means that only the file is known."""
+
+    file: str
+    line: int
+
+
+@dataclasses.dataclass(frozen=True, order=True, slots=True)
+class Problem:
+    """One thing to correct.
+
+    Args:
+        file: absolute path of the file, or a description such as ``<command line>``.
+        line: line in that file, from 1; 0 when not known.
+        path: what is meant, for example ``site_labels.rack`` or ``groups.etcd``.
+        message: what is wrong, without a full stop.
+        remedy: what to write instead, an imperative clause.
+    """
+
+    file: str
+    line: int
+    path: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        line = f":{self.line}" if self.line else ""
+        return f"{shown(self.file)}{line}: {self.path}: {self.message}; {self.remedy}"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the problem for a machine-readable report."""
+        return dataclasses.asdict(self)
+
+
+class SiteError(Exception):
+    """A site, or a document made from it, has problems; all of them are in ``problems``."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class Problems:
+    """Collects problems; the same one found through two hosts is kept once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    def add(self, place: Place, path: str, message: str, remedy: str) -> None:
+        """Record one problem at a place."""
+        self._found[Problem(place.file, place.line, path, message, remedy)] = None
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(sorted(self._found))
+
+
+def shown(file: str) -> str:
+    """Return a path as people want to read it: relative when it is below the working folder."""
+    if not file.startswith(os.sep):
+        return file
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that looks most like ``name``, None when none is close."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None

@@ -1,0 +1,164 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Turns settings as written into typed values, resolving Jinja expressions where there are any."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import EncryptedString
+from ansible.template import Templar, trust_as_template
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value
+
+# How Ansible reaches a host. They are Ansible's own, but addresses are checked too.
+_CONNECTION = {
+    "ansible_host": Option(name="ansible_host", role="ansible"),
+    "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
+}
+_ALLOWED_PREFIXES = ("ansible_", "user_", "ironspan_", "awx_", "tower_")
+
+
+def needs_template(value: t.Any) -> bool:
+    """Tell whether a value holds a Jinja expression or a vaulted text anywhere."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value or "{#" in value
+    if isinstance(value, Mapping):
+        return any(needs_template(inner) for inner in value.values())
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return any(needs_template(inner) for inner in value)
+    return isinstance(value, EncryptedString)
+
+
+def trusted(value: t.Any) -> t.Any:
+    """Mark the expressions in a role's defaults as ours, so that Ansible resolves them."""
+    if isinstance(value, str):
+        return trust_as_template(value) if "{{" in value or "{%" in value else value
+    if isinstance(value, dict):
+        return {key: trusted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [trusted(inner) for inner in value]
+    return value
+
+
+class Resolver:
+    """Fills ``draft.hosts``; problems go to ``draft.problems``.
+
+    Settings that hosts share are checked once, however many hosts there are.
+    """
+
+    def __init__(self, draft: Draft, loader: t.Any, magic: Mapping[str, t.Any]) -> None:
+        self._draft = draft
+        self._loader = loader
+        self._magic = magic
+        self._options = {**draft.specification.options, **_CONNECTION}
+        defaults = draft.specification.defaults
+        self._plain_defaults = {k: v for k, v in defaults.items() if not needs_template(v)}
+        self._template_defaults = {k: trusted(v) for k, v in defaults.items() if k not in self._plain_defaults}
+        self._shared: dict[tuple[str, ...], tuple[Settings, dict[str, t.Any], list[str]]] = {}
+
+    def run(self) -> None:
+        """Resolve and check every host."""
+        self._check_names()
+        for name, groups in self._draft.inventory.host_groups.items():
+            self._draft.hosts[name] = self._host(name, groups)
+
+    def _check_names(self) -> None:
+        specification = self._draft.specification
+        known = specification.options
+        prefixes = tuple(f"{role}_" for role in specification.roles)
+        settings = self._draft.inventory.every_setting()
+        # Playbooks take their own switches with -e; only what looks like a role's variable is checked there.
+        settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))
+        for setting in settings:
+            name = str(setting.key)
+            if name in known or name.startswith(_ALLOWED_PREFIXES):
+                continue
+            near = nearest(name, known)
+            remedy = f"write {near}" if near else "remove it, or begin the names of your own variables with user_"
+            place = self._draft.setting_place(setting.key, setting.value)
+            self._draft.problems.add(place, name, "unknown variable", remedy)
+
+    def _report(self, key: t.Any, value: t.Any, path: str, message: str, remedy: str) -> None:
+        self._draft.problems.add(self._draft.setting_place(key, value), path, message, remedy)
+
+    def _checked(self, settings: Settings) -> tuple[dict[str, t.Any], list[str]]:
+        options = self._options
+        values: dict[str, t.Any] = {}
+        templated: list[str] = []
+        for name, (key, value) in settings.items():
+            option = options.get(name)
+            if needs_template(value):
+                templated.append(name)
+            elif option is not None:
+                values[name] = check_value(key, value, option, name, self._report)
+        return values, templated
+
+    def _shared_part(self, groups: tuple[str, ...]) -> tuple[Settings, dict[str, t.Any], list[str]]:
+        if groups not in self._shared:
+            settings = self._draft.inventory.shared_settings(groups)
+            values, templated = self._checked(settings)
+            self._shared[groups] = (settings, values, templated)
+        return self._shared[groups]
+
+    def _host(self, name: str, groups: tuple[str, ...]) -> HostDraft:
+        inventory = self._draft.inventory
+        shared, shared_values, shared_templated = self._shared_part(groups)
+        own = {**inventory.host_settings[name], **inventory.extra}
+        own_values, own_templated = self._checked(own)
+        settings = {**shared, **own}
+        values = {**self._plain_defaults, **shared_values, **own_values}
+        templated = [n for n in shared_templated if n not in own] + own_templated
+        host = HostDraft(name=name, groups=groups, settings=settings, values=values)
+        defaults = [n for n in self._template_defaults if n not in settings]
+        if defaults or any(n in self._options for n in templated):
+            self._resolve(host, templated, defaults)
+        for null in [n for n, value in values.items() if value is None and n in self._plain_defaults]:
+            values[null] = self._plain_defaults[null]
+        return host
+
+    def _resolve(self, host: HostDraft, templated: list[str], defaults: list[str]) -> None:
+        variables = {
+            **self._draft.specification.defaults,
+            **self._template_defaults,
+            **{name: setting.value for name, setting in host.settings.items()},
+            **self._magic,
+            "inventory_hostname": host.name,
+            "inventory_hostname_short": host.name.split(".")[0],
+            "group_names": sorted(host.groups),
+        }
+        templar = Templar(loader=self._loader, variables=variables)
+        for name in templated:
+            option = self._options.get(name)
+            if option is None:
+                continue
+            key, raw = host.settings[name]
+            try:
+                resolved = templar.template(raw)
+            except AnsibleError as error:
+                self._report(
+                    key,
+                    raw,
+                    name,
+                    f"cannot be resolved for host {host.name}: {_first_line(error)}",
+                    "use only variables of the inventory in it; facts are not known yet",
+                )
+                continue
+            host.values[name] = check_value(
+                key, resolved, option, name, lambda _key, _value, *rest, k=key, r=raw: self._report(k, r, *rest)
+            )
+        for name in defaults:
+            try:
+                host.values[name] = templar.template(self._template_defaults[name])
+            except AnsibleError:
+                # It depends on a variable that is missing or wrong, and that is reported by itself.
+                continue
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

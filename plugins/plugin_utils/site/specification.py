@@ -1,0 +1,91 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The variables a site may set: read from ``meta/argument_specs.yml`` and ``defaults/main.yml`` of every role."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+ROLES_FOLDER = Path(__file__).absolute().parents[3] / "roles"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """One variable, or one key of a variable that is a dictionary."""
+
+    name: str
+    role: str
+    type: str = "str"
+    elements: str | None = None
+    choices: tuple[t.Any, ...] = ()
+    required: bool = False
+    default: t.Any = None
+    options: Mapping[str, Option] | None = None
+    no_log: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Specification:
+    """All variables of all roles.
+
+    Args:
+        options: variable name to its option.
+        defaults: variable name to the value in ``defaults/main.yml``.
+        roles: names of the roles, also the prefixes of their variables.
+    """
+
+    options: Mapping[str, Option]
+    defaults: Mapping[str, t.Any]
+    roles: tuple[str, ...]
+
+
+def _option(name: str, role: str, raw: Mapping[str, t.Any]) -> Option:
+    nested = raw.get("options")
+    return Option(
+        name=name,
+        role=role,
+        type=raw.get("type", "str"),
+        elements=raw.get("elements"),
+        choices=tuple(raw.get("choices") or ()),
+        required=bool(raw.get("required")),
+        default=raw.get("default"),
+        options={key: _option(key, role, value or {}) for key, value in nested.items()} if nested else None,
+        no_log=bool(raw.get("no_log")),
+    )
+
+
+def read_yaml(path: Path) -> t.Any:
+    """Return the content of a YAML file of the collection, an empty dictionary when there is no such file."""
+    if not path.is_file():
+        return {}
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER) or {}
+
+
+@functools.lru_cache(maxsize=8)
+def load_specification(roles_folder: Path = ROLES_FOLDER) -> Specification:
+    """Read the argument specifications and defaults of all roles below a folder.
+
+    Args:
+        roles_folder: folder that holds one folder per role.
+
+    Returns:
+        The specification; read once per process and folder.
+    """
+    options: dict[str, Option] = {}
+    defaults: dict[str, t.Any] = {}
+    roles: list[str] = []
+    for role in sorted(path for path in roles_folder.iterdir() if path.is_dir()):
+        roles.append(role.name)
+        entry_points = read_yaml(role / "meta" / "argument_specs.yml").get("argument_specs", {})
+        for entry_point in entry_points.values():
+            for name, raw in (entry_point.get("options") or {}).items():
+                options.setdefault(name, _option(name, role.name, raw or {}))
+        defaults.update(read_yaml(role / "defaults" / "main.yml"))
+    return Specification(options=options, defaults=defaults, roles=tuple(roles))

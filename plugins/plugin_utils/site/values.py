@@ -1,0 +1,223 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a value of the inventory against its option and returns it in the option's type."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
+
+Report = Callable[[t.Any, t.Any, str, str, str], None]
+"""Called with (key, value, path, message, remedy); key and value carry the position."""
+
+_TRUE = {"true", "yes", "on", "1"}
+_FALSE = {"false", "no", "off", "0"}
+
+
+class Rejected(Exception):
+    """The value has another type; arguments are (what is wrong, what to write)."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+def kind_of(value: t.Any) -> str:
+    """Return how people call the type of a value."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a decimal number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Mapping):
+        return "a dictionary"
+    if isinstance(value, Sequence):
+        return "a list"
+    return type(value).__name__
+
+
+def _shown(value: t.Any, option: Option) -> str:
+    if option.no_log:
+        return "(secret)"
+    text = repr(str(value)) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _to_text(value: t.Any, option: Option) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | int | float):
+        raise Rejected(
+            f"must be text, is {kind_of(value)} ({_shown(value, option)})",
+            f'write it in quotes, for example "{value}"',
+        )
+    raise Rejected(f"must be text, is {kind_of(value)}", "write one text in quotes")
+
+
+def _to_int(value: t.Any, option: Option) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return int(value, 10)
+        except ValueError:
+            pass
+    found = f"must be a whole number, is {kind_of(value)} ({_shown(value, option)})"
+    raise Rejected(found, "write digits without quotes")
+
+
+def _to_float(value: t.Any, option: Option) -> float:
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    raise Rejected(f"must be a number, is {kind_of(value)} ({_shown(value, option)})", "write a number")
+
+
+def _to_bool(value: t.Any, option: Option) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
+        return value.lower() in _TRUE
+    found = f"must be true or false, is {kind_of(value)} ({_shown(value, option)})"
+    raise Rejected(found, "write true or false without quotes")
+
+
+def _to_list(value: t.Any, option: Option) -> list[t.Any]:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return list(value)
+    raise Rejected(f"must be a list, is {kind_of(value)}", "write one '- item' line for each")
+
+
+def _to_dict(value: t.Any, option: Option) -> dict[t.Any, t.Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise Rejected(f"must be a dictionary, is {kind_of(value)}", "write 'key: value' lines below it")
+
+
+def _to_path(value: t.Any, option: Option) -> str:
+    return str(Path(_to_text(value, option)).expanduser()) if value != "" else ""
+
+
+_CONVERTERS: dict[str, Callable[[t.Any, Option], t.Any]] = {
+    "str": _to_text,
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "list": _to_list,
+    "dict": _to_dict,
+    "path": _to_path,
+    "raw": lambda value, option: value,
+}
+
+
+def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> t.Any:
+    """Check one value and everything inside it.
+
+    Args:
+        key: the key object it was written under (carries the position).
+        value: what the inventory says.
+        option: what is expected.
+        path: how to call it, for example ``site_taints[0].effect``.
+        report: called for every problem.
+
+    Returns:
+        The value in the option's type; None when it has another type.
+    """
+    if value is None and not option.required:
+        return None
+    try:
+        converted = _CONVERTERS.get(option.type, _to_text)(value, option)
+    except Rejected as rejected:
+        report(key, value, path, rejected.message, rejected.remedy)
+        return None
+    _check_choices(key, converted, option, path, report)
+    _check_range(key, converted, option, path, report)
+    if isinstance(converted, list):
+        return _check_items(key, converted, option, path, report)
+    if isinstance(converted, dict) and option.options is not None:
+        return _check_keys(key, converted, option, path, report)
+    return converted
+
+
+def _check_choices(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> None:
+    if not option.choices or option.type == "list" or value in option.choices:
+        return
+    words = ", ".join(str(choice) for choice in option.choices)
+    near = nearest(str(value), [str(choice) for choice in option.choices])
+    report(
+        key,
+        value,
+        path,
+        f"{_shown(value, option)} is not one of {words}",
+        f"write {near or option.choices[0]}",
+    )
+
+
+def _check_range(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> None:
+    if option.type not in ("int", "float"):
+        return
+    limit = limit_of(option.name)
+    if limit is None or limit.smallest <= value <= limit.largest:
+        return
+    span = f"{limit.smallest:.0f} to {limit.largest:.0f}"
+    nearest_allowed = min(max(value, limit.smallest), limit.largest)
+    report(
+        key,
+        value,
+        path,
+        f"{value} is outside {span} ({limit.reason})",
+        f"write a number from {span}, for example {nearest_allowed:.0f}",
+    )
+
+
+def _check_items(key: t.Any, items: list[t.Any], option: Option, path: str, report: Report) -> list[t.Any]:
+    if option.elements is None:
+        return items
+    item_option = Option(
+        name=option.name,
+        role=option.role,
+        type=option.elements,
+        choices=option.choices,
+        options=option.options,
+        required=True,
+        no_log=option.no_log,
+    )
+    return [
+        check_value(key, item, item_option, f"{path}[{index}]", report) for index, item in enumerate(items)
+    ]
+
+
+def _check_keys(
+    key: t.Any, value: dict[t.Any, t.Any], option: Option, path: str, report: Report
+) -> dict[str, t.Any]:
+    known = option.options or {}
+    checked: dict[str, t.Any] = {}
+    for inner_key, inner in value.items():
+        name = str(inner_key)
+        if name not in known:
+            near = nearest(name, known)
+            remedy = f"write {near}" if near else f"use only {', '.join(sorted(known))}"
+            report(inner_key, inner, f"{path}.{name}", "unknown key", remedy)
+            continue
+        checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)
+    for name, inner_option in known.items():
+        if name in checked:
+            continue
+        if inner_option.required:
+            report(key, value, f"{path}.{name}", "is missing", f"write '{name}: ...' here")
+        elif inner_option.default is not None:
+            checked[name] = inner_option.default
+    return checked
