@@ -1,0 +1,87 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The Ansible inventory of a lab."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from ironspan.lab import files, keys
+from ironspan.lab.layout import API_NAME, API_PORT, MIRROR_PORT, Layout
+
+#: Feature groups and settings that hold in every lab; part of the repository.
+GROUP_VARS = Path(__file__).resolve().parents[2] / "inventories" / "lab" / "group_vars"
+
+
+def groups(layout: Layout) -> dict[str, list[str]]:
+    """Which host plays which part.
+
+    etcd takes the largest odd number of Azure hosts up to five, the control plane the first two, the API
+    endpoint the last one; every rack host is a worker and runs gVisor pods.
+    """
+    azure = [host.name for host in layout.hosts if host.site.key == "azure"]
+    rack = [host.name for host in layout.hosts if host.site.key == "rack"]
+    members = min(len(azure), 5)
+    return {
+        "etcd": azure[: members - 1 + members % 2],
+        "control_plane": azure[:2],
+        "haproxy": [layout.api_host.name],
+        "nodes": rack,
+        "gvisor": rack,
+    }
+
+
+def render(layout: Layout, folder: Path, wan_mtu: int) -> str:
+    """The text of hosts.yml for the lab in `folder`."""
+    ssh = " ".join(
+        [
+            f"-o UserKnownHostsFile={keys.known_hosts(folder)}",
+            "-o GlobalKnownHostsFile=/dev/null",
+            "-o IdentitiesOnly=yes",
+        ]
+    )
+    lines = [
+        "# Written by `ironspan lab up`; group_vars/ beside it holds what is the same in every lab.",
+        "---",
+        "all:",
+        "  vars:",
+        "    ansible_user: root",
+        f"    ansible_ssh_private_key_file: {keys.private_key(folder)}",
+        f"    ansible_ssh_common_args: {ssh}",
+        f"    site_name: lab-{layout.name}",
+        f"    site_api_endpoint: {API_NAME}:{API_PORT}",
+        f"    site_api_address: {layout.api_host.address}",
+        f"    site_pki_store: {folder}/pki",
+        f"    site_pki_key_file: {folder}/pki.key",
+        f"    site_wan_mtu: {wan_mtu}",
+        "  children:",
+    ]
+    for site in layout.sites:
+        lines += [f"    {site.group}:", "      vars:"]
+        lines += [f"        site_mirror_url: http://{site.controller}:{MIRROR_PORT}", "      hosts:"]
+        for host in layout.hosts:
+            if host.site.key == site.key:
+                lines += [f"        {host.name}:", f"          ansible_host: {host.address}"]
+                if site.key == "rack":
+                    lines.append("          site_rack: rack-a")
+    for group, names in groups(layout).items():
+        lines += [f"    {group}:", "      hosts:", *(f"        {name}: {{}}" for name in names)]
+    return "\n".join(lines) + "\n"
+
+
+def path(folder: Path) -> Path:
+    """Where the inventory of the lab in `folder` is."""
+    return folder / "inventory" / "hosts.yml"
+
+
+def write(layout: Layout, folder: Path, wan_mtu: int) -> Path:
+    """Write the inventory and the link to the repository's group_vars beside it."""
+    target = path(folder)
+    files.write_if_changed(target, render(layout, folder, wan_mtu))
+    link = target.parent / "group_vars"
+    if GROUP_VARS.is_dir() and not (link.is_symlink() and link.readlink() == GROUP_VARS):
+        with contextlib.suppress(FileNotFoundError):
+            link.unlink()
+        link.symlink_to(GROUP_VARS)
+    return target

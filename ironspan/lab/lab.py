@@ -1,0 +1,212 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A lab as a whole: up, down, status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ironspan.lab import (
+    base_image,
+    files,
+    host,
+    inventory,
+    keys,
+    mirror,
+    mounts,
+    names,
+    network,
+    processes,
+    removal,
+    report,
+    state,
+)  # fmt: skip
+from ironspan.lab.errors import LabError
+from ironspan.lab.layout import SIZES, LabHost, check_name
+from ironspan.lab.machine import Machine, detect
+from ironspan.lab.state import Resource, State
+from ironspan.lab.wan import control
+
+Progress = Callable[[str, str, str], None]
+#: What an IPsec tunnel to Azure leaves of 1,500 bytes (Azure VPN Gateway documentation, "About VPN devices").
+WAN_MTU = 1400
+_WAN = "wan"
+
+
+def quiet(what: str, step: str, detail: str) -> None:
+    """Progress nobody reads."""
+
+
+class Lab:
+    """The lab called `name`; making the object does nothing."""
+
+    def __init__(self, name: str = "default") -> None:
+        self.name = check_name(name)
+        self.folder = state.lab_folder(name)
+
+    @property
+    def inventory_path(self) -> Path:
+        """The lab's Ansible inventory."""
+        return inventory.path(self.folder)
+
+    def up(
+        self,
+        azure: int | None = None,
+        rack: int | None = None,
+        *,
+        wan_mtu: int | None = None,
+        build_artifacts: bool = False,
+        progress: Progress = quiet,
+    ) -> None:
+        """Bring the lab up, or make a lab that is partly up whole; returns when every host answers SSH.
+
+        Args:
+            azure: Hosts on the Azure side; default 3, or what the lab has.
+            rack: Hosts on the rack side; default 2, or what the lab has.
+            wan_mtu: Bytes per packet on the WAN; default 1400, or what the lab has.
+            build_artifacts: Fill an empty mirror first, which takes minutes.
+            progress: Called with (what, state, detail).
+
+        Raises:
+            LabError: The machine lacks something, the lab has another size, or a step failed.
+        """
+        machine = detect()
+        machine.require()
+        busy = f"another `lab up` or `lab down` of {self.name!r} is running"
+        with files.locked(state.lab_lock(self.name), busy):
+            current = self._open(azure, rack, wan_mtu)
+            if build_artifacts and not mirror.filled():
+                self._build_artifacts(progress)
+            building = base_image.building_path(self.name)
+            if not base_image.tree_path().is_dir():
+                current.record([Resource("tree", str(building))])
+            base = base_image.ensure(self.name, self.folder, progress)
+            keys.ensure(self.folder, current.layout)
+            inventory.write(current.layout, self.folder, current.wan_mtu)
+            progress("network", "start", "")
+            current.record(
+                [*network.resources(current.layout), Resource("process", _WAN), *names.resources()]
+            )
+            network.ensure(current.layout, current.wan_mtu)
+            self._start_wan(current)
+            names.ensure(self.folder, current.layout)
+            progress("network", "done", " | ".join(f"{s.key} {s.network}" for s in current.layout.sites))
+            current.record(mirror.resources())
+            mirror.start(self.folder, current.layout, progress)
+            self._start_hosts(machine, current, base, progress)
+
+    def _open(self, azure: int | None, rack: int | None, wan_mtu: int | None) -> State:
+        current = state.load(self.name)
+        if current is None:
+            small = SIZES["small"]
+            return state.create(
+                self.name, azure or small[0], rack or small[1], wan_mtu or WAN_MTU, network.taken_indexes()
+            )
+        have = (current.layout.azure, current.layout.rack, current.wan_mtu)
+        wanted = (azure or have[0], rack or have[1], wan_mtu or have[2])
+        if have != wanted:
+            raise LabError(
+                f"lab {self.name!r} is there with {have[0]}+{have[1]} hosts and WAN MTU {have[2]}; "
+                f"take it down first: ironspan lab down --name {self.name}"
+            )
+        return current
+
+    def _build_artifacts(self, progress: Progress) -> None:
+        progress("artifacts", "start", "ironspan artifacts build, about 25 minutes on 2 cores, once")
+        command = [sys.executable, "-m", "ironspan.cli.main", "artifacts", "build"]
+        if subprocess.run(command, check=False).returncode != 0:
+            raise LabError("`ironspan artifacts build` failed; see above", exit_code=1)
+
+    def _start_wan(self, current: State) -> None:
+        if processes.running(self.folder, _WAN) is None:
+            azure, rack = current.layout.sites
+            command = [
+                sys.executable,
+                "-m",
+                "ironspan.lab.wan",
+                str(self.folder),
+                azure.namespace,
+                rack.namespace,
+            ]
+            processes.spawn(command, self.folder, _WAN)
+        control.wait_ready(self.folder)
+
+    def _start_hosts(self, machine: Machine, current: State, base: Path, progress: Progress) -> None:
+        hosts = current.layout.hosts
+        for one in hosts:
+            current.record(host.resources(machine, self.folder, one))
+        with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
+            jobs = [pool.submit(self._start_host, machine, base, one, progress) for one in hosts]
+        problems = [str(job.exception()) for job in jobs if job.exception() is not None]
+        if problems:
+            raise LabError("\n".join(problems), exit_code=1)
+
+    def _start_host(self, machine: Machine, base: Path, one: LabHost, progress: Progress) -> None:
+        began = time.monotonic()
+        try:
+            started = host.start(machine, self.folder, base, one)
+            if started:
+                progress(one.name, "start", f"{one.address}")
+            report.wait_ssh(self.folder, one, machine)
+        except BaseException as error:
+            progress(one.name, "fail", str(error))
+            raise
+        detail = f"{one.address} answers SSH after {time.monotonic() - began:.1f} s" if started else "is up"
+        progress(one.name, "done" if started else "skip", detail)
+
+    def down(self, *, purge_cache: bool = False, progress: Progress = quiet) -> None:
+        """Remove the lab and all it made; only the shared base image stays, unless `purge_cache`.
+
+        Works from what `up` wrote down before making it, so also after a `up` killed at any point.
+        """
+        if not detect().root:
+            raise LabError("run it as root (sudo)")
+        busy = f"another `lab up` or `lab down` of {self.name!r} is running"
+        if self.folder.is_dir():
+            with files.locked(state.lab_lock(self.name), busy) as lock:
+                current = state.load(self.name)
+                progress("lab", "start", f"taking down {self.name}")
+                resources = current.resources if current else []
+                removal.remove_all(
+                    self.folder, resources, lambda r: progress(f"{r.kind} {r.name}", "done", "removed")
+                )
+                mounts.remove_tree(self.folder)
+                lock.forget()
+        else:
+            state.lab_lock(self.name).unlink(missing_ok=True)
+            progress("lab", "skip", f"there is no lab {self.name!r}")
+        state.tidy_root()
+        if purge_cache:
+            for path in base_image.purge():
+                progress(path, "done", "removed")
+        elif base_image.tree_path().is_dir():
+            progress(
+                "base image", "skip", f"stays at {base_image.tree_path()} (lab down --purge-cache removes it)"
+            )
+
+    def status(self) -> dict[str, Any]:
+        """What the machine is and what of the lab is up; see `report.status`."""
+        return report.status(self.name)
+
+    def ssh_command(self, name: str, command: Sequence[str] = ()) -> list[str]:
+        """The `ssh` command line that reaches the host called `name`."""
+        one = self._require().layout.host(name)
+        return ["ssh", *keys.ssh_options(self.folder), f"root@{one.address}", *command]
+
+    def link(self, **changes: Any) -> dict[str, Any]:
+        """Change the WAN link (fields of wan.queue.Settings) and return settings and counters."""
+        self._require()
+        return control.request(self.folder, changes)
+
+    def _require(self) -> State:
+        current = state.load(self.name)
+        if current is None:
+            there = ", ".join(state.all_labs()) or "none"
+            raise LabError(f"there is no lab {self.name!r} (labs: {there}); bring it up: ironspan lab up")
+        return current

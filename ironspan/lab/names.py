@@ -1,0 +1,89 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's name server: knows the lab's names, answers "no such name" to everything else at once.
+
+A resolver that does not answer costs kubeadm 10 s a name, and without one CoreDNS has no upstream.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+from pathlib import Path
+
+from ironspan.lab import files, processes
+from ironspan.lab.errors import LabError
+from ironspan.lab.layout import API_NAME, DOMAIN, Layout
+from ironspan.lab.state import Resource
+
+PROCESS = "dnsmasq"
+
+
+def resources() -> list[Resource]:
+    """What `ensure` starts."""
+    return [Resource("process", PROCESS)]
+
+
+def hosts_text(layout: Layout) -> str:
+    """The names in the format of /etc/hosts."""
+    lines = [f"{host.address} {host.name}.{DOMAIN} {host.name}" for host in layout.hosts]
+    lines.append(f"{layout.api_host.address} {API_NAME}")
+    for site in layout.sites:
+        lines.append(f"{site.controller} mirror-{site.key}.{DOMAIN}")
+        lines.append(f"{site.router} router-{site.key}.{DOMAIN}")
+    return "\n".join(lines) + "\n"
+
+
+def command(folder: Path, layout: Layout) -> list[str]:
+    """The dnsmasq command: no configuration but this, no upstream, both bridges."""
+    return [
+        "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--local=/#/",
+        f"--addn-hosts={folder / 'names'}", "--user=root", "--pid-file=", "--log-facility=-", "--bind-interfaces",
+        "--except-interface=lo", *(f"--listen-address={site.controller}" for site in layout.sites),
+    ]  # fmt: skip
+
+
+def ensure(folder: Path, layout: Layout) -> bool:
+    """Start the name server unless it runs; returns whether it was started."""
+    files.write_if_changed(folder / "names", hosts_text(layout))
+    if processes.running(folder, PROCESS) is not None:
+        return False
+    processes.spawn(command(folder, layout), folder, PROCESS)
+    for site in layout.sites:
+        _wait(str(site.controller), layout, folder)
+    return True
+
+
+def _wait(server: str, layout: Layout, folder: Path, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while lookup(server, API_NAME) != [str(layout.api_host.address)]:
+        if time.monotonic() > deadline or processes.running(folder, PROCESS) is None:
+            raise LabError(f"the name server does not answer on {server}; see {folder}/log/{PROCESS}.log", 1)
+        time.sleep(0.05)
+
+
+def lookup(server: str, name: str, timeout_s: float = 1.0) -> list[str] | None:
+    """Ask `server` for the IPv4 addresses of `name` (RFC 1035); None when it does not answer."""
+    number = random.randrange(65536)
+    labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
+    query = struct.pack(">HHHHHH", number, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+            channel.settimeout(timeout_s)
+            channel.connect((server, 53))
+            channel.send(query)
+            reply = channel.recv(4096)
+    except OSError:
+        return None
+    if len(reply) < len(query) or reply[:2] != query[:2]:
+        return None
+    answers, position, found = struct.unpack(">H", reply[6:8])[0], len(query), []
+    for _ in range(answers):
+        # The name is a pointer (2 bytes) in what dnsmasq answers; type, class, TTL and length follow.
+        kind, length = struct.unpack(">H", reply[position + 2 : position + 4])[0], reply[position + 11]
+        if kind == 1:
+            found.append(socket.inet_ntoa(reply[position + 12 : position + 16]))
+        position += 12 + length
+    return found

@@ -1,0 +1,71 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How each kind of resource is removed. Removing what is not there, or only half there, is no error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ironspan.lab import cgroups, host, mirror, mounts, network, processes
+from ironspan.lab.errors import LabError
+from ironspan.lab.state import Resource
+
+
+def _process(folder: Path, name: str) -> None:
+    pid = processes.running(folder, name)
+    if pid is not None and processes.kill([pid]):
+        raise LabError(f"process {pid} ({name}) does not end", exit_code=1)
+
+
+def _mount(_: Path, name: str) -> None:
+    mounts.unmount_below(Path(name))
+
+
+def _tree(_: Path, name: str) -> None:
+    mounts.remove_tree(Path(name))
+
+
+def _mirror(folder: Path, _: str) -> None:
+    mirror.stop(folder)
+
+
+_REMOVERS: dict[str, Callable[[Path, str], None]] = {
+    "process": _process,
+    "unit": lambda _, name: host.stop_unit(name),
+    "cgroup": lambda _, name: cgroups.remove(name),
+    "mount": _mount,
+    "tree": _tree,
+    "link": lambda _, name: network.remove_link(name),
+    "namespace": lambda _, name: network.remove_namespace(name),
+    "nft_table": lambda _, name: network.remove_table(name),
+    "mirror": _mirror,
+}
+#: Everything that can still make or hold something goes first; the rest follows in reverse order of making.
+_FIRST = ("mirror", "unit", "process", "cgroup")
+
+
+def order(resources: list[Resource]) -> list[Resource]:
+    """The order to remove `resources` in."""
+    backwards = list(reversed(resources))
+    early = [r for kind in _FIRST for r in backwards if r.kind == kind]
+    return early + [r for r in backwards if r.kind not in _FIRST]
+
+
+def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource], None]) -> None:
+    """Remove everything; goes on past what fails and raises LabError naming all that is left at the end."""
+    processes.kill(processes.marked(folder))
+    problems = []
+    for resource in order(resources):
+        try:
+            _REMOVERS[resource.kind](folder, resource.name)
+        except (LabError, OSError) as error:
+            problems.append(f"{resource.kind} {resource.name}: {error}")
+        else:
+            done(resource)
+    # A process killed above may have been starting another one.
+    processes.kill(processes.marked(folder))
+    if problems:
+        raise LabError(
+            "not everything could be removed; run `lab down` again:\n  " + "\n  ".join(problems), 1
+        )
