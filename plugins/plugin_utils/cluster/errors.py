@@ -1,0 +1,35 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of talking to a cluster, for people."""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """The cluster did not do what was asked, or cannot be reached.
+
+    Args:
+        message: what is wrong, in one sentence; never holds a secret.
+        remedy: what the operator can do about it, in one sentence.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.message = message
+        self.remedy = remedy
+
+
+class ApiError(ClusterError):
+    """The API answered with an error.
+
+    Args:
+        status: HTTP status.
+        reason: the machine-readable reason of the answer ("NotFound", "Conflict", ...).
+        message: the API's own sentence.
+        request: method and path.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, request: str) -> None:
+        super().__init__(f"The API refused {request}: {message or reason} (HTTP {status}).")
+        self.status = status
+        self.reason = reason
