@@ -1,0 +1,164 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles components from Go modules, each program once, and keeps what was compiled."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import threading
+
+from ironspan.artifacts import cache, toolchain
+from ironspan.artifacts.lock import Component, CProgram, Lock
+from ironspan.cli.outcome import CommandError
+
+BUILDER = 1
+"""Raise it when this file changes what it makes from the same lock file; everything is then built again."""
+LAST_LINES = 12
+"""Lines of a failed command's output that go into the message."""
+
+Say = collections.abc.Callable[[str], None]
+"""Told in a few words what is going on."""
+
+
+def recipe(component: Component, folder: pathlib.Path = toolchain.GOMODS) -> str:
+    """Return a digest of everything that decides what a component's programs are, but for the Go release.
+
+    The Go release is left out on purpose: a newer compiler on the controller must not replace every program on
+    every host. ``ironspan artifacts build --rebuild`` does that when it is wanted.
+    """
+    fields = dataclasses.asdict(component)
+    # What a person reads, not what the compiler does.
+    del fields["licence"]
+    digest = hashlib.sha256(json.dumps([BUILDER, fields], sort_keys=True).encode())
+    for path in sorted((folder / component.name).rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(folder / component.name).as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+class Builder:
+    """Compiles programs of a lock file; one for a run, shared by its threads.
+
+    Args:
+        lock: the lock file.
+        place: where compiled programs are kept.
+        arch: this machine's architecture.
+        gomods: folder with go.mod and go.sum of each component.
+        rebuild: compile again what is kept already.
+    """
+
+    def __init__(
+        self,
+        lock: Lock,
+        place: cache.Cache,
+        arch: str,
+        gomods: pathlib.Path = toolchain.GOMODS,
+        rebuild: bool = False,
+    ) -> None:
+        self.lock = lock
+        self.place = place
+        self.arch = arch
+        self.gomods = gomods
+        self.rebuild = rebuild
+        self._rebuilt: set[str] = set()
+        self._compiling = threading.BoundedSemaphore(toolchain.parallel_compiles())
+        self._versions: dict[str, str] = {}
+
+    def program(self, source: str, say: Say) -> pathlib.Path:
+        """Return a compiled program, compiling it if it is not kept yet.
+
+        Args:
+            source: COMPONENT/PROGRAM.
+            say: told what is going on.
+
+        Returns:
+            The program's path; its digest has just been checked.
+
+        Raises:
+            CommandError: it does not compile; the message has the end of the compiler's output.
+        """
+        name, _, program = source.partition("/")
+        component = self.lock.components[name]
+        kept = self.place.built(name, recipe(component, self.gomods)) / self.arch / program
+        # One at a time within a component: two compilations would do the same packages twice.
+        with self.place.locked(f"compile-{name}", lambda: say(f"waiting for the compilation of {name}")) as scratch:
+            if _is_whole(kept) and (not self.rebuild or source in self._rebuilt):
+                return kept
+            say(f"waiting to compile {program}")
+            with self._compiling:
+                if self.place.stopping.is_set():
+                    raise KeyboardInterrupt
+                say(f"compiling {program}")
+                self.place.discard(scratch)
+                # A compiler that outlived a killed run must not write into this run's file.
+                made = scratch / f"{program}.{os.getpid()}"
+                if program in component.c_programs:
+                    self._compile_c(component, component.c_programs[program], made)
+                else:
+                    self._compile_go(component, program, made, say)
+            digest = cache.digest_of(made)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            # First the program, then its digest: a kill between the two only means compiling once more.
+            cache.publish(made, kept)
+            cache.write_atomically(kept.with_name(f"{program}.digest"), digest, scratch)
+            self._rebuilt.add(source)
+        return kept
+
+    def compiler(self, component: Component) -> str:
+        """Return the Go release that compiles a component, for the record."""
+        if component.name not in self._versions:
+            self._versions[component.name] = self._run(component, ["go", "env", "GOVERSION"]).strip()
+        return self._versions[component.name]
+
+    def _compile_go(self, component: Component, program: str, made: pathlib.Path, say: Say) -> None:
+        command = ["go", "build", "-ldflags", " ".join(("-s", "-w", *component.ldflags)), "-o", str(made)]
+        if component.tags:
+            command += ["-tags", ",".join(component.tags)]
+        self._run(component, [*command, component.programs[program]], say)
+
+    def _compile_c(self, component: Component, program: CProgram, made: pathlib.Path) -> None:
+        self._run(component, ["go", "mod", "download", program.module])
+        answer = json.loads(self._run(component, ["go", "list", "-m", "-json", program.module]))
+        source = pathlib.Path(answer["Dir"]) / program.source
+        self._run(component, ["gcc", *program.flags, "-s", "-o", str(made), str(source)])
+
+    def _run(self, component: Component, command: list[str], say: Say | None = None) -> str:
+        folder = self.gomods / component.name
+        environment = toolchain.go_environment(component, self.arch)
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            lines: list[str] = []
+            reader = threading.Thread(target=_follow, args=(process.stderr, lines, say), daemon=True)
+            reader.start()
+            output = process.stdout.read() if process.stdout else ""
+            reader.join()
+        if process.returncode != 0:
+            tail = "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
+            raise CommandError(
+                f"compiling {component.name} failed ({' '.join(command[:2])} ended with {process.returncode}):\n{tail}",
+                f"Try it by hand in {folder}.",
+            )
+        return output
+
+
+def _follow(stream: collections.abc.Iterable[str], lines: list[str], say: Say | None) -> None:
+    for line in stream:
+        lines.append(line.rstrip())
+        if say is not None and line.startswith("go: downloading "):
+            say(f"downloading {line.split()[2]}")
+
+
+def _is_whole(program: pathlib.Path) -> bool:
+    try:
+        digest = program.with_name(f"{program.name}.digest").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return False
+    return cache.has_digest(program, digest)

@@ -1,0 +1,261 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lock file: what the mirror holds, which version, from where, with which digest, built how."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import pathlib
+import platform
+import re
+import typing as t
+import urllib.parse
+
+import yaml
+
+from ironspan.cli.outcome import CommandError, Exit
+
+SCHEMA = 1
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Architecture as Go, Debian and OCI call it -> as the kernel calls it."""
+DIGEST = re.compile(r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$")
+IMAGE_REF = re.compile(r"^(?P<registry>[a-z0-9.-]+(:[0-9]+)?)/(?P<repository>[a-z0-9._/-]+):(?P<tag>[\w][\w.-]*)$")
+PACKS = ("file", "tar.gz")
+
+
+@dataclasses.dataclass(frozen=True)
+class CProgram:
+    """A small C program that lies in a Go module's source."""
+
+    module: str
+    source: str
+    flags: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """What the Go source compiles: one Go module of its own under ``gomods/<name>``."""
+
+    name: str
+    version: str
+    licence: str
+    modules: dict[str, str]
+    programs: dict[str, str]
+    c_programs: dict[str, CProgram]
+    replace: dict[str, str]
+    staging: str
+    cgo: bool
+    libraries: tuple[str, ...]
+    tags: tuple[str, ...]
+    ldflags: tuple[str, ...]
+
+    def built_from(self) -> str:
+        """Return modules and versions in one line, for the index and for lists."""
+        return ", ".join(f"{module}@{version}" for module, version in sorted(self.modules.items()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """A lowest image layer made from Debian packages."""
+
+    name: str
+    suite: str
+    packages: tuple[str, ...]
+    licence: str
+    links: dict[str, str]
+    applets: tuple[str, ...] | t.Literal["all"]
+
+
+# Compared by identity: an entry of a lock file is a key in tables of work.
+@dataclasses.dataclass(frozen=True, eq=False)
+class File:
+    """A file of the mirror at the URL path where upstream publishes it."""
+
+    name: str
+    version: str
+    licence: str
+    url: str
+    path: str
+    digests: dict[str, str | None]
+    only_without_capability: str
+    pack: str
+    members: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """Return NAME/VERSION, as the lock file and the command line write it."""
+        return f"{self.name}/{self.version}"
+
+    def upstream_url(self, arch: str) -> str:
+        """Return the address of the published file, empty when there is none."""
+        return expand(self.url, arch)
+
+    def mirror_path(self, arch: str) -> str:
+        """Return the path below the mirror, beginning with a slash: host and path of the upstream URL."""
+        if self.path:
+            return expand(self.path, arch)
+        parts = urllib.parse.urlsplit(self.upstream_url(arch))
+        return f"/{parts.netloc}{parts.path}"
+
+    def components(self) -> set[str]:
+        """Return the names of the components that the Go source needs."""
+        return {source.partition("/")[0] for source in self.members.values()}
+
+
+# Compared by identity: an entry of a lock file is a key in tables of work.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Image:
+    """A container image, by the reference that pods use."""
+
+    ref: str
+    licence: str
+    digests: dict[str, str | None]
+    base: str
+    programs: dict[str, str]
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    user: str
+    buildable: bool
+
+    @property
+    def key(self) -> str:
+        """Return the reference."""
+        return self.ref
+
+    @property
+    def registry(self) -> str:
+        """Return the registry's host name."""
+        return self.ref.partition("/")[0]
+
+    @property
+    def repository(self) -> str:
+        """Return the repository without registry and tag."""
+        return self.ref.partition("/")[2].rpartition(":")[0]
+
+    @property
+    def tag(self) -> str:
+        """Return the tag."""
+        return self.ref.rpartition(":")[2]
+
+    @property
+    def mirror_folder(self) -> str:
+        """Return the folder below the mirror that has ``manifests`` and ``blobs``."""
+        return f"/v2/{self.registry}/{self.repository}"
+
+    def components(self) -> set[str]:
+        """Return the names of the components that the Go source needs."""
+        return {source.partition("/")[0] for source in self.programs.values()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    """A whole lock file, checked."""
+
+    path: pathlib.Path
+    components: dict[str, Component]
+    bases: dict[str, Base]
+    files: dict[str, File]
+    images: dict[str, Image]
+
+    def select(self, names: collections.abc.Collection[str] | None) -> list[File | Image]:
+        """Return the entries asked for, files first.
+
+        Args:
+            names: NAME/VERSION, NAME (all its versions) or an image reference (its tag may be left out); None for all.
+
+        Raises:
+            CommandError: a name is not in the lock file (exit 2); the message lists what is.
+        """
+        everything: list[File | Image] = [*self.files.values(), *self.images.values()]
+        if names is None:
+            return everything
+        chosen: dict[str, File | Image] = {}
+        unknown: list[str] = []
+        for name in names:
+            found = [item for item in everything if name in _names(item)]
+            chosen.update({item.key: item for item in found})
+            if not found:
+                unknown.append(name)
+        if unknown:
+            known = ", ".join(item.key for item in everything)
+            raise CommandError(
+                f"not in {self.path}: {', '.join(unknown)}", f"The lock file has: {known}", Exit.BAD_INPUT
+            )
+        return [item for item in everything if item.key in chosen]
+
+
+def _names(item: File | Image) -> tuple[str, ...]:
+    if isinstance(item, File):
+        return (item.key, item.name)
+    return (item.ref, item.ref.rpartition(":")[0], item.repository.rpartition("/")[2])
+
+
+def expand(text: str, arch: str) -> str:
+    """Replace ``{arch}`` and ``{machine}`` in a URL or a member's name."""
+    return text.replace("{arch}", arch).replace("{machine}", MACHINES[arch])
+
+
+def native_arch() -> str:
+    """Return this machine's architecture as the lock file calls it.
+
+    Raises:
+        CommandError: the machine is neither amd64 nor arm64.
+    """
+    machine = platform.machine()
+    for arch, name in MACHINES.items():
+        if machine == name:
+            return arch
+    raise CommandError(f"this machine is a {machine}; the mirror has amd64 and arm64", "", Exit.BAD_INPUT)
+
+
+def default_path() -> pathlib.Path:
+    """Return where the lock file lies: beside the package, or in the repository that the package is part of."""
+    here = pathlib.Path(__file__).resolve()
+    for folder in (here.parent, here.parents[2], pathlib.Path.cwd()):
+        if (folder / "artifacts.lock.yml").is_file():
+            return folder / "artifacts.lock.yml"
+    raise CommandError(
+        "there is no artifacts.lock.yml",
+        "Run the command in a checkout of ironspan, or name the file with --lock.",
+        Exit.BAD_INPUT,
+    )
+
+
+def load(path: pathlib.Path | None = None) -> Lock:
+    """Read and check a lock file.
+
+    Args:
+        path: the file; None for the one that belongs to this installation.
+
+    Returns:
+        The lock, every reference in it resolved.
+
+    Raises:
+        CommandError: unreadable, or wrong; the message lists every problem (exit 2).
+    """
+    source = path if path is not None else default_path()
+    try:
+        return parse(source.read_text(encoding="utf-8"), source)
+    except OSError as error:
+        raise CommandError(f"cannot read {source}: {error.strerror}", "", Exit.BAD_INPUT) from error
+
+
+def parse(text: str, source: pathlib.Path = pathlib.Path("artifacts.lock.yml")) -> Lock:
+    """Check the text of a lock file; see ``load``."""
+    # Imported here: the checks need the types above.
+    from ironspan.artifacts import lock_checks
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CommandError(f"{source} is not YAML: {error}", "", Exit.BAD_INPUT) from error
+    reader = lock_checks.Reader()
+    lock = reader.lock(data, source)
+    if reader.problems:
+        raise CommandError(
+            f"{source} has {len(reader.problems)} problem(s):\n" + "\n".join(f"  {one}" for one in reader.problems),
+            "docs/artifacts.md describes every field.",
+            Exit.BAD_INPUT,
+        )
+    return lock

@@ -1,0 +1,278 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the YAML of a lock file into its types and collects everything that is wrong with it."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+import urllib.parse
+
+from ironspan.artifacts.lock import (
+    DIGEST,
+    IMAGE_REF,
+    MACHINES,
+    PACKS,
+    SCHEMA,
+    Base,
+    Component,
+    CProgram,
+    File,
+    Image,
+    Lock,
+)
+
+FIELDS: dict[str, set[str]] = {
+    "lock": {"schema", "components", "bases", "files", "images"},
+    "component": {
+        "version", "licence", "modules", "programs", "c_programs", "replace", "staging", "cgo", "libraries",
+        "tags", "ldflags",
+    },
+    "c_program": {"module", "source", "flags"},
+    "base": {"suite", "packages", "licence", "links", "applets"},
+    "file": {"licence", "url", "path", "digests", "only_without_capability", "go"},
+    "file.go": {"pack", "program", "members"},
+    "image": {"licence", "digests", "go"},
+    "image.go": {"base", "programs", "entrypoint", "command", "user"},
+}  # fmt: skip
+
+
+class Reader:
+    """Turns plain data into a ``Lock``; whatever is wrong goes to ``problems`` and a harmless value takes its place."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def problem(self, where: str, text: str) -> None:
+        """Note one problem at a place such as ``files.kubelet/1.36.4.url``."""
+        self.problems.append(f"{where}: {text}" if where else text)
+
+    def lock(self, data: t.Any, source: pathlib.Path) -> Lock:
+        """Read a whole lock file."""
+        top = self.mapping(data, "the file", "lock")
+        if top.get("schema") != SCHEMA:
+            self.problem("schema", f"is {top.get('schema')!r}; this version of ironspan reads {SCHEMA}")
+        components = {
+            name: self.component(name, value, f"components.{name}")
+            for name, value in self.mapping(top.get("components", {}), "components").items()
+        }
+        bases = {
+            name: self.base(name, value, f"bases.{name}")
+            for name, value in self.mapping(top.get("bases", {}), "bases").items()
+        }
+        files = {
+            key: self.file(key, value, f"files.{key}")
+            for key, value in self.mapping(top.get("files", {}), "files").items()
+        }
+        images = {
+            key: self.image(key, value, f"images.{key}")
+            for key, value in self.mapping(top.get("images", {}), "images").items()
+        }
+        lock = Lock(source, components, bases, files, images)
+        self.references(lock)
+        return lock
+
+    def references(self, lock: Lock) -> None:
+        """Check that programs and bases that are named exist, and that no two files share a path."""
+        for key, file in lock.files.items():
+            for member, program in file.members.items():
+                self.program(lock, program, f"files.{key}.go.{member or 'program'}")
+        for key, image in lock.images.items():
+            for member, program in image.programs.items():
+                self.program(lock, program, f"images.{key}.go.programs.{member}")
+            if image.base and image.base not in lock.bases:
+                self.problem(f"images.{key}.go.base", f"there is no base {image.base!r}")
+        seen: dict[str, str] = {}
+        for key, file in lock.files.items():
+            # A file that has lost its address to another problem is not reported twice.
+            path = file.mirror_path("amd64") if file.url or file.path else ""
+            if path and path in seen:
+                self.problem(f"files.{key}", f"lies at the same path as {seen[path]}: {path}")
+            seen[path] = key
+
+    def program(self, lock: Lock, source: str, where: str) -> None:
+        """Check that COMPONENT/PROGRAM exists."""
+        name, _, program = source.partition("/")
+        component = lock.components.get(name)
+        if component is None:
+            self.problem(where, f"there is no component {name!r}")
+        elif program not in component.programs and program not in component.c_programs:
+            self.problem(where, f"component {name} has no program {program!r}")
+
+    def component(self, name: str, data: t.Any, where: str) -> Component:
+        """Read one component."""
+        fields = self.mapping(data, where, "component")
+        modules = self.strings(fields.get("modules"), f"{where}.modules")
+        if not modules:
+            self.problem(f"{where}.modules", "name at least one Go module and its version")
+        for module, version in modules.items():
+            if not version.startswith("v"):
+                self.problem(f"{where}.modules.{module}", f"{version!r} is not a Go module version (v1.2.3)")
+        return Component(
+            name=name,
+            version=self.text(fields, "version", where),
+            licence=self.text(fields, "licence", where),
+            modules=modules,
+            programs=self.strings(fields.get("programs", {}), f"{where}.programs"),
+            c_programs={
+                program: self.c_program(value, f"{where}.c_programs.{program}")
+                for program, value in self.mapping(fields.get("c_programs", {}), f"{where}.c_programs").items()
+            },
+            replace=self.strings(fields.get("replace", {}), f"{where}.replace"),
+            staging=self.text(fields, "staging", where, required=False),
+            cgo=self.flag(fields, "cgo", where),
+            libraries=self.listing(fields.get("libraries", []), f"{where}.libraries"),
+            tags=self.listing(fields.get("tags", []), f"{where}.tags"),
+            ldflags=self.listing(fields.get("ldflags", []), f"{where}.ldflags"),
+        )
+
+    def c_program(self, data: t.Any, where: str) -> CProgram:
+        """Read one C program."""
+        fields = self.mapping(data, where, "c_program")
+        return CProgram(
+            self.text(fields, "module", where),
+            self.text(fields, "source", where),
+            self.listing(fields.get("flags", []), f"{where}.flags"),
+        )
+
+    def base(self, name: str, data: t.Any, where: str) -> Base:
+        """Read one base layer."""
+        fields = self.mapping(data, where, "base")
+        applets = fields.get("applets", [])
+        return Base(
+            name=name,
+            suite=self.text(fields, "suite", where),
+            packages=self.listing(fields.get("packages"), f"{where}.packages"),
+            licence=self.text(fields, "licence", where),
+            links=self.strings(fields.get("links", {}), f"{where}.links"),
+            applets="all" if applets == "all" else self.listing(applets, f"{where}.applets"),
+        )
+
+    def file(self, key: str, data: t.Any, where: str) -> File:
+        """Read one file."""
+        fields = self.mapping(data, where, "file")
+        name, _, version = key.partition("/")
+        if not name or not version:
+            self.problem(where, "write the key as NAME/VERSION")
+        url = self.text(fields, "url", where, required=False)
+        path = self.text(fields, "path", where, required=False)
+        if bool(url) == bool(path):
+            self.problem(where, "give either url (where upstream publishes it) or path (nobody publishes it)")
+        self.url(url, f"{where}.url")
+        if path and (not path.startswith("/") or ".." in path.split("/")):
+            self.problem(f"{where}.path", f"{path!r} must begin with / and stay below the mirror")
+        pack, members = self.file_go(fields.get("go"), f"{where}.go")
+        if path and not members:
+            self.problem(where, "nobody publishes it and it has no go recipe: it could never be made")
+        return File(
+            name=name,
+            version=version,
+            licence=self.text(fields, "licence", where),
+            url=url,
+            path=path,
+            digests=self.digests(fields.get("digests", {}), f"{where}.digests"),
+            only_without_capability=self.text(fields, "only_without_capability", where, required=False),
+            pack=pack,
+            members=members,
+        )
+
+    def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:
+        """Read how a file is packed from programs."""
+        if data is None:
+            return "", {}
+        fields = self.mapping(data, where, "file.go")
+        pack = self.text(fields, "pack", where)
+        if pack not in PACKS:
+            self.problem(f"{where}.pack", f"is {pack!r}; it can be {' or '.join(PACKS)}")
+        if pack == "file":
+            return pack, {"": self.text(fields, "program", where)}
+        members = self.strings(fields.get("members"), f"{where}.members")
+        if not members:
+            self.problem(f"{where}.members", "name at least one member")
+        return pack, members
+
+    def image(self, key: str, data: t.Any, where: str) -> Image:
+        """Read one image."""
+        fields = self.mapping(data, where, "image")
+        if not IMAGE_REF.match(key):
+            self.problem(where, "write the key as REGISTRY/REPOSITORY:TAG")
+        digests = self.digests(fields.get("digests", {}), f"{where}.digests")
+        for arch, digest in digests.items():
+            if digest and not digest.startswith("sha256:"):
+                self.problem(f"{where}.digests.{arch}", "an image's digest is a sha256")
+        go = fields.get("go")
+        recipe = self.mapping(go, f"{where}.go", "image.go") if go is not None else {}
+        programs = self.strings(recipe.get("programs", {}), f"{where}.go.programs")
+        for place in programs:
+            if not place.startswith("/"):
+                self.problem(f"{where}.go.programs", f"{place!r} must begin with /")
+        return Image(
+            ref=key,
+            licence=self.text(fields, "licence", where),
+            digests=digests,
+            base=self.text(recipe, "base", f"{where}.go", required=False),
+            programs=programs,
+            entrypoint=self.listing(recipe.get("entrypoint", []), f"{where}.go.entrypoint"),
+            command=self.listing(recipe.get("command", []), f"{where}.go.command"),
+            user=self.text(recipe, "user", f"{where}.go", required=False),
+            buildable=go is not None,
+        )
+
+    def digests(self, data: t.Any, where: str) -> dict[str, str | None]:
+        """Read architecture -> digest or null."""
+        result: dict[str, str | None] = {}
+        for arch, digest in self.mapping(data, where).items():
+            if arch not in MACHINES:
+                self.problem(where, f"{arch!r} is no architecture; it can be {' or '.join(MACHINES)}")
+            elif digest is not None and not (isinstance(digest, str) and DIGEST.match(digest)):
+                self.problem(f"{where}.{arch}", f"{digest!r} is not sha256:HEX, sha512:HEX or null")
+            else:
+                result[arch] = digest
+        return result
+
+    def url(self, url: str, where: str) -> None:
+        """Check an address: https, a host, a path that stays below it."""
+        parts = urllib.parse.urlsplit(url)
+        if url and (parts.scheme != "https" or not parts.netloc or ".." in parts.path.split("/") or parts.query):
+            self.problem(where, f"{url!r} must be https://HOST/PATH without a query")
+
+    def mapping(self, data: t.Any, where: str, kind: str = "") -> dict[str, t.Any]:
+        """Return a mapping with text keys; with a kind, only that kind's fields."""
+        if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+            self.problem(where, "must be a mapping with text keys")
+            return {}
+        for key in data:
+            if kind and key not in FIELDS[kind]:
+                self.problem(where, f"unknown field {key!r}; known: {', '.join(sorted(FIELDS[kind]))}")
+        return data
+
+    def strings(self, data: t.Any, where: str) -> dict[str, str]:
+        """Return a mapping of text to text."""
+        fields = self.mapping(data, where)
+        for key, value in fields.items():
+            if not isinstance(value, str) or not value:
+                self.problem(f"{where}.{key}", f"must be text, not {value!r}")
+        return {key: value for key, value in fields.items() if isinstance(value, str) and value}
+
+    def listing(self, data: t.Any, where: str) -> tuple[str, ...]:
+        """Return a list of text."""
+        if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
+            self.problem(where, "must be a list of text")
+            return ()
+        return tuple(data)
+
+    def text(self, fields: dict[str, t.Any], key: str, where: str, required: bool = True) -> str:
+        """Return a text field."""
+        value = fields.get(key, None if required else "")
+        if not isinstance(value, str) or (required and not value):
+            self.problem(f"{where}.{key}", "is missing" if value is None else f"must be text, not {value!r}")
+            return ""
+        return value
+
+    def flag(self, fields: dict[str, t.Any], key: str, where: str) -> bool:
+        """Return a field that is true or false (false when absent)."""
+        value = fields.get(key, False)
+        if not isinstance(value, bool):
+            self.problem(f"{where}.{key}", f"must be true or false, not {value!r}")
+            return False
+        return value
