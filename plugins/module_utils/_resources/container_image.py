@@ -1,0 +1,152 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The kind ``container_image``: an image is in containerd, in the namespace that Kubernetes uses."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+    Change,
+    Field,
+    Host,
+    ResourceError,
+    Spec,
+    State,
+)
+
+CTR = ("ctr", "-n", "k8s.io", "images")
+HOSTS_FOLDER = "/etc/containerd/certs.d"
+CACHE = "ctr images"
+PINNED = "io.cri-containerd.pinned=pinned"
+"""The label by which the kubelet's garbage collection leaves an image alone."""
+TIMEOUT = 1800.0
+"""Seconds for one pull: a few hundred megabytes over a slow line."""
+
+
+class Image(t.NamedTuple):
+    """One line of containerd's list."""
+
+    digest: str
+    labels: t.Tuple[str, ...]
+
+
+def parse_listing(text: str) -> t.Dict[str, Image]:
+    """Read ``ctr images ls``: REF TYPE DIGEST SIZE PLATFORMS LABELS, where SIZE itself holds a space.
+
+    Args:
+        text: its output, with the heading.
+
+    Returns:
+        reference -> image. Lines without a digest are skipped.
+    """
+    images: t.Dict[str, Image] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or not words[2].startswith("sha256:"):
+            continue
+        labels = () if words[-1] == "-" else tuple(words[-1].split(","))
+        images[words[0]] = Image(words[2], labels)
+    return images
+
+
+def repository(reference: str) -> str:
+    """Return a reference without its tag: the part before the last colon behind the last slash."""
+    head, slash, tail = reference.rpartition("/")
+    return head + slash + tail.split("@", 1)[0].split(":", 1)[0]
+
+
+def _listing(host: Host) -> t.Dict[str, Image]:
+    def read() -> t.Dict[str, Image]:
+        try:
+            status, text, _ = host.run([*CTR, "list"], check=False)
+        except ResourceError:
+            # containerd itself is one of the things still to be installed.
+            return {}
+        return parse_listing(text) if status == 0 else {}
+
+    images: t.Dict[str, Image] = host.cached(CACHE, read)
+    return images
+
+
+class ContainerImageKind:
+    """Pulls before the image is needed, through the mirrors in /etc/containerd/certs.d.
+
+    containerd's CRI plugin learns of the image from containerd's events and adds its own label and its record
+    by image id; doing that for it would keep it from making the record.
+    """
+
+    name = "container_image"
+    fields: t.Mapping[str, Field] = {
+        "ref": Field((str,), required=True),
+        "digest": Field((str,), default=""),
+        "pinned": Field((bool,), default=False),
+    }
+
+    def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
+        """Compare with containerd's list; the digest is the manifest's (or the index's)."""
+        image = _listing(host).get(spec["ref"])
+        wanted = spec.get("digest") or ""
+        if image is None:
+            return Change("create", {"digest": None}, {"digest": wanted or "any"}, "not on the host")
+        before: State = {}
+        after: State = {}
+        if wanted and image.digest != wanted:
+            before["digest"], after["digest"] = image.digest, wanted
+        if spec.get("pinned", False) and PINNED not in image.labels:
+            before["pinned"], after["pinned"] = False, True
+        if not after:
+            return None
+        return Change(
+            "update", before, after, "another image has this name" if "digest" in after else "not pinned"
+        )
+
+    def apply(self, spec: Spec, change: Change, host: Host) -> None:
+        """Pull by digest, so that a mirror cannot hand out anything else, then give it the name."""
+        try:
+            if "digest" in change.after:
+                self._pull(spec, host)
+            if spec.get("pinned", False):
+                host.run([*CTR, "label", spec["ref"], PINNED])
+        finally:
+            host.forget_cached(CACHE)
+
+    def undo(self, spec: Spec, change: Change, host: Host) -> None:
+        """Take the name away again, or give it back to the former image while containerd still has that."""
+        if "digest" in change.after:
+            former = change.before["digest"]
+            _remove(host, spec["ref"])
+            if change.after["digest"] != "any":
+                _remove(host, f"{repository(spec['ref'])}@{change.after['digest']}")
+            if former:
+                source = f"{repository(spec['ref'])}@{former}"
+                host.run([*CTR, "tag", "--force", source, spec["ref"]], check=False)
+        elif "pinned" in change.after:
+            host.run([*CTR, "label", spec["ref"], "io.cri-containerd.pinned="], check=False)
+        host.forget_cached(CACHE)
+
+    def _pull(self, spec: Spec, host: Host) -> None:
+        reference, digest = spec["ref"], spec.get("digest") or ""
+        source = f"{repository(reference)}@{digest}" if digest else reference
+        argv = [*CTR, "pull", "--hosts-dir", HOSTS_FOLDER, "--label"]
+        status, _, problem = host.run([*argv, source], check=False, timeout=TIMEOUT)
+        if status != 0:
+            raise ResourceError(
+                f"image {reference} cannot be pulled: {_last_line(problem)}",
+                f"Check that the mirror named in {HOSTS_FOLDER} answers and holds this image with digest "
+                f"{digest or 'of its tag'} ('ironspan artifacts verify').",
+            )
+        if digest:
+            host.run([*CTR, "tag", "--force", source, reference])
+
+
+def _remove(host: Host, reference: str) -> None:
+    host.run([*CTR, "remove", reference], check=False)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].strip() if lines else "no reason given"
+
+
+KIND = ContainerImageKind()
