@@ -43,7 +43,8 @@ KEYWORDS = {
     "name", "when", "vars", "register", "tags", "become", "become_user", "delegate_to", "run_once", "loop",
     "loop_control", "no_log", "check_mode", "diff", "changed_when", "failed_when", "until", "retries",
     "delay", "notify", "listen", "environment", "args", "any_errors_fatal", "throttle", "timeout",
-    "connection", "module_defaults", "ignore_errors", "ignore_unreachable", "async", "poll", "block", "rescue", "always",
+    "connection", "module_defaults", "ignore_errors", "ignore_unreachable", "async", "poll", "block",
+    "rescue", "always",
 }  # fmt: skip
 
 
