@@ -15,7 +15,7 @@ Spec = t.Dict[str, t.Any]
 """One resource of the document: ``kind``, ``id``, optional ``requires``, and the kind's own parameters."""
 
 State = t.Dict[str, t.Any]
-"""A JSON-able description of what is, or what shall be. Never holds a secret: a secret is shown as ``(secret)``."""
+"""A JSON-able description of what is, or what shall be. Never a secret: it is shown as ``(secret)``."""
 
 
 class ResourceError(Exception):
@@ -76,7 +76,7 @@ class Host(t.Protocol):
         timeout: float = 300,
         env: t.Optional[t.Mapping[str, str]] = None,
     ) -> t.Tuple[int, str, str]:
-        """Run a program, return (exit status, stdout, stderr); with ``check`` a failure is a ResourceError."""
+        """Run a program, return (status, stdout, stderr); with ``check`` a failure is a ResourceError."""
 
     def secret(self, name: str) -> bytes:
         """Return a secret carried beside the document, or raise Pending."""
@@ -136,7 +136,7 @@ class Kind(t.Protocol):
     """
 
     name: str
-    fields: t.Mapping[str, "Field"]
+    fields: t.Mapping[str, Field]
 
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Read the host and return the change it needs, None if it matches. Never writes.
@@ -148,7 +148,7 @@ class Kind(t.Protocol):
         """Make the host match. Must be repeatable: a killed run is followed by another ``compare``."""
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
-        """Reverse what ``backup`` cannot (stop a started unit, uninstall a package). Files come back by themselves.
+        """Reverse what ``backup`` cannot (stop a unit, uninstall a package). Files come back by themselves.
 
         Called in reverse order of the changes, before this resource's own backups are restored and after
         everything that was changed later has been undone. Must be repeatable and must accept that ``apply``

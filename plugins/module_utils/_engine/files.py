@@ -1,0 +1,177 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Durable file operations: everything is written beside its place, synced, then renamed into it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import typing as t
+
+TEMPORARY = ".ironspan-"
+"""Prefix of every unfinished file; the next run removes such files where a killed run was at work."""
+
+ASIDE = ".ironspan-aside-"
+"""Prefix of trees that were moved out of the way and are deleted when the transaction commits."""
+
+_CHUNK = 1 << 20
+
+Ownership = t.Tuple[int, int]
+
+
+def sync_folder(path: str) -> None:
+    """Make renames and removals in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def temporary_beside(path: str) -> t.Tuple[int, str]:
+    """Create an empty file (mode 0600) in the folder of ``path``.
+
+    Args:
+        path: a path on this machine, already below the private root if there is one.
+
+    Returns:
+        The open file descriptor and the file's path.
+    """
+    folder, name = os.path.split(path)
+    for attempt in range(1000):
+        candidate = os.path.join(folder, f"{TEMPORARY}{name[:80]}.{os.getpid()}.{attempt}")
+        try:
+            return os.open(candidate, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), candidate
+        except FileExistsError:
+            continue
+    raise FileExistsError(f"{folder}: a thousand unfinished files of {name}")
+
+
+def finish(
+    descriptor: int, temporary: str, path: str, mode: int, owner: t.Optional[Ownership] = None
+) -> None:
+    """Give a written temporary file its owner and mode, sync it, and rename it into its place.
+
+    Args:
+        descriptor: the open temporary file; closed here.
+        temporary: its path.
+        path: where it belongs, in the same folder.
+        mode: permission bits.
+        owner: user and group id; None keeps the process's own.
+    """
+    try:
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        # After fchown, which clears the set-id bits.
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+    sync_folder(os.path.dirname(path))
+
+
+def write_atomically(path: str, data: bytes, mode: int, owner: t.Optional[Ownership] = None) -> None:
+    """Replace a file in one step; see ``finish`` for the arguments."""
+    descriptor, temporary = temporary_beside(path)
+    try:
+        write_all(descriptor, data)
+        finish(descriptor, temporary, path, mode, owner)
+    except BaseException:
+        remove_if_there(temporary)
+        raise
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, also when the system takes them in pieces."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def remove_if_there(path: str) -> None:
+    """Remove a file or link; nothing happens if there is none."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def signature(status: os.stat_result) -> t.List[int]:
+    """Return what changes whenever a file's content may have: size, mtime and ctime (ns), inode."""
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def sha256_of(path: str) -> str:
+    """Return the SHA-256 of a file's content, as hexadecimal digits."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as stream:
+        while True:
+            chunk = stream.read(_CHUNK)
+            if not chunk:
+                return digest.hexdigest()
+            digest.update(chunk)
+
+
+def status_of(path: str) -> t.Optional[os.stat_result]:
+    """Return ``lstat`` of a path, None when there is nothing."""
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def kind_of(status: t.Optional[os.stat_result]) -> str:
+    """Name what a path is: absent, file, link, folder or other (device, socket, pipe)."""
+    if status is None:
+        return "absent"
+    for test, name in ((stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISDIR, "folder")):
+        if test(status.st_mode):
+            return name
+    return "other"
+
+
+def mode_text(status: os.stat_result) -> str:
+    """Return permission bits as in a document: four octal digits."""
+    return f"{stat.S_IMODE(status.st_mode):04o}"
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy content only, durably, to a new file (mode 0600); an older target is replaced."""
+    descriptor, temporary = temporary_beside(target)
+    try:
+        with open(source, "rb", buffering=0) as stream:
+            while True:
+                chunk = stream.read(_CHUNK)
+                if not chunk:
+                    break
+                write_all(descriptor, chunk)
+        finish(descriptor, temporary, target, 0o600)
+    except BaseException:
+        remove_if_there(temporary)
+        raise
+
+
+def sweep(folder: str) -> t.List[str]:
+    """Remove unfinished files that a killed run left in a folder.
+
+    Args:
+        folder: a path on this machine.
+
+    Returns:
+        The names removed.
+    """
+    removed = []
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return removed
+    for name in names:
+        if name.startswith(TEMPORARY) and not name.startswith(ASIDE):
+            path = os.path.join(folder, name)
+            if kind_of(status_of(path)) in ("file", "link"):
+                remove_if_there(path)
+                removed.append(name)
+    return removed

@@ -1,0 +1,158 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine keeps on a host, below /var/lib/ironspan: state.json, the journal, backups and the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder, write_atomically
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+
+FOLDER = "/var/lib/ironspan"
+STATE_SCHEMA = 1
+LOCK_WAIT_SECONDS = 300.0
+"""How long a run waits for another one on the same host: longer than any single layer takes to apply."""
+
+
+class State:
+    """The contents of state.json.
+
+    ``serial`` numbers the transactions. ``changed`` holds the serial of the last change of each resource,
+    ``settled`` the serial up to which a resource has taken its requirements' changes into account: a unit
+    whose configuration has a larger number than the unit itself still owes a restart.
+    """
+
+    def __init__(self, data: t.Mapping[str, t.Any]) -> None:
+        self.serial: int = data.get("serial", 0)
+        self.changed: t.Dict[str, int] = dict(data.get("changed", {}))
+        self.settled: t.Dict[str, int] = dict(data.get("settled", {}))
+        self.notes: t.Dict[str, t.Dict[str, t.Any]] = dict(data.get("notes", {}))
+        self.owned: t.Dict[str, t.List[str]] = dict(data.get("owned", {}))
+
+    def data(self) -> t.Dict[str, t.Any]:
+        """Return what state.json holds."""
+        return {
+            "schema": STATE_SCHEMA,
+            "serial": self.serial,
+            "changed": self.changed,
+            "settled": self.settled,
+            "notes": self.notes,
+            "owned": self.owned,
+        }
+
+    def fold(self, history: History) -> None:
+        """Take over what a committed transaction did. Doing it twice changes nothing more.
+
+        Args:
+            history: of a journal that has a ``commit`` record.
+        """
+        if history.commit is None:
+            return
+        serial = int(history.begun["serial"])
+        self.serial = max(self.serial, serial)
+        for name in history.started:
+            self.changed[name] = serial
+        for name in history.commit["settled"]:
+            self.settled[name] = serial
+        self.owned.update(history.commit["owned"])
+        self.notes.update(history.notes)
+
+
+class Store:
+    """The folder, for one run."""
+
+    def __init__(self, root: str, crash: CrashPoints) -> None:
+        self.folder = root.rstrip("/") + FOLDER
+        self.backup_folder = os.path.join(self.folder, "backup")
+        self.journal_path = os.path.join(self.folder, "journal", "open.jsonl")
+        self.last_path = os.path.join(self.folder, "journal", "last.jsonl")
+        self._state_path = os.path.join(self.folder, "state.json")
+        self._crash = crash
+        self._lock = -1
+
+    def prepare(self) -> None:
+        """Make the folders; only root may look inside, because backups may hold private keys."""
+        for path in (self.folder, os.path.dirname(self.journal_path), self.backup_folder):
+            os.makedirs(path, mode=0o755, exist_ok=True)
+            os.chmod(path, 0o700)
+
+    def load(self) -> State:
+        """Read state.json.
+
+        Raises:
+            EngineError: it is damaged, or of a newer engine.
+        """
+        remedy = f"Remove {FOLDER}/state.json on the host: it is rebuilt, artefacts are hashed again."
+        try:
+            with open(self._state_path, encoding="utf-8") as stream:
+                data = json.load(stream)
+        except (FileNotFoundError, NotADirectoryError):
+            return State({})
+        except ValueError as error:
+            raise EngineError([Problem("", f"{FOLDER}/state.json is damaged: {error}", remedy)]) from error
+        if not isinstance(data, dict) or data.get("schema") != STATE_SCHEMA:
+            text = f"{FOLDER}/state.json was written by another version of the engine"
+            raise EngineError([Problem("", text, remedy)])
+        return State(data)
+
+    def save(self, state: State) -> None:
+        """Replace state.json in one step."""
+        text = json.dumps(state.data(), separators=(",", ":"), sort_keys=True)
+        self._crash.reach()
+        write_atomically(self._state_path, text.encode("ascii"), 0o600)
+        self._crash.reach()
+
+    def close_journal(self) -> None:
+        """Give up backups and put the journal away; the last one stays for people to read."""
+        for name in os.listdir(self.backup_folder):
+            os.unlink(os.path.join(self.backup_folder, name))
+        self._crash.reach()
+        os.rename(self.journal_path, self.last_path)
+        sync_folder(os.path.dirname(self.last_path))
+        self._crash.reach()
+
+    def lock(self, writing: bool) -> None:
+        """Wait for other runs; the lock is held until the process ends or ``unlock``.
+
+        Args:
+            writing: alone (apply) or beside other readers. A reader makes nothing: without a lock file
+                there is nothing to wait for.
+
+        Raises:
+            EngineError: the other run is still busy after ``LOCK_WAIT_SECONDS``.
+        """
+        import fcntl
+
+        path = os.path.join(self.folder, "lock")
+        try:
+            flags = os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY
+            self._lock = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._lock, (fcntl.LOCK_EX if writing else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
+                    self.unlock()
+                    text = f"another run ({holder or 'unknown process'}) is changing this host"
+                    raise EngineError([Problem("", text, "Wait until it has ended, then run again.")]) from None
+                time.sleep(0.1)
+        if writing:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"process {os.getpid()}\n".encode("ascii"), 0)
+
+    def unlock(self) -> None:
+        """Let other runs go on."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

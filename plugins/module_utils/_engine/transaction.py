@@ -1,0 +1,178 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One transaction: applied as a whole, or undone as a whole, also across killed runs."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import problem_of
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Resource
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sweep
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
+
+Record = t.Dict[str, t.Any]
+
+
+class Transaction:
+    """Changes to the host that belong together.
+
+    Args:
+        store: the engine's folder, locked for writing.
+        kept: what state.json holds; replaced on disk by ``commit``.
+        host: knows the history of a killed run's transaction, which this one continues.
+    """
+
+    def __init__(self, store: Store, kept: State, host: LocalHost) -> None:
+        self._store = store
+        self._kept = kept
+        self._host = host
+        self._journal = Journal(store.journal_path, host.crash)
+
+    def open(self, digest: str) -> None:
+        """Begin, or continue what a killed run began."""
+        self._journal.open()
+        self._host.journal = self._journal
+        self._host.backup_folder = self._store.backup_folder
+        now = int(time.time())
+        if self._host.history.begun:
+            self._host.write("resume", digest=digest, time=now)
+        else:
+            self._host.write("begin", digest=digest, serial=self._kept.serial + 1, time=now)
+        if self._host.unsaved:
+            self._host.write("notes", values=self._host.unsaved)
+
+    def reopen(self) -> None:
+        """Open the journal of a killed run to finish it, without a step of its own."""
+        self._journal.open()
+        self._host.journal = self._journal
+        self._host.backup_folder = self._store.backup_folder
+
+    def apply(self, resource: Resource, change: Change) -> None:
+        """Apply one change; an exception leaves the rest to ``roll_back``."""
+        host = self._host
+        host.current = resource.id
+        host.write(
+            "start", id=resource.id, kind=resource.kind.name, spec=resource.spec, change=_without_text(change)
+        )
+        resource.kind.apply(resource.spec, change, host)
+        host.write("done", id=resource.id)
+
+    def commit(self, settled: t.Sequence[str], owned: t.Mapping[str, t.List[str]]) -> None:
+        """Make it final.
+
+        Args:
+            settled: resources that match now; those that wait for an input are left out, so that what they
+                require counts as changed for them in a later run.
+            owned: resource id -> paths that the engine is responsible for.
+        """
+        self._host.write("commit", settled=list(settled), owned=dict(owned))
+        self.finish()
+
+    def finish(self) -> None:
+        """Do what follows the ``commit`` record; repeated by the next run if this one is killed meanwhile."""
+        self._kept.fold(self._host.history)
+        self._store.save(self._kept)
+        self._host.unsaved.clear()
+        for record in self._host.history.all_backups():
+            if record["step"] == "aside":
+                backup.delete_tree(self._host.path(record["to"]))
+        self._sweep()
+        self._close()
+
+    def roll_back(self, reason: str) -> t.Tuple[t.List[str], t.List[str]]:
+        """Undo everything in reverse order.
+
+        Args:
+            reason: what failed, for the journal.
+
+        Returns:
+            The resources undone, and what could not be undone, in words.
+        """
+        host = self._host
+        if host.history.rollback is None:
+            self._write_if_possible("rollback", reason=reason)
+        undone: t.List[str] = []
+        troubles: t.List[str] = []
+        starts = host.history.starts
+        self._sweep()
+        for number in range(len(starts) - 1, -1, -1):
+            name = starts[number]["id"]
+            if number not in host.history.undone:
+                self._undo(starts[number], troubles)
+                if all(earlier["id"] != name for earlier in starts[:number]):
+                    self._restore(name, troubles)
+                self._write_if_possible("undone", number=number)
+            if name not in undone:
+                undone.append(name)
+        for start in starts:
+            self._settle(start, troubles)
+        self._sweep()
+        self._close()
+        return undone, troubles
+
+    def _write_if_possible(self, step: str, **values: t.Any) -> None:
+        """Write a step of the rollback; a full disk must not keep it from going on."""
+        try:
+            self._host.write(step, **values)
+        except OSError:
+            pass
+
+    def _undo(self, start: Record, troubles: t.List[str]) -> None:
+        kind = _resources.load(start["kind"])
+        self._host.current = start["id"]
+        self._host.forget_all_cached()
+        if kind is not None:
+            try:
+                kind.undo(start["spec"], Change(**start["change"]), self._host)
+            except Exception as error:
+                troubles.append(f"{start['id']}: {problem_of(start['id'], error).message}")
+
+    def _restore(self, name: str, troubles: t.List[str]) -> None:
+        for record in reversed(self._host.history.backups.get(name, [])):
+            path = self._host.path(record["path"])
+            try:
+                if record["step"] == "aside":
+                    trouble = backup.bring_back(path, self._host.path(record["to"]))
+                else:
+                    trouble = backup.restore(path, record, self._store.backup_folder)
+            except OSError as error:
+                trouble = problem_of(name, error).message
+            if trouble:
+                troubles.append(f"{name}: {trouble}")
+            self._host.crash.reach()
+
+    def _settle(self, start: Record, troubles: t.List[str]) -> None:
+        settle = getattr(_resources.load(start["kind"]), "settle", None)
+        if settle is None:
+            return
+        self._host.current = start["id"]
+        self._host.forget_all_cached()
+        try:
+            settle(start["spec"], Change(**start["change"]), self._host)
+        except Exception as error:
+            troubles.append(f"{start['id']}: {problem_of(start['id'], error).message}")
+
+    def _sweep(self) -> None:
+        paths = {self._host.path(record["path"]) for record in self._host.history.all_backups()}
+        for folder in paths | {os.path.dirname(path) for path in paths}:
+            sweep(folder)
+
+    def _close(self) -> None:
+        self._journal.close()
+        self._host.journal = None
+        self._store.close_journal()
+
+
+def _without_text(change: Change) -> Record:
+    """Return a change for the journal: whole files are in the backups already."""
+    before = {key: value for key, value in change.before.items() if key != "text"}
+    after = {key: value for key, value in change.after.items() if key != "text"}
+    return {"action": change.action, "before": before, "after": after, "reason": change.reason}

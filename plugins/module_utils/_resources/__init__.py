@@ -1,0 +1,115 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The resource kinds. Each is imported only when a document uses it, so that a small document stays cheap.
+
+The imports are written out: Ansible finds what to send to a host by reading them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Kind
+
+NAMES = (
+    "absent",
+    "artifact",
+    "certificate",
+    "container_image",
+    "directory",
+    "file",
+    "hosts_entries",
+    "kernel_module",
+    "key_and_csr",
+    "kubeadm",
+    "package",
+    "swap",
+    "symlink",
+    "sysctl",
+    "systemd_unit",
+    "user",
+)
+"""Every kind there is."""
+
+_loaded: t.Dict[str, Kind] = {}
+
+
+def load(name: str) -> t.Optional[Kind]:
+    """Return a kind by its name, None if there is no such kind."""
+    if name not in _loaded:
+        if name not in NAMES:
+            return None
+        _loaded[name] = _import(name)
+    return _loaded[name]
+
+
+def _import(name: str) -> Kind:
+    kind: Kind
+    if name == "absent":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import absent
+
+        kind = absent.KIND
+    elif name == "artifact":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import artifact
+
+        kind = artifact.KIND
+    elif name == "certificate":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import certificate
+
+        kind = certificate.KIND
+    elif name == "container_image":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import container_image
+
+        kind = container_image.KIND
+    elif name == "directory":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import directory
+
+        kind = directory.KIND
+    elif name == "file":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import file
+
+        kind = file.KIND
+    elif name == "hosts_entries":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import hosts_entries
+
+        kind = hosts_entries.KIND
+    elif name == "kernel_module":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kernel_module
+
+        kind = kernel_module.KIND
+    elif name == "key_and_csr":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import key_and_csr
+
+        kind = key_and_csr.KIND
+    elif name == "kubeadm":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
+
+        kind = kubeadm.KIND
+    elif name == "package":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package
+
+        kind = package.KIND
+    elif name == "swap":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import swap
+
+        kind = swap.KIND
+    elif name == "symlink":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import symlink
+
+        kind = symlink.KIND
+    elif name == "sysctl":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import sysctl
+
+        kind = sysctl.KIND
+    elif name == "systemd_unit":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import systemd_unit
+
+        kind = systemd_unit.KIND
+    elif name == "user":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import user
+
+        kind = user.KIND
+    else:
+        raise KeyError(name)
+    return kind

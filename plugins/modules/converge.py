@@ -1,0 +1,162 @@
+#!/usr/bin/python
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one host match its desired-state document."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: converge
+short_description: Make a host match its desired-state document
+version_added: "0.1.0"
+description:
+  - Compares a host with a document of typed resources, plans what differs, and applies it as one transaction.
+  - A change that fails undoes the whole transaction. A run that was killed is finished by the next one.
+  - Playbooks use the action plugin of the same name, which renders the document from the inventory.
+author:
+  - The ironspan developers
+attributes:
+  check_mode:
+    support: full
+    description: Says what would be changed and changes nothing.
+  diff_mode:
+    support: full
+    description: Shows texts and attributes that differ. Secrets are never shown.
+options:
+  document:
+    description:
+      - The desired state, schema 1. Its keys are V(schema), V(site), V(host), V(layers), V(fitness) and
+        V(resources); see the engine's page of the manual for the resource kinds.
+    type: dict
+    required: true
+  mode:
+    description:
+      - V(apply) makes the host match.
+      - V(assess) compares, collects facts and judges the host's fitness, and writes nothing at all.
+    type: str
+    choices: [apply, assess]
+    default: apply
+  secrets:
+    description: Secrets that resources refer to by name. They appear in no digest, journal, diff or log.
+    type: dict
+    default: {}
+  certificates:
+    description: Signed certificate chains in PEM, by the id of the resource that asked for them.
+    type: dict
+    default: {}
+  mirror:
+    description: Address of the artefact mirror, such as V(http://10.0.0.1:8080).
+    type: str
+    default: ""
+  root:
+    description: Folder to treat as the root of the host. Only tests use another than V(/).
+    type: path
+    default: /
+"""
+
+EXAMPLES = r"""
+- name: Converge one file
+  ironspan.hybrid.converge:
+    document:
+      schema: 1
+      site: example
+      host: rack-1
+      layers: [base]
+      resources:
+        - kind: file
+          id: base/motd
+          path: /etc/motd
+          content: |
+            Managed by ironspan.
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or would be in check and assess mode, in order.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{resource: base/motd, kind: file, action: create, before: {state: absent}, after: {mode: "0644"}}]
+pending:
+  description: Resources that wait for an input this execution did not carry, and which.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{resource: etcd/peer, needs: "certificate:etcd/peer"}]
+csrs:
+  description: Certificate signing requests in PEM by the id of the certificate resource.
+  returned: always
+  type: dict
+facts:
+  description: A few facts about the host, collected in the same execution.
+  returned: success
+  type: dict
+verdicts:
+  description: What the host's fitness was judged to be.
+  returned: in assess mode
+  type: list
+  elements: dict
+fingerprint:
+  description: SHA-256 of the state that was found, or left behind by apply.
+  returned: success
+  type: str
+digest:
+  description: SHA-256 of the document.
+  returned: success
+  type: str
+timings:
+  description: Milliseconds spent on each resource.
+  returned: success
+  type: dict
+resumed:
+  description: Whether an earlier run that had been killed was finished.
+  returned: always
+  type: bool
+failed_resource:
+  description: The resource that failed.
+  returned: on failure
+  type: str
+remedy:
+  description: What to do about it.
+  returned: on failure
+  type: str
+rolled_back:
+  description: The resources that were put back as they had been.
+  returned: on failure
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+
+
+class ConvergeModule(AnsibleModule):  # type: ignore[misc]
+    """Keeps the document, which may be long, out of the host's log."""
+
+    def _log_invocation(self) -> None:
+        self.log(f"mode={self.params['mode']} check_mode={self.check_mode}")
+
+
+def main() -> None:
+    """Run the engine with the module's parameters."""
+    module = ConvergeModule(
+        argument_spec={
+            "document": {"type": "dict", "required": True},
+            "mode": {"type": "str", "choices": ["apply", "assess"], "default": "apply"},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
+            "certificates": {"type": "dict", "default": {}},
+            "mirror": {"type": "str", "default": ""},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    result = run(module.params, check_mode=module.check_mode, diff=module._diff)
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
