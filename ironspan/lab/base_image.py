@@ -19,12 +19,12 @@ from ironspan.lab.layout import cache_root
 SUITE = "trixie"
 ARCHIVE = "http://deb.debian.org/debian"
 PACKAGES = (
-    "systemd", "systemd-sysv", "dbus", "udev", "python3", "openssh-server", "iproute2", "nftables", "iptables",
-    "conntrack", "ethtool", "socat", "kmod", "sudo", "openssl", "haproxy", "ca-certificates", "iputils-ping",
-    "procps", "curl", "mount", "util-linux",
+    "systemd", "systemd-sysv", "dbus", "udev", "python3", "openssh-server", "iproute2", "nftables",
+    "iptables", "conntrack", "ethtool", "socat", "kmod", "sudo", "openssl", "haproxy", "ca-certificates",
+    "iputils-ping", "procps", "curl", "mount", "util-linux",
 )  # fmt: skip
 #: Units a host does without. Terminals, timers and first-boot helpers cost boot time; the rest would
-#: reach through to the machine: binfmt and pstore are the machine's own, udev would replay its devices.
+#: reach through to the machine: binfmt and pstore are its own, udev would replay its devices.
 MASKED = (
     "getty.target", "console-getty.service", "getty-static.service", "getty@.service", "remote-fs.target",
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "e2scrub_all.timer",
@@ -48,6 +48,7 @@ UseDNS no
 MaxStartups 100:30:200
 MaxSessions 100
 """,
+    "etc/default/locale": "LANG=C.UTF-8\n",
     "etc/systemd/journald.conf.d/ironspan-lab.conf": """\
 # On disk, small, and without the machine's kernel log.
 [Journal]
@@ -111,7 +112,7 @@ def ensure(name: str, folder: Path, progress: Callable[[str, str, str], None]) -
 def _debootstrap(target: Path, folder: Path) -> None:
     log = folder / "log" / "debootstrap.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    # In a mount namespace of its own: debootstrap mounts /proc in the tree, and killed it would leave it there.
+    # In its own mount namespace: debootstrap mounts /proc in the tree, and killed leaves it there.
     command = [
         "unshare", "--mount", "--propagation", "private", "--kill-child",
         "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(target), ARCHIVE,

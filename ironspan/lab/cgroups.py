@@ -70,7 +70,7 @@ def remove(name: str, timeout_s: float = 10.0) -> None:
         while folder.is_dir():
             for place, _, _ in os.walk(folder, topdown=False):
                 with contextlib.suppress(OSError):
-                    os.rmdir(place)
+                    Path(place).rmdir()
             if folder.is_dir():
                 if time.monotonic() > deadline:
                     raise LabError(f"cgroup {folder} cannot be removed: {members(folder)}", exit_code=1)

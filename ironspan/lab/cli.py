@@ -155,8 +155,8 @@ def status_text(found: dict[str, Any]) -> str:
     """What `lab status` prints for people."""
     machine = found["machine"]
     lines = [
-        f"machine: kernel {machine['kernel']}, {machine['cpus']} CPUs, {machine['memory_bytes'] / 2**30:.0f} GiB, "
-        f"cgroup v{machine['cgroup_version']}, hosts started "
+        f"machine: kernel {machine['kernel']}, {machine['cpus']} CPUs, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, cgroup v{machine['cgroup_version']}, hosts started "
         + ("as systemd units" if machine["launcher"] == "unit" else "in cgroups of the lab's own"),
         "differs from production:",
         *(f"  - {c['what']}: {c['effect']}" for c in found["concessions"]),

@@ -16,12 +16,14 @@ from ironspan.lab.state import Resource
 
 #: These hold overlays or databases of their own and must not be on the host's overlay.
 DATA = ("containerd", "kubelet", "etcd")
+#: The machine's devices that a host gets, where there are any.
+DEVICES = ("/dev/kmsg", "/dev/fuse", "/dev/net/tun")
 
 _BOOT_V1 = """\
 for controller in /sys/fs/cgroup/*/; do mount -o remount,rw,bind "$controller" 2>/dev/null || true; done
 """
-#: kernel.* and vm.* belong to the whole machine. The kubelet insists on a few values: it finds them in
-#: files of the host's own, mounted over the real ones (names and values: kubelet's container_manager_linux.go).
+#: kernel.* and vm.* belong to the whole machine. The kubelet insists on a few values: it finds them in files
+#: of the host's own, mounted over the real ones (names and values: kubelet's container_manager_linux.go).
 _BOOT = """\
 mount --make-rshared /
 mkdir -p /run/ironspan-lab/sysctl
@@ -70,6 +72,10 @@ def resources(machine: Machine, lab: Path, host: LabHost) -> list[Resource]:
     return [
         Resource("mount", str(folder(lab, host) / "root")),
         Resource("link", host.port),
+        *(
+            Resource("tree", f"/run/systemd/nspawn/{kind}/{host.machine}")
+            for kind in ("propagate", "unix-export")
+        ),
         cgroup,
         Resource("process", process_name(host)),
     ]
@@ -109,14 +115,14 @@ def nspawn_command(machine: Machine, lab: Path, host: LabHost) -> list[str]:
         "systemd-nspawn", "--quiet", "--boot", f"--directory={own / 'root'}", f"--machine={host.machine}",
         "--register=no", "--keep-unit", "--console=pipe", "--capability=all", "--settings=no",
         f"--network-bridge={host.site.bridge}", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
-        *(f"--bind={device}" for device in ("/dev/kmsg", "/dev/fuse", "/dev/net/tun") if Path(device).exists()),
+        *(f"--bind={device}" for device in DEVICES if Path(device).exists()),
         *(f"--bind={own / name}:/var/lib/{name}" for name in DATA),
         *(["--bind-ro=/sys/kernel/btf"] if "btf" in machine.features else []),
     ]  # fmt: skip
 
 
 def environment(machine: Machine, lab: Path) -> dict[str, str]:
-    """Settings systemd-nspawn takes from the environment (systemd, docs/ENVIRONMENT.md) and the lab's mark."""
+    """What systemd-nspawn takes from the environment (systemd, docs/ENVIRONMENT.md), and the lab's mark."""
     return {
         "SYSTEMD_SECCOMP": "0",
         "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes",
@@ -127,7 +133,7 @@ def environment(machine: Machine, lab: Path) -> dict[str, str]:
 
 
 def run_script(machine: Machine, lab: Path, host: LabHost) -> str:
-    """The shell script around systemd-nspawn where systemd does not run it: joins the cgroups, boots, boots again.
+    """The shell script around systemd-nspawn without systemd: joins the cgroups, boots, boots again.
 
     Only systemd-nspawn itself joins: a unified cgroup that holds another process cannot hand controllers on.
     It ends with 133 when the host asked for a reboot (systemd-nspawn(1), exit status).
@@ -192,8 +198,8 @@ def unit_command(machine: Machine, lab: Path, host: LabHost) -> list[str]:
         "systemd-run", "--quiet", "--collect", f"--unit={host.cgroup}.service", "--slice=machine.slice",
         f"--description=ironspan lab host {host.name}", "--service-type=exec",
         *(f"--property={setting}" for setting in (
-            "Delegate=yes", "KillMode=mixed", "TasksMax=infinity", "LimitNOFILE=infinity", "TimeoutStopSec=10s",
-            "RestartForceExitStatus=133", "SuccessExitStatus=133", "RestartSec=0",
+            "Delegate=yes", "KillMode=mixed", "TasksMax=infinity", "LimitNOFILE=infinity",
+            "TimeoutStopSec=10s", "RestartForceExitStatus=133", "SuccessExitStatus=133", "RestartSec=0",
             f"StandardOutput=append:{log}", f"StandardError=append:{log}",
         )),
         *(f"--setenv={name}={value}" for name, value in environment(machine, lab).items()),

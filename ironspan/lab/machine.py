@@ -68,12 +68,13 @@ class Machine:
         """What differs from production on this machine and why; for `status` and the docs."""
         found = [
             {
-                "what": "hosts are systemd-nspawn containers: they share this machine's kernel, CPUs and memory",
-                "effect": "kernel.* and vm.* are read-only inside; set kubelet reservations; no kernel upgrade, no GPU",
+                "what": "hosts are systemd-nspawn containers on this machine's kernel, CPUs and memory",
+                "effect": "kernel.* and vm.* are read-only inside; every host sees all CPUs and memory; "
+                "no kernel upgrade, no GPU",
             },
             {
                 "what": "kube-proxy cannot change nf_conntrack_max from inside a network namespace",
-                "effect": "control_plane_kube_proxy_conntrack_* are 0 in inventories/lab",
+                "effect": "control_plane_conntrack_* are 0 in inventories/lab",
             },
         ]
         if self.cgroup_version == 1:

@@ -40,9 +40,9 @@ def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) 
     """Serve the mirror on both bridges."""
     if not filled():
         progress("mirror", "skip", EMPTY)
-        return
     listen = [f"{site.controller}:{MIRROR_PORT}" for site in layout.sites]
     state_folder(lab).mkdir(exist_ok=True)
+    folder_path().mkdir(parents=True, exist_ok=True)
     _mirror().start(state_folder(lab), listen=listen)
     progress("mirror", "done", ", ".join(listen))
 

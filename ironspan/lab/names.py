@@ -39,9 +39,10 @@ def hosts_text(layout: Layout) -> str:
 def command(folder: Path, layout: Layout) -> list[str]:
     """The dnsmasq command: no configuration but this, no upstream, both bridges."""
     return [
-        "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--local=/#/",
-        f"--addn-hosts={folder / 'names'}", "--user=root", "--pid-file=", "--log-facility=-", "--bind-interfaces",
-        "--except-interface=lo", *(f"--listen-address={site.controller}" for site in layout.sites),
+        "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
+        "--local=/#/", f"--addn-hosts={folder / 'names'}", "--user=root", "--pid-file=", "--log-facility=-",
+        "--bind-interfaces", "--except-interface=lo",
+        *(f"--listen-address={site.controller}" for site in layout.sites),
     ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ the root namespace neither forwards between the bridges nor is anyone's gateway.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from ironspan.lab.state import Resource
 
 #: The router's two ends; the names are private to its namespace.
 LAN, WAN = "lan0", "wan0"
+#: Where `ip netns` keeps its namespaces.
+_FOLDER = Path("/run/netns")
 
 
 def resources(layout: Layout) -> list[Resource]:
@@ -56,6 +59,7 @@ def firewall_rules(layout: Layout) -> str:
 
 def ensure(layout: Layout, wan_mtu: int) -> None:
     """Make whatever is missing of the lab's network; a second call changes nothing."""
+    _load_bridge_filter()
     run(["nft", "-f", "-"], stdin=firewall_rules(layout))
     namespaces = _namespaces()
     links = _links()
@@ -69,6 +73,18 @@ def ensure(layout: Layout, wan_mtu: int) -> None:
         _bridge(site, links)
         if site.router_port not in links:
             _router(layout, site, wan_mtu)
+
+
+def _load_bridge_filter() -> None:
+    """Load br_netfilter, whose settings Kubernetes hosts expect and which no container can load.
+
+    Loading it also switches it on for the machine's own bridges: that is switched off again at once.
+    """
+    settings = Path("/proc/sys/net/bridge")
+    if settings.is_dir() or attempt(["modprobe", "br_netfilter"]).returncode != 0:
+        return
+    for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"):
+        (settings / name).write_text("0\n")
 
 
 def _bridge(site: Site, links: set[str]) -> None:
@@ -108,8 +124,7 @@ def _links() -> set[str]:
 
 
 def _namespaces() -> set[str]:
-    folder = Path("/run/netns")
-    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    return {entry.name for entry in _FOLDER.iterdir()} if _FOLDER.is_dir() else set()
 
 
 def _json(command: list[str]) -> list[dict[str, Any]]:
@@ -144,6 +159,11 @@ def remove_namespace(name: str) -> None:
     """Delete a network namespace, if it is there."""
     if name in _namespaces():
         run(["ip", "netns", "delete", name])
+    # `ip netns` mounts its folder onto itself; with the last namespace that goes too.
+    if _FOLDER.is_dir() and not any(_FOLDER.iterdir()):
+        attempt(["umount", str(_FOLDER)])  # refuses when somebody just made one
+        with contextlib.suppress(OSError):
+            _FOLDER.rmdir()
 
 
 def remove_table(name: str) -> None:

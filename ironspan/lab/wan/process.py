@@ -160,7 +160,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _converse(wan: Wan, listener: socket.socket) -> None:
-    """Serve one control connection: a line in, a line out. A silent client holds the link up 50 ms at most."""
+    """Serve one control connection: a line in, a line out. A silent client holds packets up 50 ms at most."""
     try:
         connection, _ = listener.accept()
     except BlockingIOError:

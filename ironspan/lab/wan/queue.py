@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""When a packet leaves the WAN, or whether it does: one direction of the link, no clock and no device here."""
+"""When a packet leaves the WAN, or whether it does: one direction, no clock and no device here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 BUFFER_S = 0.1
 #: But at least this many bytes, so that a slow line still takes a burst of full packets.
 BUFFER_MINIMUM = 64 * 1024
-#: Bytes in flight one direction keeps at most, so that a stuck far side cannot eat the memory: 2 Gbit/s at 250 ms.
+#: Bytes one direction keeps at most, so that a long delay cannot eat the memory: 2 Gbit/s at 250 ms.
 IN_FLIGHT_LIMIT = 64 * 1024 * 1024
 
 
