@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Approves the kubelets' requests for serving certificates, if they are who the inventory says.
 
-Nothing in Kubernetes approves these by itself: a node could ask for any name. Here a request is approved when
-the node asks for itself, under its own name, for exactly the name and address the inventory gives it, to serve
-and nothing else; anything else is denied, with the reason in the request's own conditions.
+Nothing in Kubernetes approves these by itself: a node could ask for any name. Here a request is approved
+when the node asks for itself, under its own name, for exactly the name and address the inventory gives it, to
+serve and nothing else; anything else is denied, with the reason in the request's own conditions.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 """Labels and taints of nodes, as the inventory declares them; everything else on a node is left alone.
 
 Labels go by server-side apply, so the API itself remembers which are ours and takes away those no longer
-declared. A node's taints are one atomic list there, shared with the node controller's own; they are merged here
-under the object's version, and an annotation remembers which are ours.
+declared. A node's taints are one atomic list there, shared with the node controller's own; they are merged
+here under the object's version, and an annotation remembers which are ours.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def merged_taints(node: Object, declared: Declared) -> list[Object]:
 
 
 def declare(api: Api, wanted: Mapping[str, Declared], *, dry_run: bool = False) -> list[NodeChange]:
-    """Make labels and taints of many nodes as declared: one list, then one or two requests a node that differs.
+    """Make labels and taints as declared: one list, then a few requests for each node that differs.
 
     Args:
         api: the cluster.
@@ -98,7 +98,7 @@ def _apply(api: Api, name: str, declared: Declared) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         node = api.get(path)
         taints = merged_taints(node, declared)
-        # The annotation goes with the taints: were it written later, a kill between the two would orphan them.
+        # The annotation goes with the taints: written later, a kill between the two would orphan them.
         if taints != _taints(node) or _remembered(node) != _identities(declared.taints):
             metadata = {
                 "resourceVersion": node["metadata"]["resourceVersion"],

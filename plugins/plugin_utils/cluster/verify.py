@@ -1,0 +1,262 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One batched check of a whole site, through the API and etcd only: no host is contacted."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import datetime
+import signal
+import ssl
+import threading
+import time
+import types
+import typing as t
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, smoke, smoke_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report
+
+_POLL_SECONDS = 0.5
+Progress = t.Callable[[str], None]
+
+
+class ExpectedNode(t.NamedTuple):
+    """What the inventory says of one node. ``version`` is that of its kubelet, without the v."""
+
+    name: str
+    address: str
+    version: str
+    control_plane: bool
+    gvisor: bool
+
+
+class Expected(t.NamedTuple):
+    """What the inventory says of the site, as far as it is checked here.
+
+    ``etcd`` is member name -> address; ``etcd_version`` "" accepts any, as long as it is the same everywhere.
+    """
+
+    site: str
+    kubernetes_version: str
+    cluster_domain: str
+    nodes: Sequence[ExpectedNode]
+    etcd: dict[str, str]
+    etcd_version: str = ""
+    image: str = smoke.IMAGE
+
+
+def verify(
+    api: Api,
+    etcd_context: ssl.SSLContext,
+    expected: Expected,
+    seconds: int = 120,
+    *,
+    run_pods: bool = True,
+    progress: Progress = lambda text: None,
+) -> Report:
+    """Check the whole site.
+
+    Args:
+        api: the cluster.
+        etcd_context: TLS to the members, with a client certificate.
+        expected: what the inventory says.
+        seconds: how long to wait for nodes and pods that are not ready yet.
+        run_pods: False leaves out what makes objects in the cluster (check mode).
+        progress: told what goes on.
+
+    Returns:
+        The report. It names all problems; nothing is raised for a site that is not well.
+    """
+    begin, started = time.monotonic(), datetime.datetime.now(datetime.UTC)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool, _stoppable():
+        others = [
+            pool.submit(_timed, "api", lambda: check_api(api, expected)),
+            pool.submit(_timed, "etcd", lambda: check_etcd(etcd_context, expected)),
+            pool.submit(_timed, "nodes", lambda: check_nodes(api, expected, seconds)),
+        ]
+        # In this thread, the only one that an interrupt reaches: it must take the pods away then.
+        pods = _pods(api, expected, seconds, progress) if run_pods else _pods_not_run()
+        checks = [other.result() for other in others] + pods
+    return Report(expected.site, started.isoformat(timespec="seconds"), time.monotonic() - begin, checks)
+
+
+def check_api(api: Api, expected: Expected) -> Check:
+    """Ask the endpoint for its version and readiness."""
+    version = str(api.get("/version")["gitVersion"])
+    ready = api.text("/readyz")
+    problems = []
+    if version != f"v{expected.kubernetes_version}":
+        problems.append(f"the API is version {version}, wanted v{expected.kubernetes_version}")
+    if ready != "ok":
+        problems.append(f"the API is not ready: {ready}")
+    return Check("api", not problems, f"{api.server} is ready, {version}", problems)
+
+
+def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
+    """Ask every member, see etcd.py."""
+    members = etcd.ask_members(expected.etcd, context)
+    problems = etcd.problems(members, expected.etcd_version)
+    versions = {member.version for member in members if member.version}
+    if not expected.etcd_version and len(versions) > 1:
+        problems.append(f"the members run different versions: {', '.join(sorted(versions))}")
+    evidence = [
+        {
+            "member": member.name,
+            "cluster": member.cluster,
+            "leader": "yes" if member.leader and member.leader == member.member else "no",
+            "version": member.version,
+            "revision": member.revision,
+            "hash@revision": member.hash,
+            "MiB": round(member.database_bytes / 2**20, 1),
+        }
+        for member in members
+    ]
+    healthy = sum(member.healthy for member in members)
+    same = "one cluster" if len({member.cluster for member in members}) == 1 else "NOT one cluster"
+    return Check("etcd", not problems, f"{healthy} of {len(members)} healthy, {same}", problems, evidence)
+
+
+def check_nodes(api: Api, expected: Expected, seconds: float) -> Check:
+    """Wait until every node is Ready at its version, as long as it takes but not longer than ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        found = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
+        problems = [
+            problem for node in expected.nodes if (problem := _node_problem(node, found.get(node.name)))
+        ]
+        if not problems or time.monotonic() > end:
+            break
+        time.sleep(_POLL_SECONDS)
+    strangers = sorted(found.keys() - {node.name for node in expected.nodes})
+    if strangers:
+        problems.append(f"the cluster has nodes that the inventory does not: {', '.join(strangers)}")
+    ready = sum(_is_ready(item) for item in found.values())
+    evidence = [
+        {
+            "node": name,
+            "ready": "yes" if _is_ready(item) else "NO",
+            "kubelet": item["status"]["nodeInfo"]["kubeletVersion"],
+            "runtime": item["status"]["nodeInfo"]["containerRuntimeVersion"],
+            "kernel": item["status"]["nodeInfo"]["kernelVersion"],
+            "address": _address(item),
+        }
+        for name, item in sorted(found.items())
+    ]
+    return Check("nodes", not problems, f"{ready} of {len(expected.nodes)} Ready", problems, evidence)
+
+
+def _node_problem(expected: ExpectedNode, item: Object | None) -> str:
+    if item is None:
+        return f"{expected.name} is not in the cluster"
+    if not _is_ready(item):
+        conditions = item.get("status", {}).get("conditions", ())
+        reasons = [c.get("message", "") for c in conditions if c["type"] == "Ready"]
+        return f"{expected.name} is not Ready: {' '.join(reasons) or 'its kubelet has not reported'}"
+    version = item["status"]["nodeInfo"]["kubeletVersion"]
+    if version != f"v{expected.version}":
+        return f"{expected.name} runs kubelet {version}, wanted v{expected.version}"
+    if _address(item) != expected.address:
+        return f"{expected.name} has the address {_address(item)}, wanted {expected.address}"
+    return ""
+
+
+def _is_ready(item: Object) -> bool:
+    conditions = item.get("status", {}).get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _address(item: Object) -> str:
+    addresses = item.get("status", {}).get("addresses", ())
+    return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
+
+
+def _pods(api: Api, expected: Expected, seconds: int, progress: Progress) -> list[Check]:
+    begin = time.monotonic()
+    layout = smoke.lay_out(
+        [smoke.SmokeNode(node.name, node.control_plane, node.gvisor) for node in expected.nodes]
+    )
+    try:
+        results = smoke_run.run(api, layout, expected.cluster_domain, seconds, expected.image, progress)
+    except ClusterError as error:
+        return [Check("pods", False, "the smoke pods could not be run", [str(error)])]
+    return pod_checks(results, time.monotonic() - begin)
+
+
+def pod_checks(results: Sequence[smoke_run.PodResult], seconds: float) -> list[Check]:
+    """Turn the pods' results into checks: runtime, names, and the network."""
+    problems = [f"{found.pod} on {found.node}: {found.problem}" for found in results if found.problem]
+    well = sum(not found.problem for found in results)
+    sandboxed = [found for found in results if found.runtime == "gvisor"]
+    proven = sum("gVisor" in found.findings.get("sandbox", "") for found in sandboxed)
+    named = sum(bool(found.findings.get("dns_cluster")) for found in results)
+    evidence = [
+        {
+            "pod": found.pod,
+            "node": found.node,
+            "address": found.address,
+            "kernel says": found.findings.get("sandbox") or _kernel(found.findings.get("kernel", "")),
+            "DNS": found.findings.get("dns_cluster", "") or "NO",
+            "service": found.findings.get("service", "") or "NO",
+            "peers": found.findings.get("peers", "") or "NO",
+        }
+        for found in results
+    ]
+    checks = [
+        Check(
+            "network",
+            not problems,
+            f"{well} of {len(results)} pods reach all peers, names and services",
+            problems,
+            evidence,
+            seconds,
+        ),
+        Check(
+            "dns",
+            named == len(results),
+            f"{named} of {len(results)} pods get answers for cluster and service names",
+            [] if named == len(results) else ["see network"],
+        ),
+    ]
+    if sandboxed:
+        summary = f"{proven} of {len(sandboxed)} gVisor pods run on gVisor's kernel"
+        verdict = proven == len(sandboxed)
+        checks.append(Check("gvisor", verdict, summary, [] if verdict else ["see network"]))
+    return checks
+
+
+def _kernel(line: str) -> str:
+    return " ".join(line.split()[:3])
+
+
+def _pods_not_run() -> list[Check]:
+    return [Check("network", None, "smoke pods are not run in check mode")]
+
+
+def _timed(name: str, check: t.Callable[[], Check]) -> Check:
+    begin = time.monotonic()
+    try:
+        made = check()
+    except ClusterError as error:
+        made = Check(name, False, "could not be checked", [str(error)])
+    return Check(made.name, made.ok, made.summary, made.problems, made.evidence, time.monotonic() - begin)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turn SIGTERM into an exception while pods exist, so that they are taken away on the way out."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: types.FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
