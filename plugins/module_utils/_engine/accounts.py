@@ -111,7 +111,10 @@ def differences(spec: Spec, status: os.stat_result, host: Host) -> t.Tuple[State
     if stat.S_IMODE(status.st_mode) != int(spec["mode"], 8):
         before["mode"], after["mode"] = mode_text(status), f"{int(spec['mode'], 8):04o}"
     if ownership_matters(host):
-        for parameter, number, find in (("owner", status.st_uid, user_id), ("group", status.st_gid, group_id)):
+        for parameter, number, find in (
+            ("owner", status.st_uid, user_id),
+            ("group", status.st_gid, group_id),
+        ):
             name = spec.get(parameter, "root")
             if find(host, name) != number:
                 before[parameter], after[parameter] = _name(host, parameter, number), name
@@ -139,7 +142,9 @@ def resolve(spec: Spec, host: Host) -> t.Optional[t.Tuple[int, int]]:
         number = find(host, name)
         if number is None:
             word = "user" if parameter == "owner" else "group"
-            raise ResourceError(f"there is no {word} {name!r}", "Declare it with kind user, and require that.")
+            raise ResourceError(
+                f"there is no {word} {name!r}", "Declare it with kind user, and require that."
+            )
         numbers.append(number)
     return numbers[0], numbers[1]
 

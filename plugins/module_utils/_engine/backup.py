@@ -22,7 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files impo
 Record = t.Dict[str, t.Any]
 
 LINK_ABOVE_BYTES = 4 << 20
-"""Larger files are kept by a hard link instead of a copy: binaries are replaced by rename, never rewritten."""
+"""Larger files are kept by a hard link, not a copy: binaries are replaced by rename, never rewritten."""
 
 
 def take(path: str, folder: str, number: int) -> Record:

@@ -46,7 +46,9 @@ class Comparison:
         """
         started = time.perf_counter()
         outcome = self._outcome(resource, changing)
-        self.timings[resource.id] = self.timings.get(resource.id, 0.0) + (time.perf_counter() - started) * 1000
+        self.timings[resource.id] = (
+            self.timings.get(resource.id, 0.0) + (time.perf_counter() - started) * 1000
+        )
         self.outcomes[resource.id] = outcome
         return outcome
 
@@ -105,4 +107,6 @@ def problem_of(name: str, error: BaseException) -> Problem:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return Problem(name, f"{where}{error.strerror or error}")
-    return Problem(name, f"{type(error).__name__}: {error}", "This is a defect of the resource kind: report it.")
+    return Problem(
+        name, f"{type(error).__name__}: {error}", "This is a defect of the resource kind: report it."
+    )

@@ -11,7 +11,7 @@ import os
 import signal
 
 VARIABLE = "IRONSPAN_TEST_KILL_AT"
-"""Environment variable: the number of the place (1 is the first one reached) where the process kills itself."""
+"""Environment variable: number of the place (the first is 1) where the process kills itself."""
 
 
 class CrashPoints:

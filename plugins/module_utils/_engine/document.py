@@ -79,9 +79,7 @@ def read_document(raw: t.Mapping[str, t.Any]) -> Document:
     order, cycle = stable_order(list(resources), {name: r.references for name, r in resources.items()})
     if cycle:
         problems.append(
-            Problem(
-                cycle[0], f"requires itself: {' -> '.join(cycle)}", "Drop one of these references."
-            )
+            Problem(cycle[0], f"requires itself: {' -> '.join(cycle)}", "Drop one of these references.")
         )
     if problems:
         raise EngineError(problems)
@@ -183,7 +181,11 @@ def _check_paths(resources: t.Mapping[str, Resource], problems: t.List[Problem])
 
 def _follow_folders(resources: t.Mapping[str, Resource]) -> t.Dict[str, Resource]:
     """Let every resource refer to the directory resource that its path lies in, if there is one."""
-    folders = {r.spec["path"].rstrip("/"): r.id for r in resources.values() if r.kind.name == "directory" and "path" in r.spec}
+    folders = {
+        r.spec["path"].rstrip("/"): r.id
+        for r in resources.values()
+        if r.kind.name == "directory" and "path" in r.spec
+    }
     following = {}
     for resource in resources.values():
         path = resource.spec.get("path") or resource.spec.get("key_path")

@@ -163,7 +163,7 @@ def sweep(folder: str) -> t.List[str]:
     Returns:
         The names removed.
     """
-    removed = []
+    removed: t.List[str] = []
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -12,7 +12,11 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash impo
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, Journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State as KeptState
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Pending, ResourceError, State
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+    Pending,
+    ResourceError,
+    State,
+)
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -20,8 +24,28 @@ TEST_PROGRAMS = "/usr/local/ironspan-test-bin"
 """Below a private root programs are looked up here first."""
 
 MACHINE_PROGRAMS = frozenset(
-    "apt-get ctr dpkg dpkg-query groupadd groupdel groupmod kubeadm modprobe mount swapoff swapon sysctl"
-    " systemctl systemd-sysusers systemd-tmpfiles umount useradd userdel usermod".split()
+    [
+        "apt-get",
+        "ctr",
+        "dpkg",
+        "dpkg-query",
+        "groupadd",
+        "groupdel",
+        "groupmod",
+        "kubeadm",
+        "modprobe",
+        "mount",
+        "swapoff",
+        "swapon",
+        "sysctl",
+        "systemctl",
+        "systemd-sysusers",
+        "systemd-tmpfiles",
+        "umount",
+        "useradd",
+        "userdel",
+        "usermod",
+    ]
 )
 """What would change the machine itself: never run from a private root, where only stand-ins will do."""
 
@@ -85,8 +109,7 @@ class LocalHost:
             done = subprocess.run(
                 [self._program(argv[0]), *argv[1:]],
                 input=stdin if stdin is not None else b"",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=timeout,
                 env=environment,
                 cwd="/",

@@ -44,7 +44,8 @@ def diff_entries(resource: Resource, change: Change) -> t.List[t.Dict[str, str]]
         entries.append(
             {
                 "before_header": header,
-                "after_header": f"{header}: {change.action}" + (f", {change.reason}" if change.reason else ""),
+                "after_header": f"{header}: {change.action}"
+                + (f", {change.reason}" if change.reason else ""),
                 "before": _lines(before),
                 "after": _lines(after),
             }
@@ -52,9 +53,7 @@ def diff_entries(resource: Resource, change: Change) -> t.List[t.Dict[str, str]]
     return entries
 
 
-def fingerprint(
-    document: Document, differing: t.Mapping[str, Change], waiting: t.Mapping[str, str]
-) -> str:
+def fingerprint(document: Document, differing: t.Mapping[str, Change], waiting: t.Mapping[str, str]) -> str:
     """Return the SHA-256 of the observed state.
 
     What matches is described by its specification, what differs by its state before the change; so the

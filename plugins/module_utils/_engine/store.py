@@ -11,7 +11,10 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder, write_atomically
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
+    sync_folder,
+    write_atomically,
+)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
 
 FOLDER = "/var/lib/ironspan"
@@ -145,7 +148,9 @@ class Store:
                     holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
                     self.unlock()
                     text = f"another run ({holder or 'unknown process'}) is changing this host"
-                    raise EngineError([Problem("", text, "Wait until it has ended, then run again.")]) from None
+                    raise EngineError(
+                        [Problem("", text, "Wait until it has ended, then run again.")]
+                    ) from None
                 time.sleep(0.1)
         if writing:
             os.ftruncate(self._lock, 0)

@@ -51,7 +51,9 @@ def fetch(url: str, beside: str, sha256: str, size: t.Optional[int]) -> t.Tuple[
             if not isinstance(error, _Unreachable):
                 raise
             if attempt == ATTEMPTS:
-                raise ResourceError(str(error), "Check that the mirror runs and that this host reaches it.") from error
+                raise ResourceError(
+                    str(error), "Check that the mirror runs and that this host reaches it."
+                ) from error
         time.sleep(attempt)
     raise AssertionError("not reached")
 
@@ -64,7 +66,9 @@ def _check_space(folder: str, size: t.Optional[int]) -> None:
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if size is not None and size > free:
-        raise ResourceError(f"{folder} has {free} bytes free, {size} are needed", "Make room on this file system.")
+        raise ResourceError(
+            f"{folder} has {free} bytes free, {size} are needed", "Make room on this file system."
+        )
 
 
 def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> None:

@@ -51,7 +51,8 @@ def select(archive: tarfile.TarFile, strip: int, wanted: t.Sequence[str]) -> t.L
     missing = [name for name in wanted if name not in members]
     if missing:
         raise ResourceError(
-            f"the archive has no {', '.join(missing)}", "Check strip and members against the archive's listing."
+            f"the archive has no {', '.join(missing)}",
+            "Check strip and members against the archive's listing.",
         )
     return list(members.values())
 

@@ -17,8 +17,32 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 )
 
 NEVER = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /usr/bin /usr/lib"
-    " /usr/local /usr/sbin /var /var/lib /var/lib/ironspan /var/log".split()
+    [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib64",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/usr",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/local",
+        "/usr/sbin",
+        "/var",
+        "/var/lib",
+        "/var/lib/ironspan",
+        "/var/log",
+    ]
 )
 """Folders that no document may remove."""
 
@@ -48,7 +72,8 @@ class AbsentKind:
             entries = len(os.listdir(real))
             if entries and not spec["recursive"]:
                 raise ResourceError(
-                    f"{path} is a folder with {entries} entries", "Empty it, or write recursive: true to remove all."
+                    f"{path} is a folder with {entries} entries",
+                    "Empty it, or write recursive: true to remove all.",
                 )
             mounted = _mount_below(real)
             if mounted:

@@ -74,7 +74,9 @@ def _compare_file(spec: Spec, host: Host) -> t.Optional[Change]:
     what = files.kind_of(status)
     sha256 = spec["sha256"].lower()
     if what in ("folder", "other"):
-        raise ResourceError(f"{path} exists and is no file", "Move it away on the host, or choose another path.")
+        raise ResourceError(
+            f"{path} exists and is no file", "Move it away on the host, or choose another path."
+        )
     if status is None or what == "link":
         if status is None:
             accounts.need_folder(path, host)
@@ -139,7 +141,9 @@ def _compare_members(spec: Spec, host: Host) -> t.Optional[Change]:
     known = host.note(spec["id"])
     after: State = {"sha256": spec["sha256"].lower()}
     if not os.path.isdir(host.path(folder)) and os.path.lexists(host.path(folder)):
-        raise ResourceError(f"{folder} exists and is no folder", "Move it away on the host, or choose another path.")
+        raise ResourceError(
+            f"{folder} exists and is no folder", "Move it away on the host, or choose another path."
+        )
     if known.get("folder") != folder or known.get("recipe") != _recipe(spec):
         before = {"sha256": known["recipe"]["sha256"]} if "recipe" in known else {"state": "absent"}
         return Change("create" if "recipe" not in known else "update", before, after, "not unpacked yet")
@@ -225,7 +229,9 @@ def _unpack_member(archive: t.Any, member: t.Any, folder: str, host: Host) -> St
     accounts.make_folders(parent, host)
     resolved, base = os.path.realpath(host.path(parent)), os.path.realpath(host.path(folder))
     if resolved != base and not resolved.startswith(base.rstrip("/") + "/"):
-        raise ResourceError(f"{parent} leads out of {folder}", "Remove the link that is in the way on the host.")
+        raise ResourceError(
+            f"{parent} leads out of {folder}", "Remove the link that is in the way on the host."
+        )
     host.backup(path)
     descriptor, temporary = files.temporary_beside(real)
     try:

@@ -22,7 +22,10 @@ class DirectoryKind:
     """Makes the folder; what is in it is left alone."""
 
     name = "directory"
-    fields: t.Mapping[str, Field] = {"path": Field((str,), required=True), **accounts.ownership_fields("0755")}
+    fields: t.Mapping[str, Field] = {
+        "path": Field((str,), required=True),
+        **accounts.ownership_fields("0755"),
+    }
 
     def check(self, spec: Spec) -> t.List[str]:
         """Look at the mode's form."""
@@ -36,7 +39,12 @@ class DirectoryKind:
         except (FileNotFoundError, NotADirectoryError):
             if os.path.lexists(host.path(path)):
                 raise _in_the_way(path, "a dangling link") from None
-            after = {"state": "directory", "mode": spec["mode"], "owner": spec["owner"], "group": spec["group"]}
+            after = {
+                "state": "directory",
+                "mode": spec["mode"],
+                "owner": spec["owner"],
+                "group": spec["group"],
+            }
             return Change("create", {"state": "absent"}, after, "does not exist")
         if not stat.S_ISDIR(status.st_mode):
             raise _in_the_way(path, "no folder")

@@ -47,13 +47,15 @@ class FileKind:
         return mistakes
 
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
-        """Compare type, content, mode and owner; with ``force_replace`` off a file's content is its own affair."""
+        """Compare type, content, mode and owner; without ``force_replace`` content is left alone."""
         path = spec["path"]
         status = files.status_of(host.path(path))
         what = files.kind_of(status)
         if what in ("folder", "other"):
             word = "a folder" if what == "folder" else "no ordinary file"
-            raise ResourceError(f"{path} exists and is {word}", "Move it away on the host, or choose another path.")
+            raise ResourceError(
+                f"{path} exists and is {word}", "Move it away on the host, or choose another path."
+            )
         if status is None or what == "link":
             if status is None:
                 accounts.need_folder(path, host)
@@ -62,7 +64,9 @@ class FileKind:
             if what == "link":
                 if not spec["force_replace"]:
                     return None
-                return Change("update", {"state": "link", "target": os.readlink(host.path(path))}, after, "is a link")
+                return Change(
+                    "update", {"state": "link", "target": os.readlink(host.path(path))}, after, "is a link"
+                )
             return Change("create", {"state": "absent"}, after, "does not exist")
         before, after = accounts.differences(spec, status, host)
         reasons = list(after)
@@ -102,7 +106,9 @@ class FileKind:
         else:
             accounts.set_ownership(real, spec, host)
         if "secret" in spec:
-            host.remember(spec["id"], {"secret": spec["secret"], "signature": files.signature(os.lstat(real))})
+            host.remember(
+                spec["id"], {"secret": spec["secret"], "signature": files.signature(os.lstat(real))}
+            )
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""

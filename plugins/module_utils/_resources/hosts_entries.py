@@ -87,7 +87,9 @@ class HostsEntriesKind:
 
 def block(spec: Spec) -> bytes:
     """Return the lines of the block, without its marks; empty if there are no entries."""
-    return "".join(f"{entry['address']} {' '.join(entry['names'])}\n" for entry in spec["entries"]).encode("ascii")
+    return "".join(f"{entry['address']} {' '.join(entry['names'])}\n" for entry in spec["entries"]).encode(
+        "ascii"
+    )
 
 
 def with_block(data: bytes, name: str, lines: bytes) -> bytes:

@@ -42,7 +42,9 @@ class SymlinkKind:
                 return None
             return Change("update", {"target": target}, {"target": spec["target"]}, "points elsewhere")
         if what == "folder":
-            raise ResourceError(f"{path} exists and is a folder", "Move it away on the host, or choose another path.")
+            raise ResourceError(
+                f"{path} exists and is a folder", "Move it away on the host, or choose another path."
+            )
         if what == "absent":
             accounts.need_folder(path, host)
             return Change("create", {"state": "absent"}, after, "does not exist")

@@ -58,14 +58,23 @@ class UserKind:
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
         """Make the group, then the user; or change what differs."""
-        group = spec.get("group", spec["name"])
+        group = _group(spec)
         had_group = accounts.group_id(host, group) is not None
-        host.remember(spec["id"], {"made_group": not had_group or bool(host.note(spec["id"]).get("made_group"))})
+        made_before = bool(host.note(spec["id"]).get("made_group"))
+        host.remember(spec["id"], {"made_group": not had_group or made_before})
         if not had_group:
             numbered = ["--gid", str(spec["uid"])] if "uid" in spec and group == spec["name"] else []
             host.run(["groupadd", *(["--system"] if spec["system"] else []), *numbered, group])
         if change.action == "create":
-            argv = ["useradd", "--no-user-group", "--gid", group, "--shell", spec["shell"], "--no-create-home"]
+            argv = [
+                "useradd",
+                "--no-user-group",
+                "--no-create-home",
+                "--gid",
+                group,
+                "--shell",
+                spec["shell"],
+            ]
             if spec["system"]:
                 argv.append("--system")
             argv += ["--home-dir", spec.get("home", "/nonexistent")]
@@ -86,14 +95,18 @@ class UserKind:
         elif found is not None:
             host.run(["usermod", *_options(change.before), spec["name"]])
         accounts.forget(host)
-        group = spec.get("group", spec["name"])
+        group = _group(spec)
         if host.note(spec["id"]).get("made_group") and accounts.group_id(host, group) is not None:
             host.run(["groupdel", group])
         accounts.forget(host)
 
 
+def _group(spec: Spec) -> str:
+    return str(spec.get("group", spec["name"]))
+
+
 def _wanted(spec: Spec) -> State:
-    wanted: State = {"group": spec.get("group", spec["name"]), "shell": spec["shell"]}
+    wanted: State = {"group": _group(spec), "shell": spec["shell"]}
     for parameter in ("uid", "home"):
         if parameter in spec:
             wanted[parameter] = spec[parameter]
