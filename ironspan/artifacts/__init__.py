@@ -42,7 +42,8 @@ def ensure(
     if failed:
         details = "\n".join(f"  {result.key}: {result.detail}" for result in failed)
         raise CommandError(
-            f"{len(failed)} artefact(s) could not be made:\n{details}", "The others are done; run it again to go on."
+            f"{len(failed)} artefact(s) could not be made:\n{details}",
+            "The others are done; run it again to go on.",
         )
     return place.mirror
 

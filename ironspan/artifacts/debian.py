@@ -127,7 +127,9 @@ def _applets(base: Base, source: tarfile.TarFile, scratch: pathlib.Path) -> dict
     program = scratch / "busybox"
     content = source.extractfile("./usr/bin/busybox")
     if content is None:
-        raise CommandError(f"base {base.name} asks for applets, but has no busybox", "Add busybox-static to its packages.")
+        raise CommandError(
+            f"base {base.name} asks for applets, but has no busybox", "Add busybox-static to its packages."
+        )
     with program.open("wb") as handle:
         shutil.copyfileobj(content, handle, cache.CHUNK)
     program.chmod(0o755)

@@ -75,7 +75,21 @@ def fetch(url: str, digest: str, target: pathlib.Path, say: Say, opener: Opener 
             f"{url} has another digest than the lock file says\n  lock file: {digest}\n  served:    {found}",
             "Do not use it before you know why: the file was changed, or something between here and there changes files.",
         )
-    raise CommandError(f"cannot download {url}: {problem}", "Run the same command again: it goes on where it stopped.")
+    raise CommandError(
+        f"cannot download {url}: {problem}", "Run the same command again: it goes on where it stopped."
+    )
+
+
+def fetch_unchecked(url: str, target: pathlib.Path, say: Say, opener: Opener = open_url) -> None:
+    """Download a file that no digest is known of yet, to learn its digest; never to use it.
+
+    Raises:
+        CommandError: not reachable.
+    """
+    try:
+        _continue(url, target, 0, say, opener)
+    except (OSError, http.client.HTTPException) as error:
+        raise CommandError(f"cannot download {url}: {error}") from error
 
 
 def _continue(url: str, target: pathlib.Path, begun: int, say: Say, opener: Opener) -> None:

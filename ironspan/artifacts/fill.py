@@ -100,9 +100,13 @@ class Filling:
         allowed: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
         try:
             with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-                whole = dict(zip(items, pool.map(lambda item: self._is_whole(item, allowed), items), strict=True))
+                whole = dict(
+                    zip(items, pool.map(lambda item: self._is_whole(item, allowed), items), strict=True)
+                )
                 results = {
-                    item.key: self._report(item, "skip", "already in the mirror") for item in items if whole[item]
+                    item.key: self._report(item, "skip", "already in the mirror")
+                    for item in items
+                    if whole[item]
                 }
                 plan = self._plan([item for item in items if not whole[item]])
                 self._check_tools(plan)
@@ -129,7 +133,9 @@ class Filling:
         self.progress(
             "source",
             "done",
-            "upstream: its names resolve" if online else "go: upstream's names do not resolve, building from modules",
+            "upstream: its names resolve"
+            if online
+            else "go: upstream's names do not resolve, building from modules",
         )
         plan: dict[File | Image, recipes.Source] = {}
         for item in items:

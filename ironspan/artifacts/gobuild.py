@@ -88,7 +88,9 @@ class Builder:
         component = self.lock.components[name]
         kept = self.place.built(name, recipe(component, self.gomods)) / self.arch / program
         # One at a time within a component: two compilations would do the same packages twice.
-        with self.place.locked(f"compile-{name}", lambda: say(f"waiting for the compilation of {name}")) as scratch:
+        with self.place.locked(
+            f"compile-{name}", lambda: say(f"waiting for the compilation of {name}")
+        ) as scratch:
             if _is_whole(kept) and (not self.rebuild or source in self._rebuilt):
                 return kept
             say(f"waiting to compile {program}")

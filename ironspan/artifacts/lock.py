@@ -20,7 +20,9 @@ SCHEMA = 1
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 """Architecture as Go, Debian and OCI call it -> as the kernel calls it."""
 DIGEST = re.compile(r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$")
-IMAGE_REF = re.compile(r"^(?P<registry>[a-z0-9.-]+(:[0-9]+)?)/(?P<repository>[a-z0-9._/-]+):(?P<tag>[\w][\w.-]*)$")
+IMAGE_REF = re.compile(
+    r"^(?P<registry>[a-z0-9.-]+(:[0-9]+)?)/(?P<repository>[a-z0-9._/-]+):(?P<tag>[\w][\w.-]*)$"
+)
 PACKS = ("file", "tar.gz")
 
 
@@ -254,7 +256,8 @@ def parse(text: str, source: pathlib.Path = pathlib.Path("artifacts.lock.yml")) 
     lock = reader.lock(data, source)
     if reader.problems:
         raise CommandError(
-            f"{source} has {len(reader.problems)} problem(s):\n" + "\n".join(f"  {one}" for one in reader.problems),
+            f"{source} has {len(reader.problems)} problem(s):\n"
+            + "\n".join(f"  {one}" for one in reader.problems),
             "docs/artifacts.md describes every field.",
             Exit.BAD_INPUT,
         )

@@ -116,7 +116,9 @@ class Reader:
             programs=self.strings(fields.get("programs", {}), f"{where}.programs"),
             c_programs={
                 program: self.c_program(value, f"{where}.c_programs.{program}")
-                for program, value in self.mapping(fields.get("c_programs", {}), f"{where}.c_programs").items()
+                for program, value in self.mapping(
+                    fields.get("c_programs", {}), f"{where}.c_programs"
+                ).items()
             },
             replace=self.strings(fields.get("replace", {}), f"{where}.replace"),
             staging=self.text(fields, "staging", where, required=False),
@@ -233,7 +235,9 @@ class Reader:
     def url(self, url: str, where: str) -> None:
         """Check an address: https, a host, a path that stays below it."""
         parts = urllib.parse.urlsplit(url)
-        if url and (parts.scheme != "https" or not parts.netloc or ".." in parts.path.split("/") or parts.query):
+        if url and (
+            parts.scheme != "https" or not parts.netloc or ".." in parts.path.split("/") or parts.query
+        ):
             self.problem(where, f"{url!r} must be https://HOST/PATH without a query")
 
     def mapping(self, data: t.Any, where: str, kind: str = "") -> dict[str, t.Any]:

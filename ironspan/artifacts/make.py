@@ -28,7 +28,9 @@ class Maker:
         self.arch = arch
         self.builder = gobuild.Builder(lock, place, arch, rebuild=rebuild)
 
-    def make(self, item: File | Image, source: recipes.Source, scratch: pathlib.Path, say: gobuild.Say) -> index.Entry:
+    def make(
+        self, item: File | Image, source: recipes.Source, scratch: pathlib.Path, say: gobuild.Say
+    ) -> index.Entry:
         """Put an item into the mirror.
 
         Args:
@@ -43,7 +45,9 @@ class Maker:
         if source == "go":
             self.place.discard(scratch)
         if isinstance(item, File):
-            return self._file_from_go(item, scratch, say) if source == "go" else self._file(item, scratch, say)
+            return (
+                self._file_from_go(item, scratch, say) if source == "go" else self._file(item, scratch, say)
+            )
         return self._image_from_go(item, scratch, say) if source == "go" else self._image(item, scratch, say)
 
     def _file(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
@@ -55,7 +59,8 @@ class Maker:
 
     def _file_from_go(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
         programs = {
-            expand(member, self.arch): self.builder.program(source, say) for member, source in item.members.items()
+            expand(member, self.arch): self.builder.program(source, say)
+            for member, source in item.members.items()
         }
         made = scratch / "packed"
         if item.pack == "file":
@@ -109,7 +114,9 @@ class Maker:
         """Return a base layer and its packages, making it when it is not kept yet."""
         folder = self.place.root / "base" / f"{base.name}-{self.arch}-{debian.recipe(base)}"
         layer, record = folder / "layer.tar", folder / "layer.json"
-        with self.place.locked(f"base-{base.name}", lambda: say(f"waiting for the base layer {base.name}")) as scratch:
+        with self.place.locked(
+            f"base-{base.name}", lambda: say(f"waiting for the base layer {base.name}")
+        ) as scratch:
             if record.exists():
                 known = json.loads(record.read_text(encoding="utf-8"))
                 if cache.has_digest(layer, known["digest"]):
@@ -149,6 +156,7 @@ class Maker:
         digest = item.digests.get(self.arch)
         if not digest:
             raise CommandError(
-                f"no digest is pinned for {item.key} on {self.arch}", f"Pin it: ironspan artifacts pin {item.key}"
+                f"no digest is pinned for {item.key} on {self.arch}",
+                f"Pin it: ironspan artifacts pin {item.key}",
             )
         return digest

@@ -8,6 +8,7 @@ system's nginx is touched, and only the process that the pid file proves to be o
 
 from __future__ import annotations
 
+import collections.abc
 import os
 import pathlib
 import pwd
@@ -46,6 +47,7 @@ def nginx_server_config(mirror_folder: str | pathlib.Path, listen: list[str]) ->
     default_type application/octet-stream;
     # Nothing is listed, nothing hidden is served: a file is asked for by its path or not at all.
     autoindex off;
+    log_not_found off;
     location ~ /\\. {{
         return 404;
     }}
@@ -102,7 +104,8 @@ class Mirror:
         user = f"user {pwd.getpwuid(self.folder.stat().st_uid).pw_name};\n" if os.geteuid() == 0 else ""
         place = _quoted(str(state))
         temporary = "\n".join(
-            f"    {kind}_temp_path {place}/nginx-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+            f"    {kind}_temp_path {place}/nginx-{kind};"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         return f"""# Written by ironspan; changes are lost.
 {user}worker_processes 1;
@@ -122,7 +125,7 @@ http {{
 """
 
     def start(self, state: str | pathlib.Path, listen: list[str]) -> int:
-        """Start serving, or go on: a running nginx takes over a changed configuration without losing a request.
+        """Start serving, or go on when it serves the same already; a changed configuration restarts it.
 
         Args:
             state: folder for configuration, pid file and logs; made when missing.
@@ -144,10 +147,9 @@ http {{
             return running
         path.write_text(wanted, encoding="utf-8")
         if running is not None:
-            # A reload keeps the old configuration when it cannot have a new address, and says so only in the log.
-            # Only when nothing but addresses that were there is asked for it may be trusted; a restart always may.
+            # Not a reload: one that cannot have a new address keeps the old ones and says so only in the log.
             self.stop(folder)
-        self._nginx(folder, [])
+        self._nginx(folder)
         return self._started(folder)
 
     def stop(self, state: str | pathlib.Path) -> bool:
@@ -163,7 +165,11 @@ http {{
         process = self.running(folder)
         if process is None:
             return False
-        for number, patience in ((signal.SIGQUIT, STOP_S), (signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+        for number, patience in (
+            (signal.SIGQUIT, STOP_S),
+            (signal.SIGTERM, STOP_S),
+            (signal.SIGKILL, STOP_S),
+        ):
             workers = _children(process)
             try:
                 os.kill(process, number)
@@ -198,12 +204,14 @@ http {{
         assert process is not None
         return process
 
-    def _nginx(self, folder: pathlib.Path, arguments: list[str]) -> None:
+    def _nginx(self, folder: pathlib.Path) -> None:
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
         if program is None:
-            raise CommandError("nginx is not installed", "Install it: apt-get install -y nginx-light", Exit.BAD_INPUT)
+            raise CommandError(
+                "nginx is not installed", "Install it: apt-get install -y nginx-light", Exit.BAD_INPUT
+            )
         answer = subprocess.run(
-            [program, "-p", str(folder), "-c", str(folder / CONFIGURATION), "-e", str(folder / "nginx-error.log"), *arguments],
+            [program, "-p", str(folder), "-c", str(folder / CONFIGURATION), "-e", str(folder / "nginx-error.log")],
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if answer.returncode != 0:
@@ -213,9 +221,9 @@ http {{
             )
 
 
-def _wait(condition: object, patience: float) -> bool:
+def _wait(condition: collections.abc.Callable[[], bool], patience: float) -> bool:
     limit = time.monotonic() + patience
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > limit:
             return False
         time.sleep(0.02)
@@ -242,7 +250,9 @@ def _end(processes: list[int]) -> None:
 def _quoted(text: str) -> str:
     """Refuse what would need quoting: a mirror's path has none of it in practice."""
     if any(character in text for character in " \t\n\"'\\;{}$#"):
-        raise CommandError(f"nginx cannot serve from {text!r}: it has a character that is special there", "", Exit.BAD_INPUT)
+        raise CommandError(
+            f"nginx cannot serve from {text!r}: it has a character that is special there", "", Exit.BAD_INPUT
+        )
     return text
 
 

@@ -25,7 +25,7 @@ class Archive:
     """
 
     def __init__(self, stream: t.IO[bytes]) -> None:
-        self._tar = tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, copybufsize=cache.CHUNK)  # noqa: SIM115 - closed by close()
+        self._tar = tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=cache.CHUNK)  # noqa: SIM115 - closed by close()
         self._folders: set[str] = {"", "."}
 
     def program(self, member: str, source: pathlib.Path) -> None:

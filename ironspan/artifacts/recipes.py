@@ -37,7 +37,11 @@ def from_go(item: File | Image, lock: Lock, arch: str) -> str:
             return ""
         base = debian.recipe(lock.bases[item.base]) if item.base else ""
         fields = dataclasses.asdict(item)
-        parts += [image.RECIPE, base, [fields[key] for key in ("ref", "programs", "entrypoint", "command", "user")]]
+        parts += [
+            image.RECIPE,
+            base,
+            [fields[key] for key in ("ref", "programs", "entrypoint", "command", "user")],
+        ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -54,7 +58,9 @@ def entry_of(item: File | Image, held: index.Index, arch: str) -> index.Entry | 
     return found if found is not None and found.arch == arch else None
 
 
-def is_current(item: File | Image, entry: index.Entry, sources: tuple[Source, ...], lock: Lock, arch: str) -> bool:
+def is_current(
+    item: File | Image, entry: index.Entry, sources: tuple[Source, ...], lock: Lock, arch: str
+) -> bool:
     """Say whether an entry was made by the recipe that the lock file has now, by one of the sources allowed."""
     for source in sources:
         wanted = recipe(item, source, lock, arch)

@@ -37,7 +37,9 @@ class Registry:
         scheme: https; tests use http.
     """
 
-    def __init__(self, entry: Image, opener: download.Opener = download.open_url, scheme: str = "https") -> None:
+    def __init__(
+        self, entry: Image, opener: download.Opener = download.open_url, scheme: str = "https"
+    ) -> None:
         self._entry = entry
         self._opener = opener
         self._base = f"{scheme}://{api_host(entry.registry)}/v2/{entry.repository}"
@@ -86,8 +88,12 @@ class Registry:
         try:
             return self._authorised(request)
         except (OSError, urllib.error.HTTPError) as error:
-            reason = f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else str(error)
-            raise CommandError(f"cannot ask {self._entry.registry} for {self._entry.ref}: {reason}") from error
+            reason = (
+                f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else str(error)
+            )
+            raise CommandError(
+                f"cannot ask {self._entry.registry} for {self._entry.ref}: {reason}"
+            ) from error
 
     def _authorised(self, request: urllib.request.Request) -> t.Any:
         """Open a request; when the registry wants a token, get an anonymous one and ask again."""
@@ -114,7 +120,12 @@ class Registry:
 
 
 def pull(
-    entry: Image, digest: str, place: cache.Cache, scratch: t.Any, say: download.Say, registry: Registry | None = None
+    entry: Image,
+    digest: str,
+    place: cache.Cache,
+    scratch: t.Any,
+    say: download.Say,
+    registry: Registry | None = None,
 ) -> image.Laid:
     """Copy a published image into the mirror.
 
@@ -142,5 +153,3 @@ def pull(
     for blob, size in image.references(data):
         source.blob(blob, size, folder, scratch, say)
     return image.publish_manifest(entry, data, media_type, place, scratch)
-
-

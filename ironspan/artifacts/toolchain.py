@@ -42,7 +42,9 @@ def go_environment(component: Component | None, arch: str) -> dict[str, str]:
     }
 
 
-def go_required(components: collections.abc.Iterable[Component], folder: pathlib.Path = GOMODS) -> tuple[int, ...]:
+def go_required(
+    components: collections.abc.Iterable[Component], folder: pathlib.Path = GOMODS
+) -> tuple[int, ...]:
     """Return the highest Go release that the components' go.mod files ask for."""
     highest: tuple[int, ...] = (1, 26)
     for component in components:
@@ -104,7 +106,8 @@ def require(components: collections.abc.Collection[Component], debian_bases: boo
     problems = missing(components, debian_bases)
     if problems:
         raise CommandError(
-            "this machine cannot build the artefacts from Go modules:\n" + "\n".join(f"  {one}" for one in problems),
+            "this machine cannot build the artefacts from Go modules:\n"
+            + "\n".join(f"  {one}" for one in problems),
             "Or, with access to the official downloads, use `ironspan artifacts fetch`.",
             Exit.BAD_INPUT,
         )
@@ -126,7 +129,9 @@ def _go_problems(components: collections.abc.Collection[Component]) -> list[str]
     have = _numbers(version)
     if have >= required:
         return []
-    setting = subprocess.run(["go", "env", "GOTOOLCHAIN"], capture_output=True, text=True, check=False, cwd="/")
+    setting = subprocess.run(
+        ["go", "env", "GOTOOLCHAIN"], capture_output=True, text=True, check=False, cwd="/"
+    )
     if have >= TOOLCHAIN_SWITCH and setting.stdout.strip() != "local":
         return []
     return [f"Go on PATH is {version}, too old; {remedy}"]
@@ -138,4 +143,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _has_library(name: str) -> bool:
     """Look for a static library where Debian puts it, and where other distributions do."""
-    return any(any(pathlib.Path("/usr").glob(f"{folder}/{name}.a")) for folder in ("lib/*-linux-gnu*", "lib64", "lib"))
+    return any(
+        any(pathlib.Path("/usr").glob(f"{folder}/{name}.a"))
+        for folder in ("lib/*-linux-gnu*", "lib64", "lib")
+    )
