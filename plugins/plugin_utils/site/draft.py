@@ -111,5 +111,3 @@ class Draft:
         return self.marks.groups.get("all") or Place(
             self.marks.first_file or (self.inventory.sources or ["inventory"])[0], 1
         )
-
-

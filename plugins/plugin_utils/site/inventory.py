@@ -133,7 +133,9 @@ def read_inventory(manager: t.Any, loader: t.Any, extra_vars: Mapping[str, t.Any
         host_settings=host_settings,
         host_groups=host_groups,
         extra=_settings(extra_vars),
-        names={str(name): item.name for items in (manager.groups, manager.hosts) for name, item in items.items()},
+        names={
+            str(name): item.name for items in (manager.groups, manager.hosts) for name, item in items.items()
+        },
     )
 
 

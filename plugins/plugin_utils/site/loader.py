@@ -67,7 +67,9 @@ def load_site(
     missing = [source for source in sources if not Path(source).exists()]
     if missing:
         return None, [
-            Problem(source, 0, "(inventory)", "there is no such file or folder", "name an inventory that exists")
+            Problem(
+                source, 0, "(inventory)", "there is no such file or folder", "name an inventory that exists"
+            )
             for source in missing
         ]
     try:
@@ -113,7 +115,9 @@ def load_from_ansible(
         problems=problems,
         environment=os.environ if environment is None else environment,
     )
-    groups = {str(name): [str(host.name) for host in group.get_hosts()] for name, group in manager.groups.items()}
+    groups = {
+        str(name): [str(host.name) for host in group.get_hosts()] for name, group in manager.groups.items()
+    }
     Resolver(draft, loader, {"groups": groups, "hostvars": hostvars}).run()
     run_checks(draft)
     if len(problems):
@@ -145,4 +149,3 @@ def problem_of(error: AnsibleError, file: str) -> Problem:
     place = place or Place(file, 0)
     text = " ".join(str(message).split()).rstrip(".")
     return Problem(place.file, place.line, "(file)", text, "correct the syntax there")
-

@@ -63,7 +63,9 @@ def _files(sources: list[str]) -> Iterator[tuple[Path, bool]]:
         if not path.exists():
             continue
         if path.is_dir():
-            inventory_files = [entry for entry in sorted(path.iterdir()) if entry.is_file() and _readable(entry)]
+            inventory_files = [
+                entry for entry in sorted(path.iterdir()) if entry.is_file() and _readable(entry)
+            ]
             folder = path
         else:
             inventory_files, folder = [path], path.parent

@@ -35,9 +35,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
 def layers_of(groups: t.Collection[str]) -> tuple[str, ...]:
     """Return the layers of a host that is in these groups: ``base`` for every host, the others by group."""
     return tuple(
-        layer
-        for layer in LAYERS
-        if layer == "base" or any(group in groups for group in _LAYER_GROUPS[layer])
+        layer for layer in LAYERS if layer == "base" or any(group in groups for group in _LAYER_GROUPS[layer])
     )
 
 

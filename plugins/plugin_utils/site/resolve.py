@@ -59,7 +59,9 @@ class Resolver:
         self._options = {**draft.specification.options, **_CONNECTION}
         defaults = draft.specification.defaults
         self._plain_defaults = {k: v for k, v in defaults.items() if not needs_template(v)}
-        self._template_defaults = {k: trusted(v) for k, v in defaults.items() if k not in self._plain_defaults}
+        self._template_defaults = {
+            k: trusted(v) for k, v in defaults.items() if k not in self._plain_defaults
+        }
         self._shared: dict[tuple[str, ...], tuple[Settings, dict[str, t.Any], list[str]]] = {}
 
     def run(self) -> None:
@@ -80,7 +82,9 @@ class Resolver:
             if name in known or name.startswith(_ALLOWED_PREFIXES):
                 continue
             near = nearest(name, known)
-            remedy = f"write {near}" if near else "remove it, or begin the names of your own variables with user_"
+            remedy = (
+                f"write {near}" if near else "remove it, or begin the names of your own variables with user_"
+            )
             place = self._draft.setting_place(setting.key, setting.value)
             self._draft.problems.add(place, name, "unknown variable", remedy)
 
@@ -150,7 +154,11 @@ class Resolver:
                 )
                 continue
             host.values[name] = check_value(
-                key, resolved, option, name, lambda _key, _value, *rest, k=key, r=raw: self._report(k, r, *rest)
+                key,
+                resolved,
+                option,
+                name,
+                lambda _key, _value, *rest, k=key, r=raw: self._report(k, r, *rest),
             )
         for name in defaults:
             try:

@@ -15,6 +15,24 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 Report = Callable[[t.Any, t.Any, str, str, str], None]
 """Called with (key, value, path, message, remedy); key and value carry the position."""
 
+
+def plain(value: t.Any) -> t.Any:
+    """Return a value without Ansible's tags, in Python's own types, also inside containers."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [plain(inner) for inner in value]
+    return value
+
+
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 
@@ -119,7 +137,7 @@ _CONVERTERS: dict[str, Callable[[t.Any, Option], t.Any]] = {
     "list": _to_list,
     "dict": _to_dict,
     "path": _to_path,
-    "raw": lambda value, option: value,
+    "raw": lambda value, option: plain(value),
 }
 
 
@@ -145,11 +163,11 @@ def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Rep
         return None
     _check_choices(key, converted, option, path, report)
     _check_range(key, converted, option, path, report)
-    if isinstance(converted, list):
+    if isinstance(converted, list) and option.elements is not None:
         return _check_items(key, converted, option, path, report)
     if isinstance(converted, dict) and option.options is not None:
         return _check_keys(key, converted, option, path, report)
-    return converted
+    return plain(converted) if isinstance(converted, list | dict) else converted
 
 
 def _check_choices(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> None:
@@ -184,12 +202,10 @@ def _check_range(key: t.Any, value: t.Any, option: Option, path: str, report: Re
 
 
 def _check_items(key: t.Any, items: list[t.Any], option: Option, path: str, report: Report) -> list[t.Any]:
-    if option.elements is None:
-        return items
     item_option = Option(
         name=option.name,
         role=option.role,
-        type=option.elements,
+        type=option.elements or "raw",
         choices=option.choices,
         options=option.options,
         required=True,

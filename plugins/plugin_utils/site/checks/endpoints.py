@@ -119,7 +119,10 @@ def check_api_address(draft: Draft) -> None:
         network = network_of(draft, variable)
         if network is not None and ipaddress.ip_address(str(address)) in network:
             draft.problems.add(
-                place, "site_api_address", f"{address} lies in {variable} ({network})", "write another address"
+                place,
+                "site_api_address",
+                f"{address} lies in {variable} ({network})",
+                "write another address",
             )
 
 

@@ -96,7 +96,7 @@ def check_features(draft: Draft) -> None:
 
 
 def check_sides(draft: Draft) -> None:
-    """etcd and the control plane live on the Azure side: a quorum across the WAN stops with the link."""
+    """Etcd and the control plane live on the Azure side: a quorum across the WAN stops with the link."""
     for group in ("etcd", "control_plane"):
         for host in draft.members(group):
             if "on_prem" in host.groups:

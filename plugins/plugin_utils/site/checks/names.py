@@ -144,7 +144,9 @@ def check_taints(draft: Draft) -> None:
             key, value = taint["key"], taint.get("value") or ""
             for problem in (key_problem(key), value_problem(str(value))):
                 if problem:
-                    draft.problems.add(place, path, problem, "write for example {key: nvidia.com/gpu, effect: NoSchedule}")
+                    draft.problems.add(
+                        place, path, problem, "write for example {key: nvidia.com/gpu, effect: NoSchedule}"
+                    )
             pair = (key, str(taint.get("effect")))
             if pair in seen:
                 draft.problems.add(

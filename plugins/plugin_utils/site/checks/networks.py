@@ -32,7 +32,9 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
         return None
     if not isinstance(network, ipaddress.IPv4Network):
         if report:
-            draft.problems.add(place, variable, f"{text} is IPv6", "write an IPv4 network, IPv6 is not there yet")
+            draft.problems.add(
+                place, variable, f"{text} is IPv6", "write an IPv4 network, IPv6 is not there yet"
+            )
         return None
     return network
 
@@ -76,7 +78,11 @@ def check_cidrs(draft: Draft) -> None:
             "write a network outside it, for example 10.96.0.0/16 beside 10.244.0.0/16",
         )
     for name, network in (("site_pod_cidr", pods), ("site_service_cidr", services)):
-        if network is not None and not network.is_private and network not in ipaddress.ip_network("100.64.0.0/10"):
+        if (
+            network is not None
+            and not network.is_private
+            and network not in ipaddress.ip_network("100.64.0.0/10")
+        ):
             draft.problems.add(
                 draft.site_place(name),
                 name,
@@ -147,7 +153,10 @@ def check_addresses(draft: Draft) -> None:
         other = seen.setdefault(str(address), host)
         if other is not host:
             draft.problems.add(
-                place, variable, f"{address} is the address of host {other.name} too", "give every host its own"
+                place,
+                variable,
+                f"{address} is the address of host {other.name} too",
+                "give every host its own",
             )
         _check_address_range(draft, place, variable, address, bool(host.values.get("site_lab")))
         for name, network in networks:

@@ -42,7 +42,9 @@ def check_required(draft: Draft) -> None:
         if not option.required:
             continue
         concerned = [
-            host for host in draft.hosts.values() if option.role == "site" or option.role in layers_of(host.groups)
+            host
+            for host in draft.hosts.values()
+            if option.role == "site" or option.role in layers_of(host.groups)
         ]
         missing = [
             host
@@ -77,7 +79,7 @@ def check_site_wide(draft: Draft) -> None:
 
 
 def check_etcd_timing(draft: Draft) -> None:
-    """etcd refuses an election timeout below five heartbeats (server/embed/config.go)."""
+    """Etcd refuses an election timeout below five heartbeats (server/embed/config.go)."""
     for host in draft.members("etcd"):
         heartbeat = host.values.get("etcd_heartbeat_ms")
         election = host.values.get("etcd_election_ms")

@@ -1,0 +1,156 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a host match its document: one module execution, two when the host needs certificates."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
+    SECRETS_OF_A_CONTROL_PLANE,
+    ExchangeError,
+    Request,
+    Stopwatch,
+    exchange,
+    only_layers,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    clock_verdict,
+    failure_message,
+    groups_for,
+    unfit_message,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import (
+    DESIRED,
+    RESET,
+    HostNotes,
+    RunFolder,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+MODULE = "ironspan.hybrid.converge"
+MODES = ("apply", "assess", "reset")
+
+
+class ActionModule(ActionBase):
+    """The action ``ironspan.hybrid.converge``."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_diff = True
+    _VALID_ARGS = frozenset(
+        {
+            "layers",
+            "mode",
+            "secrets",
+            "join_token",
+            "root",
+            "roles_folder",
+            "document",
+            "certificates",
+            "mirror",
+        }
+    )
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Converge one host."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        arguments = self._task.args
+        if "document" in arguments:
+            # The module used directly, with a document of the caller's own.
+            return {
+                **result,
+                **self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables),
+            }
+        mode = arguments.get("mode") or "apply"
+        if mode not in MODES:
+            raise AnsibleActionFail(f"mode is {mode!r}; write one of {', '.join(MODES)}")
+        roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
+        try:
+            text, notes = self._document(mode, variables, roles_folder)
+            if arguments.get("layers"):
+                text = only_layers(text, _names(arguments, "layers"))
+            credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
+            request = Request(
+                document=text,
+                mode="apply" if mode == "reset" else mode,
+                mirror=notes["mirror"],
+                secrets=_secrets(arguments, credentials),
+                check_mode=self._task.check_mode,
+                root=arguments.get("root") or "/",
+            )
+            execute = Stopwatch(
+                lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
+            )
+            answer = exchange(request, execute, credentials.sign)
+        except (ExchangeError, SiteError) as error:
+            return {**result, "failed": True, "msg": str(error)}
+        result.update(answer)
+        # The parameters come back with the answer, document included.
+        result.pop("invocation", None)
+        result.pop("csrs", None)
+        if result.get("failed"):
+            result["msg"] = failure_message(result)
+        elif mode == "assess" and not result.get("unreachable"):
+            self._assess(result, notes, execute)
+        return result
+
+    def _document(self, mode: str, variables: dict[str, t.Any], roles_folder: Path) -> tuple[str, HostNotes]:
+        folder = RunFolder()
+        template = RESET if mode == "reset" else DESIRED
+
+        def make() -> tuple[t.Any, t.Any]:
+            # Imported late: as a rule the validate action has written the documents already.
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+
+            site = site_of_run(variables, roles_folder)
+            making = template == DESIRED and not self._task.check_mode
+            return site, renderer_for(site, roles_folder, make=making)[0]
+
+        folder.ensure(template, make)
+        host = str(variables["inventory_hostname"])
+        try:
+            return folder.read(host, template)
+        except KeyError:
+            raise ExchangeError(
+                f"host {host} is not in the inventory that was validated",
+                "list it there, in one of its groups",
+            ) from None
+
+    def _assess(self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch) -> None:
+        """Judge the clock, fail a host that does not fit, and mark one that has something to do."""
+        verdicts = result.setdefault("verdicts", [])
+        largest, host_time = notes["max_clock_skew_s"], (result.get("facts") or {}).get("time_unix")
+        if largest is not None and host_time is not None and watch.started and watch.ended:
+            verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
+        unfit = unfit_message(verdicts)
+        if unfit:
+            result.update(failed=True, msg=unfit)
+            return
+        groups = groups_for(result)
+        for group in groups:
+            self.add_group(group)
+        result["groups"] = groups
+
+
+def _names(arguments: dict[str, t.Any], name: str) -> list[str]:
+    value = arguments.get(name) or []
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
+
+
+def _secrets(arguments: dict[str, t.Any], credentials: Credentials) -> dict[str, str]:
+    secrets: dict[str, str] = {}
+    for name in _names(arguments, "secrets"):
+        if name != SECRETS_OF_A_CONTROL_PLANE:
+            raise AnsibleActionFail(f"secrets has {name!r}; write {SECRETS_OF_A_CONTROL_PLANE}")
+        secrets.update(credentials.of_control_plane())
+    if arguments.get("join_token"):
+        secrets["join-token"] = str(arguments["join_token"])
+    return secrets

@@ -1,0 +1,79 @@
+#!/usr/bin/python
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action plugin of the same name; nothing here runs on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: validate
+short_description: Check a whole inventory before any host is contacted
+version_added: "0.1.0"
+description:
+  - Reads the inventory of the run, all of it whatever C(--limit) says, into a typed site and checks it.
+  - Reports every problem at once, each as C(FILE:LINE:) followed by the variable or group, what is wrong, and what to write instead.
+  - Makes what is missing in the site's PKI store, unless in check mode, and renders every host's document for the actions that follow.
+  - It is an action plugin and runs on the controller only. Run it on C(localhost).
+author:
+  - The ironspan developers
+attributes:
+  check_mode:
+    support: full
+    description: Checks everything and makes nothing.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+options:
+  roles_folder:
+    description: Folder of the roles whose variables are known and whose templates are rendered. The collection's own by default.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Check the inventory
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Check every variable, group and host of the site
+      ironspan.hybrid.validate:
+"""
+
+RETURN = r"""
+problems:
+  description: All problems, ordered by file and line.
+  returned: when there are any
+  type: list
+  elements: dict
+  sample: [{file: inventories/a/hosts.yml, line: 12, path: groups.etcd, message: 2 etcd members, remedy: list 1 or 3 hosts}]
+site:
+  description: Name of the site.
+  returned: success
+  type: str
+hosts:
+  description: How many hosts the site has.
+  returned: success
+  type: int
+documents:
+  description: How many documents were written into the temporary folder of this run.
+  returned: success
+  type: int
+made:
+  description: What was made in the PKI store.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    """Refuse to run: the action plugin does the work."""
+    module = AnsibleModule(argument_spec={"roles_folder": {"type": "path"}}, supports_check_mode=True)
+    module.fail_json(msg="ironspan.hybrid.validate runs on the controller only, by its action plugin")
+
+
+if __name__ == "__main__":
+    main()

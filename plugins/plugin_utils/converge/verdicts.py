@@ -1,0 +1,86 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller makes of a host's answer: is it fit, what is pending, which groups it goes into."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+PENDING_GROUP = "ironspan_pending"
+RESTART_GROUP = "ironspan_restart_{layer}"
+Verdict = dict[str, t.Any]
+
+
+def clock_verdict(host_time: float, started: float, ended: float, largest_skew: float) -> Verdict:
+    """Judge a host's clock.
+
+    The host read its clock at some moment between ``started`` and ``ended``, so the skew is only known up to
+    half of that time; the host gets the benefit of the doubt.
+
+    Args:
+        host_time: the host's clock, seconds since 1970.
+        started: the controller's clock before the call.
+        ended: the controller's clock after it.
+        largest_skew: how much is accepted, in seconds.
+
+    Returns:
+        A verdict like those of the module.
+    """
+    middle = (started + ended) / 2
+    uncertain = (ended - started) / 2
+    difference = host_time - middle
+    least = max(0.0, abs(difference) - uncertain)
+    ok = least <= largest_skew
+    direction = "ahead of" if difference > 0 else "behind"
+    return {
+        "check": "clock",
+        "ok": ok,
+        "found": f"at least {least:.1f} s {direction} the controller" if least else "as the controller's",
+        "wanted": f"within {largest_skew:g} s of the controller's",
+        "remedy": "" if ok else "Let chrony or systemd-timesyncd set the clock, then run this again.",
+    }
+
+
+def unfit_message(verdicts: Sequence[Verdict]) -> str:
+    """Return why a host does not fit, with every reason and remedy; an empty text when it fits."""
+    reasons = [
+        f"{verdict['check']}: found {verdict['found']}, wanted {verdict['wanted']}. {verdict.get('remedy', '')}"
+        for verdict in verdicts
+        if not verdict.get("ok")
+    ]
+    if not reasons:
+        return ""
+    return "This host does not fit, nothing was changed on it.\n" + "\n".join(
+        f"- {r.strip()}" for r in reasons
+    )
+
+
+def groups_for(result: Mapping[str, t.Any]) -> list[str]:
+    """Return the groups an assessed host goes into.
+
+    ``ironspan_pending`` when anything is to be done, and ``ironspan_restart_LAYER`` for every layer of which a
+    running service would restart, so that a playbook can take such hosts one after the other.
+    """
+    changes = result.get("changes") or ()
+    if not changes and not result.get("pending"):
+        return []
+    restarting = {
+        str(change["resource"]).split("/", 1)[0] for change in changes if change.get("action") == "restart"
+    }
+    return [PENDING_GROUP, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
+
+
+def failure_message(result: Mapping[str, t.Any]) -> str:
+    """Return a failed result's message with the resource, the remedy and what became of the host."""
+    resource = result.get("failed_resource")
+    message = str(result.get("msg") or "the module failed without a message")
+    if resource and not message.startswith(str(resource)):
+        message = f"{resource}: {message}"
+    remedy = str(result.get("remedy") or "")
+    if remedy and remedy not in message:
+        message = f"{message.rstrip('.')}. {remedy}"
+    rolled_back = result.get("rolled_back") or ()
+    if rolled_back:
+        message += f" (put back as before: {', '.join(map(str, rolled_back))})"
+    return message

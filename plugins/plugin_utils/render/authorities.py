@@ -1,0 +1,80 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What documents need of the PKI store: public certificates and the site's identity."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+NOT_MADE = "0" * 64
+"""Stands for the fingerprint of an authority that a run in check mode must not make."""
+
+
+class Authorities(t.Protocol):
+    """The public side of a PKI store."""
+
+    def uid(self) -> str:
+        """Return the site's random identity."""
+
+    def certificate_pem(self, name: str) -> str:
+        """Return an authority's certificate."""
+
+    def sha256(self, name: str) -> str:
+        """Return the fingerprint of an authority's certificate."""
+
+    def service_account_public_pem(self) -> str:
+        """Return the public key that service account tokens are checked with."""
+
+
+class StoreAuthorities:
+    """Reads the site's PKI store; opened when something is first asked for.
+
+    Args:
+        site: says where the store and its key are.
+        make: make what is missing in the store; without it (check mode) an empty store is answered with
+            stand-ins, so that every certificate shows up as a change.
+    """
+
+    def __init__(self, site: Site, make: bool) -> None:
+        self._site = site
+        self._make = make
+        self._store: t.Any = None
+        self.made: list[str] = []
+        self._known: dict[tuple[str, str], str] = {}
+
+    def uid(self) -> str:
+        """Return the site's random identity."""
+        return self._ask("uid", "", lambda store: str(store.site_uid()), "not-made-yet")
+
+    def certificate_pem(self, name: str) -> str:
+        """Return an authority's certificate."""
+        return self._ask("pem", name, lambda store: str(store.ca(name).certificate_pem), "(not made yet)\n")
+
+    def sha256(self, name: str) -> str:
+        """Return the fingerprint of an authority's certificate."""
+        return self._ask("sha256", name, lambda store: str(store.ca(name).sha256), NOT_MADE)
+
+    def service_account_public_pem(self) -> str:
+        """Return the public key that service account tokens are checked with."""
+        return self._ask(
+            "account", "", lambda store: str(store.service_account_public_key()), "(not made yet)\n"
+        )
+
+    def _ask(self, what: str, name: str, read: t.Callable[[t.Any], str], stand_in: str) -> str:
+        key = (what, name)
+        if key not in self._known:
+            store = self._opened()
+            self._known[key] = read(store) if self._make or store.exists() else stand_in
+        return self._known[key]
+
+    def _opened(self) -> t.Any:
+        if self._store is None:
+            # Imported late: it brings `cryptography` with it.
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
+
+            self._store = open_store(self._site.pki_store, self._site.pki_key_file or None)
+            if self._make:
+                self.made = list(self._store.ensure_cas())
+        return self._store

@@ -1,0 +1,143 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The Jinja environment of the roles' templates, and what a template reads.
+
+Plain Jinja2, not Ansible's templar: a template is compiled once per process, an undefined name is an error, and
+values are final. What a template reads is taken from its syntax tree, so that hosts for which all of that is the
+same share one rendering.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import yaml
+from jinja2 import meta, nodes
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def to_json(value: t.Any) -> str:
+    """Return a value as JSON on one line, which YAML reads too."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def to_yaml(value: t.Any) -> str:
+    """Return a value as YAML in block style, keys in the order given."""
+    return str(yaml.dump(value, Dumper=_DUMPER, default_flow_style=False, sort_keys=False, width=1000))
+
+
+def b64encode(value: str) -> str:
+    """Return a text's UTF-8 bytes in base64."""
+    return base64.b64encode(value.encode()).decode("ascii")
+
+
+def sha256(value: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes, hexadecimal."""
+    return hashlib.sha256(value.encode()).hexdigest()
+
+
+FILTERS = {"to_json": to_json, "to_yaml": to_yaml, "b64encode": b64encode, "sha256": sha256}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reads:
+    """What a template, and the templates it asks for, read from the context.
+
+    Args:
+        names: variables, without ``host``.
+        attributes: attributes of ``host``.
+        whole_host: the host itself is handed on, so anything of it may be read.
+    """
+
+    names: frozenset[str]
+    attributes: frozenset[str]
+    whole_host: bool
+
+
+class Templates:
+    """All templates below a folder of roles; each is read and compiled once."""
+
+    def __init__(self, roles_folder: Path) -> None:
+        self.roles_folder = roles_folder
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(roles_folder),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            autoescape=False,
+            auto_reload=False,
+        )
+        self._environment.filters.update(FILTERS)
+        self._reads: dict[str, Reads] = {}
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a template; ``name`` is relative to the folder of roles."""
+        return (self.roles_folder / name).is_file()
+
+    def get(self, name: str) -> jinja2.Template:
+        """Return a compiled template."""
+        return self._environment.get_template(name)
+
+    def reads(self, name: str) -> Reads:
+        """Return what a template reads, together with everything it asks for by ``template(...)``."""
+        if name not in self._reads:
+            self._reads[name] = self._analyse(name, set())
+        return self._reads[name]
+
+    def _analyse(self, name: str, seen: set[str]) -> Reads:
+        seen.add(name)
+        source = (self.roles_folder / name).read_text(encoding="utf-8")
+        tree = self._environment.parse(source, name, str(self.roles_folder / name))
+        names = set(meta.find_undeclared_variables(tree)) - {"host"}
+        attributes, whole = _host_attributes(tree)
+        # An included or imported template sees the whole context.
+        whole = whole or any(True for _ in meta.find_referenced_templates(tree))
+        role = name.split("/", 1)[0]
+        for asked in _asked_for(tree):
+            if asked is None:
+                whole = True
+                continue
+            inner_name = f"{role}/templates/{asked}"
+            if inner_name in seen or not self.has(inner_name):
+                continue
+            inner = self._analyse(inner_name, seen)
+            names |= inner.names
+            attributes |= inner.attributes
+            whole = whole or inner.whole_host
+        return Reads(frozenset(names), frozenset(attributes), whole)
+
+
+def _host_attributes(tree: nodes.Template) -> tuple[set[str], bool]:
+    attributes: set[str] = set()
+    by_attribute = 0
+    for access in tree.find_all(nodes.Getattr):
+        if isinstance(access.node, nodes.Name) and access.node.name == "host":
+            attributes.add(access.attr)
+            by_attribute += 1
+    mentions = sum(1 for name in tree.find_all(nodes.Name) if name.name == "host")
+    return attributes, mentions != by_attribute or "in_group" in attributes or "variables" in attributes
+
+
+def _asked_for(tree: nodes.Template) -> Iterator[str | None]:
+    for call in tree.find_all(nodes.Call):
+        if not (isinstance(call.node, nodes.Name) and call.node.name == "template"):
+            continue
+        first = call.args[0] if call.args else None
+        if isinstance(first, nodes.Const):
+            yield str(first.value)
+        elif isinstance(first, nodes.CondExpr) and all(
+            isinstance(choice, nodes.Const) for choice in (first.expr1, first.expr2)
+        ):
+            yield str(t.cast(nodes.Const, first.expr1).value)
+            yield str(t.cast(nodes.Const, first.expr2).value)
+        else:
+            yield None

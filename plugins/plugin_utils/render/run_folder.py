@@ -1,0 +1,129 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The folder in which one run of ansible-playbook keeps its documents.
+
+Ansible makes a temporary folder per run, readable by its user only, and removes it at the end. Documents are
+written there once, for all hosts, by whoever needs them first: the validate action as a rule, or the first worker
+of a play that uses a role alone. Workers are separate processes, so this is also how they share the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ansible import constants
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import (
+    DESIRED,
+    RESET,
+    Renderer,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
+
+_FOLDERS = {DESIRED: "documents", RESET: "reset"}
+
+
+class HostNotes(t.TypedDict):
+    """What the controller needs to know about a host beside its document."""
+
+    mirror: str
+    pki_store: str
+    pki_key_file: str
+    max_clock_skew_s: float | None
+
+
+class RunFolder:
+    """Documents of this run.
+
+    Args:
+        path: the folder; by default below Ansible's temporary folder of this run.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or Path(constants.DEFAULT_LOCAL_TMP) / "ironspan"
+
+    def has(self, template: str = DESIRED) -> bool:
+        """Tell whether the documents are there, for all hosts."""
+        return self._folder(template).is_dir()
+
+    def ensure(self, template: str, make: Callable[[], tuple[Site, Renderer]]) -> None:
+        """Write the documents unless another process has.
+
+        Args:
+            template: ``DESIRED`` or ``RESET``.
+            make: returns the site and its renderer; called only when there is work.
+
+        Raises:
+            SiteError: the site or a template has problems.
+        """
+        if self.has(template):
+            return
+        with self._locked():
+            if not self.has(template):
+                self.write(*make(), template)
+
+    def write(self, site: Site, renderer: Renderer, template: str = DESIRED) -> int:
+        """Render and write the documents of all hosts.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            SiteError: with the problems of all hosts and layers.
+        """
+        problems: dict[Problem, None] = {}
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        building = self.path / f".{_FOLDERS[template]}-{os.getpid()}"
+        building.mkdir(mode=0o700)
+        for host in site.hosts.values():
+            try:
+                text = renderer.document_text(host, template=template)
+                skew = renderer.fitness(host).get("max_clock_skew_s")
+            except SiteError as error:
+                problems.update(dict.fromkeys(error.problems))
+                continue
+            (building / f"{host.name}.json").write_text(text, encoding="utf-8")
+            notes = HostNotes(
+                mirror=host.mirror_url,
+                pki_store=site.pki_store,
+                pki_key_file=site.pki_key_file,
+                max_clock_skew_s=skew,
+            )
+            (building / f"{host.name}.notes").write_text(json.dumps(notes), encoding="utf-8")
+        if problems:
+            shutil.rmtree(building)
+            raise SiteError(sorted(problems))
+        shutil.rmtree(self._folder(template), ignore_errors=True)
+        building.rename(self._folder(template))
+        return len(site.hosts)
+
+    def read(self, host: str, template: str = DESIRED) -> tuple[str, HostNotes]:
+        """Return a host's document as JSON, and the notes beside it.
+
+        Raises:
+            KeyError: the site has no such host.
+        """
+        folder = self._folder(template)
+        try:
+            text = (folder / f"{host}.json").read_text(encoding="utf-8")
+            notes = json.loads((folder / f"{host}.notes").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise KeyError(host) from None
+        return text, t.cast(HostNotes, notes)
+
+    def _folder(self, template: str) -> Path:
+        return self.path / _FOLDERS[template]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,47 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The site from inside a run of ansible-playbook: action and lookup plugins get it from their variables."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import (
+    Loaded,
+    load_from_ansible,
+    require_site,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+
+def load_from_variables(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Loaded:
+    """Read the inventory of this run; no file is parsed again that Ansible has parsed.
+
+    Args:
+        variables: the variables of a task; only ``hostvars`` is used.
+        roles_folder: where the roles are.
+
+    Returns:
+        The site (None when there are problems) and all problems.
+    """
+    # hostvars is the only thing a plugin gets that knows the whole inventory. Its parts have no public names.
+    hostvars = variables["hostvars"]
+    return load_from_ansible(
+        hostvars._inventory,
+        hostvars._loader,
+        hostvars,
+        hostvars._variable_manager.extra_vars,
+        roles_folder,
+    )
+
+
+def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:
+    """Return the site of this run.
+
+    Raises:
+        SiteError: the inventory has problems.
+    """
+    return require_site(load_from_variables(variables, roles_folder))
