@@ -1,0 +1,105 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's and the example's site, rendered with a stand-in for the PKI store and an index of the mirror."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import typing as t
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = ("base", "containerd", "flannel", "gvisor", "etcd", "haproxy", "node", "control_plane")
+INVENTORIES = ("lab", "example")
+UID = "5f0c1e6a9b7d"
+
+Document = dict[str, t.Any]
+Resource = dict[str, t.Any]
+
+
+class PublicSide:
+    """What documents need of a PKI store."""
+
+    def uid(self) -> str:
+        """Return the site's identity."""
+        return UID
+
+    def certificate_pem(self, name: str) -> str:
+        """Return a text that tells which authority was asked for."""
+        return f"certificate of {name}\n"
+
+    def sha256(self, name: str) -> str:
+        """Return 64 decimal digits, which YAML takes for a number when a template forgets quotes."""
+        return {"etcd": "1", "kubernetes": "2", "front-proxy": "3"}[name] * 64
+
+    def service_account_public_pem(self) -> str:
+        """Return a text that tells what was asked for."""
+        return "public key of service accounts\n"
+
+
+class Rendered:
+    """One site and its documents."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.renderer = Renderer(site, PublicSide())
+
+    def document(self, host: str, template: str = "desired.yml.j2") -> Document:
+        """Return a host's document."""
+        return self.renderer.document(self.site.hosts[host], template=template)
+
+    def resources(self, host: str, template: str = "desired.yml.j2") -> dict[str, Resource]:
+        """Return a host's resources by id."""
+        return {resource["id"]: resource for resource in self.document(host, template)["resources"]}
+
+    def content(self, host: str, identifier: str) -> str:
+        """Return the text of a file resource."""
+        return str(self.resources(host)[identifier]["content"])
+
+
+@functools.lru_cache(maxsize=1)
+def index() -> str:
+    """Return an index of a mirror that holds everything in the lock file."""
+    lock = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())
+    artifacts = {
+        f"{name}/amd64": {"path": f"/host/{name}", "sha256": "4" * 64, "size": 7} for name in lock["files"]
+    }
+    images = {ref: {"digest": "sha256:" + "5" * 64, "size": 7} for ref in lock["images"]}
+    return json.dumps({"schema": 1, "artifacts": artifacts, "images": images})
+
+
+@pytest.fixture(scope="session")
+def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rendered]:
+    """Return a function that renders an inventory, with variables that win over the inventory's."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "index.json").write_text(index())
+    key = folder / "key"
+    key.write_text(base64.b64encode(bytes(range(32))).decode())
+    key.chmod(0o600)
+    made: dict[str, Rendered] = {}
+
+    def make(inventory: str = "lab", variables: Mapping[str, t.Any] | None = None) -> Rendered:
+        extra = {
+            "site_artifacts_index": str(folder / "index.json"),
+            "site_pki_key_file": str(key),
+            "site_pki_store": str(folder / "pki"),
+            **(variables or {}),
+        }
+        name = json.dumps([inventory, variables], sort_keys=True)
+        if name not in made:
+            site = require_site(
+                load_site([ROOT / "inventories" / inventory], extra_vars=extra, environment={})
+            )
+            made[name] = Rendered(site)
+        return made[name]
+
+    return make

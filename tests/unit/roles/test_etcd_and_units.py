@@ -1,0 +1,102 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What etcd is told, and what systemd is told of every program."""
+
+from __future__ import annotations
+
+import configparser
+import typing as t
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from tests.unit.roles.conftest import UID, Rendered
+
+Render = Callable[..., Rendered]
+
+
+def unit(text: str) -> configparser.ConfigParser:
+    """Read a systemd unit in which no key appears twice in a section."""
+    parser = configparser.ConfigParser(interpolation=None, comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    return parser
+
+
+ETCD = [
+    ({}, "name", "az-2"),
+    ({}, "data-dir", f"/var/lib/etcd/{UID}"),
+    ({}, "initial-cluster-token", UID),
+    (
+        {},
+        "initial-cluster",
+        "az-1=https://10.98.0.11:2380,az-2=https://10.98.0.12:2380,az-3=https://10.98.0.13:2380",
+    ),
+    ({}, "listen-client-urls", "https://10.98.0.12:2379,https://127.0.0.1:2379"),
+    ({}, "listen-peer-urls", "https://10.98.0.12:2380"),
+    ({}, "listen-metrics-urls", "http://127.0.0.1:2381"),
+    ({}, "feature-gates", "InitialCorruptCheck=true,CompactHashCheck=true"),
+    ({}, "quota-backend-bytes", 8 * 2**30),
+    ({"etcd_quota_bytes": 2**30}, "quota-backend-bytes", 2**30),
+    ({}, "auto-compaction-retention", "0"),
+    ({}, "heartbeat-interval", 100),
+    ({"etcd_heartbeat_ms": 250, "etcd_election_ms": 2500}, "election-timeout", 2500),
+    ({"etcd_client_port": 12379}, "advertise-client-urls", "https://10.98.0.12:12379"),
+]
+
+
+@pytest.mark.parametrize(("variables", "key", "value"), ETCD)
+def test_etcd(render: Render, variables: dict[str, t.Any], key: str, value: t.Any) -> None:
+    assert yaml.safe_load(render(variables=variables).content("az-2", "etcd/config"))[key] == value
+
+
+@pytest.mark.parametrize("side", ["client-transport-security", "peer-transport-security"])
+def test_etcd_asks_every_client_for_a_certificate(render: Render, side: str) -> None:
+    security = yaml.safe_load(render().content("az-1", "etcd/config"))[side]
+    assert security["client-cert-auth"] is True
+    resources = render().resources("az-1")
+    assert security["cert-file"] == resources["etcd/server"]["path"]
+    assert security["key-file"] == resources["etcd/server-key"]["key_path"]
+    assert security["trusted-ca-file"] == resources["etcd/ca"]["path"]
+    assert resources["etcd/ca"]["content"] == "certificate of etcd\n"
+    assert resources["etcd/server"]["issuer_sha256"] == "1" * 64
+
+
+def test_etcd_certificate_names(render: Render) -> None:
+    assert render().resources("az-1")["etcd/server-key"]["csr"] == {
+        "common_name": "az-1",
+        "organizations": [],
+        "dns": ["az-1", "localhost"],
+        "ips": ["10.98.0.11", "127.0.0.1"],
+    }
+
+
+UNITS = [
+    ("az-1", "etcd/unit", {}, "Type", "notify"),
+    ("az-1", "etcd/unit", {}, "User", "etcd"),
+    ("az-1", "etcd/unit", {"etcd_limit_nofile": 4711}, "LimitNOFILE", "4711"),
+    ("az-1", "etcd/unit", {"etcd_start_timeout_seconds": 60}, "TimeoutStartSec", "60"),
+    ("rack-1", "containerd/unit", {}, "KillMode", "process"),
+    ("rack-1", "containerd/unit", {"containerd_limit_nofile": 4711}, "LimitNOFILE", "4711"),
+    ("rack-1", "containerd/unit", {"containerd_oom_score_adjust": -5}, "OOMScoreAdjust", "-5"),
+    ("rack-1", "node/unit", {}, "Restart", "always"),
+]
+
+
+@pytest.mark.parametrize(("host", "identifier", "variables", "key", "value"), UNITS)
+def test_units(
+    render: Render, host: str, identifier: str, variables: dict[str, t.Any], key: str, value: str
+) -> None:
+    parsed = unit(render(variables=variables).content(host, identifier))
+    assert parsed["Service"][key] == value
+    assert parsed["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_the_kubelet_waits_for_kubeadm_and_reads_our_settings(render: Render) -> None:
+    assert (
+        unit(render().content("rack-1", "node/unit"))["Unit"]["ConditionPathExists"]
+        == "/var/lib/kubelet/config.yaml"
+    )
+    folder, _, _name = render().resources("rack-1")["node/settings"]["path"].rpartition("/")
+    assert f"--config-dir={folder}" in render().content("rack-1", "node/drop-in")
