@@ -163,9 +163,11 @@ class Fleet:
             name: {"ansible_host": self.address(index), "user_root": str(self.root(name))}
             for index, name in enumerate(self.names)
         }
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
+        members: dict[str, t.Any] = {
+            group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()
+        }
         path = self.folder / "hosts.yml"
-        path.write_text(yaml.safe_dump({"all": {"vars": common, "hosts": hosts, "children": children}}))
+        path.write_text(yaml.safe_dump({"all": {"vars": common, "hosts": hosts, "children": members}}))
         return path
 
     def play(self, playbook: pathlib.Path, inventory: pathlib.Path, *options: str) -> Cost:

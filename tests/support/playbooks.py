@@ -16,7 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(sys.executable).parent
 
-# Ansible starts this in the place of ssh: one line in a file for every SSH operation, its last-but-one word is the host.
+# Ansible starts this in the place of ssh: one line in a file for every SSH operation.
 COUNTER = """\
 #!/bin/sh
 echo "$@" | tr '\\n' ' ' >> "$IRONSPAN_TEST_SSH_LOG"
