@@ -1,0 +1,106 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Roles have one shape, their defaults equal their specifications, playbooks have one shape too."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+import yaml
+
+from tests.unit.roles.conftest import ROLES, ROOT
+
+PHASES = ("validate", "assess", "prepare", "etcd", "control_plane", "network", "nodes", "isolation", "verify")
+SCOPED = ("prepare", "etcd", "control_plane", "nodes")
+
+
+def load(*path: str) -> t.Any:
+    """Return the content of a YAML file of the repository."""
+    return yaml.safe_load(ROOT.joinpath(*path).read_text())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_equal_the_specification(role: str) -> None:
+    options = load("roles", role, "meta", "argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert {name: option["default"] for name, option in options.items()} == load(
+        "roles", role, "defaults", "main.yml"
+    )
+    assert all(name.startswith(f"{role}_") for name in options)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_option_is_explained(role: str) -> None:
+    def check(options: dict[str, t.Any]) -> None:
+        for name, option in options.items():
+            text = " ".join(
+                [option["description"]] if isinstance(option["description"], str) else option["description"]
+            )
+            assert text.endswith("."), name
+            assert option["type"], name
+            check(option.get("options", {}))
+
+    for entry_point in load("roles", role, "meta", "argument_specs.yml")["argument_specs"].values():
+        check(entry_point["options"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_option_is_used(role: str) -> None:
+    sources = [path.read_text() for path in (ROOT / "roles").rglob("*.j2")]
+    for name in load("roles", role, "defaults", "main.yml"):
+        assert any(re.search(rf"\b{name}\b", text) for text in sources), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_one_task(role: str) -> None:
+    (task,) = load("roles", role, "tasks", "main.yml")
+    assert task["ironspan.hybrid.converge"] == {"layers": [role]}
+
+
+def test_site_goes_through_the_phases() -> None:
+    plays = load("playbooks", "site.yml")
+    assert [play["ansible.builtin.import_playbook"] for play in plays] == [f"{phase}.yml" for phase in PHASES]
+    for play, phase in zip(plays, PHASES, strict=True):
+        scope = play.get("vars", {}).get("ironspan_scope")
+        assert scope == (":&ironspan_pending" if phase in SCOPED else None)
+
+
+@pytest.mark.parametrize("phase", SCOPED)
+def test_a_phase_leaves_out_hosts_with_nothing_to_do_and_works_alone(phase: str) -> None:
+    for play in load("playbooks", f"{phase}.yml"):
+        if play["hosts"] != "localhost":
+            assert "{{ ironspan_scope | default('') }}" in play["hosts"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_nothing_of_a_play_is_skipped_or_gathered(phase: str) -> None:
+    for play in load("playbooks", f"{phase}.yml"):
+        assert play["gather_facts"] is False
+        if play["hosts"] != "localhost":
+            assert not any("when" in task for task in play["tasks"])
+
+
+def tasks_on_workers() -> list[dict[str, t.Any]]:
+    """Return the tasks that run for every worker in a run of site.yml."""
+    return [
+        task
+        for phase in ("assess", "prepare", "nodes")
+        for play in load("playbooks", f"{phase}.yml")
+        if play["hosts"] != "localhost"
+        for task in play["tasks"]
+    ]
+
+
+def test_a_worker_is_contacted_three_times() -> None:
+    tasks = tasks_on_workers()
+    assert len(tasks) <= 10
+    assert len([task for task in tasks if "ironspan.hybrid.converge" in task]) == 3
+
+
+def test_reset_insists_on_consent_before_it_contacts_a_host() -> None:
+    plays = load("playbooks", "reset.yml")
+    assert plays[0]["hosts"] == "localhost"
+    (consent,) = [task for task in plays[0]["tasks"] if "ansible.builtin.assert" in task]
+    assert "reset_consent" in consent["ansible.builtin.assert"]["that"]
+    assert all("localhost" not in play["hosts"] for play in plays[1:])
