@@ -3,8 +3,8 @@
 """Asks every etcd member how it is, over its own client port, and says whether they are one healthy cluster.
 
 etcd answers the same calls as JSON over HTTPS (its gRPC gateway), so no etcdctl is needed. A member that answers
-/health alone may be in another cluster or hold other data; so cluster id, leader, alarms and the hash of all
-keys are compared too.
+/health alone may be in another cluster or hold other data; so cluster id, leader, alarms and the hash of
+all keys are compared too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ask_members(addresses: Mapping[str, str], context: ssl.SSLContext, port: int
         One answer a member; never raises for a member that does not answer.
     """
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
-        members = list(pool.map(lambda item: _ask(*item, context, port), addresses.items()))
+        members = list(pool.map(lambda name: _ask(name, addresses[name], context, port), addresses))
         # Hashes can be compared at one revision only: the lowest, which all have reached.
         reached = [member.revision for member in members if not member.error]
         revision = min(reached, default=0)

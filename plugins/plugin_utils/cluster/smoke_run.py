@@ -135,7 +135,7 @@ def _wait(
 def _is_over(item: Object) -> bool:
     if "terminated" in _probe(item).get("state", {}):
         return True
-    return item.get("status", {}).get("phase") == "Failed"
+    return bool(item.get("status", {}).get("phase") == "Failed")
 
 
 def _probe(item: Object) -> Object:

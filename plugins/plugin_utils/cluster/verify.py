@@ -72,14 +72,19 @@ def verify(
         The report. It names all problems; nothing is raised for a site that is not well.
     """
     begin, started = time.monotonic(), datetime.datetime.now(datetime.UTC)
+    stopping = threading.Event()
     with concurrent.futures.ThreadPoolExecutor(3) as pool, _stoppable():
         others = [
             pool.submit(_timed, "api", lambda: check_api(api, expected)),
             pool.submit(_timed, "etcd", lambda: check_etcd(etcd_context, expected)),
-            pool.submit(_timed, "nodes", lambda: check_nodes(api, expected, seconds)),
+            pool.submit(_timed, "nodes", lambda: check_nodes(api, expected, seconds, stopping)),
         ]
         # In this thread, the only one that an interrupt reaches: it must take the pods away then.
-        pods = _pods(api, expected, seconds, progress) if run_pods else _pods_not_run()
+        try:
+            pods = _pods(api, expected, seconds, progress) if run_pods else _pods_not_run()
+        except BaseException:
+            stopping.set()
+            raise
         checks = [other.result() for other in others] + pods
     return Report(expected.site, started.isoformat(timespec="seconds"), time.monotonic() - begin, checks)
 
@@ -120,17 +125,19 @@ def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
     return Check("etcd", not problems, f"{healthy} of {len(members)} healthy, {same}", problems, evidence)
 
 
-def check_nodes(api: Api, expected: Expected, seconds: float) -> Check:
-    """Wait until every node is Ready at its version, as long as it takes but not longer than ``seconds``."""
+def check_nodes(
+    api: Api, expected: Expected, seconds: float, stopping: threading.Event | None = None
+) -> Check:
+    """Wait until every node is Ready at its version, not longer than ``seconds`` and not once ``stopping``."""
+    stopping = stopping or threading.Event()
     end = time.monotonic() + seconds
     while True:
         found = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
         problems = [
             problem for node in expected.nodes if (problem := _node_problem(node, found.get(node.name)))
         ]
-        if not problems or time.monotonic() > end:
+        if not problems or time.monotonic() > end or stopping.wait(_POLL_SECONDS):
             break
-        time.sleep(_POLL_SECONDS)
     strangers = sorted(found.keys() - {node.name for node in expected.nodes})
     if strangers:
         problems.append(f"the cluster has nodes that the inventory does not: {', '.join(strangers)}")

@@ -1,0 +1,295 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A real control plane on loopback addresses: etcd members, kube-apiserver and kube-controller-manager.
+
+The programs come out of the mirror's images and archives, or from the folder that IRONSPAN_TEST_BINARIES
+names. Everything is signed by a real PKI store. Needs no root, no container, no network but loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+import typing as t
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, certificates
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+VERSION = "1.36.4"
+_ETCD_ARCHIVE = "github.com/etcd-io/etcd/releases/download/v3.6.14/etcd-v3.6.14-linux-amd64.tar.gz"
+
+
+def find_programs(folder: Path) -> dict[str, Path]:
+    """Return the programs' paths, unpacked into ``folder`` when they come from the mirror.
+
+    Without them the test is skipped, or fails when IRONSPAN_REQUIRE_LAB is 1.
+    """
+    given = os.environ.get("IRONSPAN_TEST_BINARIES")
+    if given:
+        return {name: Path(given) / name for name in PROGRAMS}
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    mirror = cache / "ironspan" / "mirror"
+    try:
+        with tarfile.open(mirror / _ETCD_ARCHIVE) as archive:
+            _take(archive, "etcd", folder)
+        for name in PROGRAMS[1:]:
+            image = mirror / "v2" / "registry.k8s.io" / name
+            manifest = json.loads((image / "manifests" / f"v{VERSION}").read_bytes())
+            for layer in manifest["layers"]:
+                with tarfile.open(image / "blobs" / layer["digest"]) as archive:
+                    _take(archive, name, folder)
+        return {name: (folder / name).resolve(strict=True) for name in PROGRAMS}
+    except OSError as error:
+        message = f"the mirror lacks a program for this test ({error}); run `ironspan artifacts build`"
+        if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+def _take(archive: tarfile.TarFile, name: str, folder: Path) -> None:
+    for member in archive:
+        if member.isfile() and Path(member.name).name == name:
+            source = archive.extractfile(member)
+            assert source is not None
+            with (folder / name).open("wb") as target:
+                shutil.copyfileobj(source, target)
+            (folder / name).chmod(0o755)
+
+
+def free_port(address: str) -> int:
+    """Return a port that is free on a loopback address."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+class Control:
+    """Starts and ends the programs of one control plane.
+
+    Args:
+        programs: from ``find_programs``.
+        store: signs everything.
+        folder: for data, keys and logs.
+        members: number of etcd members.
+    """
+
+    def __init__(self, programs: dict[str, Path], store: Store, folder: Path, members: int = 1) -> None:
+        self.programs = programs
+        self.store = store
+        self.folder = folder
+        network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250) + 1}"
+        self.members = {f"etcd-{number}": f"{network}.{number}" for number in range(1, members + 1)}
+        self.address = f"{network}.1"
+        self.etcd_port = free_port(self.address)
+        self.peer_port = free_port(self.address)
+        self.api_port = free_port(self.address)
+        self.endpoint = f"api.test.internal:{self.api_port}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- etcd --------------------------------------------------------------------------------------
+
+    def start_etcd(self, name: str, cluster: Sequence[str] | None = None, token: str | None = None) -> None:
+        """Start one member; ``cluster`` names all members it begins with."""
+        address = self.members[name]
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        key, request = folder / "server.key", folder / "server.csr"
+        if not key.exists():
+            _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
+            subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:{address}"]
+            _openssl("req", "-new", "-key", key, "-out", request, *subject)
+            expect: t.Any = {"common_name": name, "dns": [name], "ips": [address]}
+            pem = self.store.sign(request.read_text(), "etcd-server", expect)
+            (folder / "server.crt").write_text(pem)
+            (folder / "ca.crt").write_text(self.store.ca("etcd").certificate_pem)
+        peers = [f"{n}=https://{self.members[n]}:{self.peer_port}" for n in cluster or self.members]
+        tls = [f"--trusted-ca-file={folder}/ca.crt", f"--cert-file={folder}/server.crt", f"--key-file={key}"]
+        self.start(
+            name,
+            "etcd",
+            f"--name={name}",
+            f"--data-dir={folder}/data",
+            f"--initial-cluster-token={token or self.store.site_uid()}",
+            f"--initial-cluster={','.join(peers)}",
+            f"--initial-advertise-peer-urls=https://{address}:{self.peer_port}",
+            f"--listen-peer-urls=https://{address}:{self.peer_port}",
+            f"--listen-client-urls=https://{address}:{self.etcd_port}",
+            f"--advertise-client-urls=https://{address}:{self.etcd_port}",
+            *tls,
+            "--client-cert-auth",
+            *[flag.replace("--", "--peer-", 1) for flag in tls],
+            "--peer-client-cert-auth",
+            "--unsafe-no-fsync",
+        )
+
+    def etcd_context(self) -> t.Any:
+        """Return TLS as verify uses it: a client certificate made by the store."""
+        pair = self.store.client_pair("etcd-client", "ironspan")
+        return client_context(
+            self.store.ca("etcd").certificate_pem, pair.certificate_pem, pair.key_pem, self.folder / "tmp"
+        )
+
+    # -- Kubernetes --------------------------------------------------------------------------------
+
+    def start_api(self) -> None:
+        """Start the API server and wait until it is ready."""
+        folder = self.folder / "api"
+        folder.mkdir()
+        (folder / "ca.crt").write_text(self.store.ca("kubernetes").certificate_pem)
+        (folder / "etcd-ca.crt").write_text(self.store.ca("etcd").certificate_pem)
+        (folder / "sa.pub").write_text(self.store.service_account_public_key())
+        (folder / "sa.key").write_text(self.store.service_account_key())
+        etcd = self.store.client_pair("apiserver-etcd-client", "kube-apiserver-etcd-client")
+        (folder / "etcd.crt").write_text(etcd.certificate_pem)
+        (folder / "etcd.key").write_text(etcd.key_pem)
+        server = ExtendedKeyUsageOID.SERVER_AUTH
+        # Its name only: who dials the address must check the name, as tls-server-name asks.
+        self.issue("server", certificates.Names("kube-apiserver", dns=["api.test.internal"]), server)
+        members = ",".join(f"https://{address}:{self.etcd_port}" for address in self.members.values())
+        self.start(
+            "api",
+            "kube-apiserver",
+            f"--etcd-servers={members}",
+            f"--etcd-cafile={folder}/etcd-ca.crt",
+            f"--etcd-certfile={folder}/etcd.crt",
+            f"--etcd-keyfile={folder}/etcd.key",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            f"--secure-port={self.api_port}",
+            f"--tls-cert-file={folder}/server.crt",
+            f"--tls-private-key-file={folder}/server.key",
+            f"--client-ca-file={folder}/ca.crt",
+            "--anonymous-auth=false",
+            "--authorization-mode=Node,RBAC",
+            "--enable-bootstrap-token-auth",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            f"--service-account-issuer=https://{self.endpoint}",
+            f"--service-account-key-file={folder}/sa.pub",
+            f"--service-account-signing-key-file={folder}/sa.key",
+            "--endpoint-reconciler-type=none",
+        )
+        self.wait(lambda: self.api(break_glass=True).text("/readyz") == "ok", 90)
+
+    def start_controllers(self) -> None:
+        """Start the controllers that the tests watch at work: they sign requests and empty namespaces."""
+        folder = self.folder / "api"
+        (folder / "ca.key").write_text(self.store.ca("kubernetes").key_pem())
+        config = self.store.admin_kubeconfig(self.endpoint, 1, self.address, break_glass=True)
+        (folder / "controllers.conf").write_text(json.dumps(config))
+        controllers = [
+            "certificatesigningrequest-signing-controller",
+            "namespace-controller",
+            "serviceaccount-controller",
+            "token-cleaner-controller",
+        ]
+        self.start(
+            "controllers",
+            "kube-controller-manager",
+            f"--kubeconfig={folder}/controllers.conf",
+            f"--controllers={','.join(controllers)}",
+            f"--cluster-signing-cert-file={folder}/ca.crt",
+            f"--cluster-signing-key-file={folder}/ca.key",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port('127.0.0.1')}",
+        )
+
+    def api(self, *, break_glass: bool = False, patience: float = 5) -> Api:
+        """Return a client as the action plugins make it."""
+        config = self.store.admin_kubeconfig(self.endpoint, 1, self.address, break_glass)
+        return Api.from_kubeconfig(config, self.folder / "tmp", patience)
+
+    def issue(self, name: str, names: certificates.Names, usage: x509.ObjectIdentifier) -> tuple[Path, Path]:
+        """Make a certificate of the kubernetes authority for a part that kubeadm would make one for."""
+        authority = self.store.ca("kubernetes")
+        key = certificates.new_key()
+        made = certificates.issue(
+            x509.load_pem_x509_certificate(authority.certificate_pem.encode()),
+            t.cast("t.Any", serialization.load_pem_private_key(authority.key_pem().encode(), None)),
+            key.public_key(),
+            names,
+            [usage],
+            datetime.timedelta(hours=1),
+            datetime.datetime.now(datetime.UTC),
+        )
+        paths = self.folder / "api" / f"{name}.crt", self.folder / "api" / f"{name}.key"
+        paths[0].write_text(certificates.certificate_pem(made))
+        paths[1].write_bytes(certificates.private_pem(key))
+        return paths
+
+    def bind_administrators(self) -> None:
+        """Do what ``kubeadm init`` does: bind the controller's group to cluster-admin."""
+        group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "kubeadm:cluster-admins"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        self.api(break_glass=True).apply(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins",
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "kubeadm:cluster-admins"},
+                "roleRef": role,
+                "subjects": [group],
+            },
+        )
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def start(self, name: str, program: str, *arguments: str) -> None:
+        """Start a program with its output in a log file."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [str(self.programs[program]), *arguments], stdout=log, stderr=log, cwd=self.folder
+            )
+
+    def stop(self, name: str) -> None:
+        """End one program."""
+        process = self.processes.pop(name)
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def wait(self, condition: t.Callable[[], bool], seconds: float) -> None:
+        """Wait until something holds; fails with the end of every log when it does not."""
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(ClusterError):
+                if condition():
+                    return
+            if time.monotonic() > end or any(p.poll() is not None for p in self.processes.values()):
+                logs = [f"--- {path}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log")]
+                pytest.fail("the control plane does not come up:\n" + "\n".join(logs))
+            time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def running(control: Control) -> Iterator[Control]:
+    """End everything that was started."""
+    try:
+        yield control
+    finally:
+        for name in reversed(list(control.processes)):
+            control.stop(name)
+
+
+def _openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
