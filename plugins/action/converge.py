@@ -136,7 +136,7 @@ class ActionModule(ActionBase):
             return
         groups = groups_for(result)
         for group in groups:
-            self.add_group(group)
+            self.add_group(group, parent_group_names=[])
         result["groups"] = groups
 
 
