@@ -128,7 +128,7 @@ class ContainerImageKind:
     def _pull(self, spec: Spec, host: Host) -> None:
         reference, digest = spec["ref"], spec.get("digest") or ""
         source = f"{repository(reference)}@{digest}" if digest else reference
-        argv = [*CTR, "pull", "--hosts-dir", HOSTS_FOLDER, "--label"]
+        argv = [*CTR, "pull", "--hosts-dir", HOSTS_FOLDER]
         status, _, problem = host.run([*argv, source], check=False, timeout=TIMEOUT)
         if status != 0:
             raise ResourceError(
