@@ -1,0 +1,70 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The table of measured costs: benches add rows, the page in docs/ is written from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import pathlib
+import platform
+
+HEAD = """\
+<!-- Written by `make bench`; do not edit. -->
+
+# Measured costs
+
+Every row is a budget that `make test` asserts. Ratios have both sides measured in the same run; CPU is in
+CPU-seconds, the least of the runs where there are several, because other work on the machine only adds to it.
+
+Measured {date} on {machine}.
+
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One measured figure and its budget."""
+
+    what: str
+    budget: str
+    measured: str
+    note: str = ""
+
+
+class Table:
+    """Collects rows in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.sections: dict[str, list[Row]] = {}
+
+    def add(
+        self, section: str, what: str, measured: float, budget: float, unit: str = "", note: str = ""
+    ) -> None:
+        """Note a figure and fail if it is over its budget."""
+        tail = f" {unit}" if unit else ""
+        self.sections.setdefault(section, []).append(
+            Row(what, f"<= {budget:g}{tail}", f"{measured:.3g}{tail}", note)
+        )
+        assert measured <= budget, f"{section}: {what}: {measured:.3g}{tail}, budget {budget:g}{tail}"
+
+    def note(self, section: str, what: str, measured: str, note: str = "") -> None:
+        """Note a figure that has no budget of its own."""
+        self.sections.setdefault(section, []).append(Row(what, "", measured, note))
+
+    def text(self) -> str:
+        """Return the page."""
+        machine = (
+            f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, {platform.machine()}"
+        )
+        lines = [HEAD.format(date=datetime.datetime.now(datetime.UTC).date(), machine=machine)]
+        for section, rows in self.sections.items():
+            lines += [f"## {section}\n", "| what | measured | budget | |", "|---|---|---|---|"]
+            lines += [f"| {row.what} | {row.measured} | {row.budget} | {row.note} |" for row in rows]
+            lines.append("")
+        return "\n".join(lines)
+
+    def write(self, path: pathlib.Path) -> None:
+        """Write the page."""
+        path.write_text(self.text(), encoding="utf-8")
