@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks every etcd member how it is, over its own client port, and says whether they are one healthy cluster.
 
-etcd answers the same calls as JSON over HTTPS (its gRPC gateway), so no etcdctl is needed. A member that answers
-/health alone may be in another cluster or hold other data; so cluster id, leader, alarms and the hash of
-all keys are compared too.
+etcd answers the same calls as JSON over HTTPS (its gRPC gateway), so no etcdctl is needed. A member that
+answers /health alone may be in another cluster or hold other data; so cluster id, leader, alarms and the hash
+of all keys are compared too.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smoke pods: small workloads on every node that prove the cluster network from where workloads are.
 
-One namespace holds them all: a runc pod on every node, a gVisor pod on every node that has it, a service over the
-control plane's pods and one over the workers'. Every pod has two containers: one serves its name over
-HTTP, the other (probe.sh) asks for names, services and all its peers, and leaves the result in its termination
+One namespace holds them all: a runc pod on every node, a gVisor pod on every node that has it, a service over
+the control plane's pods and one over the workers'. Every pod has two containers: one serves its name over
+HTTP, the other (probe.sh) asks for names, services and all its peers and leaves the result in its termination
 message, so that one list of pods gathers all results.
 """
 

@@ -128,7 +128,7 @@ def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
 def check_nodes(
     api: Api, expected: Expected, seconds: float, stopping: threading.Event | None = None
 ) -> Check:
-    """Wait until every node is Ready at its version, not longer than ``seconds`` and not once ``stopping``."""
+    """Wait until all nodes are Ready at their version, at most ``seconds`` and not once ``stopping``."""
     stopping = stopping or threading.Event()
     end = time.monotonic() + seconds
     while True:

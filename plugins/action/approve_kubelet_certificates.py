@@ -1,0 +1,49 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Approves the kubelets' serving certificates that match the inventory, and denies all others."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+    ClusterAction,
+    Result,
+    seconds,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_addresses
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.approve_kubelet_certificates``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "hosts": {"type": "list", "elements": "str", "default": None},
+        "timeout": {"type": "int", "default": 120},
+    }
+
+    def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
+        """Approve and wait; in check mode decide once and tell nobody."""
+        addresses = node_addresses(session.site)
+        wanted = list(addresses) if arguments["hosts"] is None else list(arguments["hosts"])
+        unknown = [name for name in wanted if name not in addresses]
+        if unknown:
+            raise AnsibleActionFail(
+                f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
+            )
+        api = session.api()
+        if self._task.check_mode:
+            outcome = csr.approve_pending(api, addresses, dry_run=True)
+        else:
+            limit = seconds(arguments["timeout"], "timeout")
+            outcome = csr.approve_until_all_serve(api, addresses, wanted, limit, self.say)
+        return {
+            "changed": bool(outcome.approved or outcome.denied),
+            "approved": sorted(verdict.node for verdict in outcome.approved),
+            "denied": [
+                {"request": verdict.request, "node": verdict.node, "reason": verdict.reason}
+                for verdict in outcome.denied
+            ],
+        }

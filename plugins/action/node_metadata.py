@@ -1,0 +1,35 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Gives nodes the labels and taints that the inventory declares, and takes away those it no longer does."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, declared_nodes
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.node_metadata``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {}
+
+    def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
+        """Compare all nodes in one request, change those that differ."""
+        changes = nodes.declare(session.api(), declared_nodes(session.site), dry_run=self._task.check_mode)
+        return {
+            "changed": bool(changes),
+            "nodes": [change.node for change in changes],
+            "diff": [
+                {
+                    "before_header": change.node,
+                    "after_header": change.node,
+                    "before": json.dumps(change.before, indent=2, sort_keys=True) + "\n",
+                    "after": json.dumps(change.after, indent=2, sort_keys=True) + "\n",
+                }
+                for change in changes
+            ],
+        }

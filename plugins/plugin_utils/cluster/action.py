@@ -1,0 +1,68 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the actions that talk to the cluster have in common."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+
+Result = dict[str, t.Any]
+
+
+class ClusterAction(ActionBase):  # type: ignore[misc]
+    """An action that runs on the controller only, once for the whole site.
+
+    A subclass has ``ARGUMENTS`` (an argument spec) and ``visit``.
+    """
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = True
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {}
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        """Check the arguments, open the site, do the work; errors become messages with a remedy."""
+        result: Result = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
+        try:
+            session = Session(site_of_run(task_vars or {}), constants.DEFAULT_LOCAL_TMP)
+            if self._task.check_mode and not session.store.exists():
+                return {**result, "changed": False, "msg": "Not checked: this site was not built yet."}
+            result.update(self.visit(session, arguments))
+        except (ClusterError, PkiError, SiteError) as error:
+            result.update(failed=True, msg=str(error))
+        return result
+
+    def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
+        """Do the work.
+
+        Args:
+            session: the site's cluster.
+            arguments: checked, defaults filled in.
+
+        Returns:
+            What to add to the result.
+        """
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Show progress while the task runs."""
+        Display().display(f"  {text}")
+
+
+def seconds(value: t.Any, name: str, least: int = 1, most: int = 3600) -> int:
+    """Return a number of seconds in range, or fail the action."""
+    if not least <= int(value) <= most:
+        raise AnsibleActionFail(f"{name} is {value}; write {least} to {most} seconds")
+    return int(value)
