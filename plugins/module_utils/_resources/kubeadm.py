@@ -150,9 +150,9 @@ class KubeadmKind:
             elif spec["role"] == "control_plane" and read_text(host, MARKER) is not None:
                 last = ("join", "phase", "control-plane-join", "all")
                 self._with_files(spec, host, lambda: _kubeadm(host, *last))
-            remove_file(host, BOOTSTRAP_CONF)
-            remove_file(host, MARKER)
-        host.remember(spec["id"], {"config": spec["config"]})
+            for path in (BOOTSTRAP_CONF, *reset.RUN_FILES, MARKER):
+                remove_file(host, path)
+            host.remember(spec["id"], {"config": spec["config"]})
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Leave the cluster again, or give the cluster its former configuration; a reset cannot be undone."""
@@ -211,6 +211,7 @@ class KubeadmKind:
         self._with_files(spec, host, phases, init=True)
         if read_text(host, API_SERVER) != manifest:
             _wait_for_restart(host, process)
+        host.remember(spec["id"], {"config": spec["config"], "former": former})
 
     def _attempt(self, spec: Spec, host: Host) -> None:
         write_file(host, MARKER, json.dumps({"action": spec["action"]}).encode(), 0o600)

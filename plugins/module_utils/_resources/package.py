@@ -22,6 +22,8 @@ OPTIONS = [
     # Wait for unattended upgrades to let go of the lock instead of failing.
     "-o", "DPkg::Lock::Timeout=300",
 ]  # fmt: skip
+GONE = ("", "n", "c")
+"""States without the package's files: unknown, not installed, only its configuration left."""
 TIMEOUT = 1800.0
 """Seconds for one apt-get: a slow mirror and a held lock both fit."""
 
@@ -65,13 +67,11 @@ class PackageKind:
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Compare with dpkg's list. A half-configured package counts as missing."""
         state, version = _installed(host).get(spec["name"], ("", ""))
-        present = state[1:2] == "i"
-        wanted = spec.get("state", "present") == "present"
-        if present == wanted:
-            return None
-        if wanted:
+        if spec["state"] == "present":
+            if state[1:2] == "i":
+                return None
             return Change("install", {"state": state or "absent"}, {"state": "present"}, "not installed")
-        if state[1:2] in ("", "n", "c"):
+        if state[1:2] in GONE:
             return None
         return Change("delete", {"state": "present", "version": version}, {"state": "absent"}, "installed")
 
@@ -92,7 +92,7 @@ class PackageKind:
         present = _installed(host)
         if change.action == "install":
             brought = host.note(spec["id"]).get("brought", [spec["name"]])
-            names = [name for name in brought if present.get(name, ("",))[0][1:2] not in ("", "n", "c")]
+            names = [name for name in brought if present.get(name, ("",))[0][1:2] not in GONE]
             if names:
                 _apt(host, "remove", names)
         else:

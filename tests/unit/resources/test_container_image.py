@@ -1,0 +1,180 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The kind ``container_image``, with a stand-in for ctr that keeps images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.container_image import (
+    KIND,
+    PINNED,
+    Image,
+    parse_listing,
+    repository,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .fake_host import FakeHost, converge, filled
+
+REF = "registry.k8s.io/pause:3.10.2"
+GOOD = "sha256:" + "a" * 64
+OTHER = "sha256:" + "b" * 64
+CTR = """
+import json, os, sys
+root = os.environ["IRONSPAN_ROOT"]
+path = root + "/images.json"
+images = json.load(open(path))
+assert sys.argv[1:4] == ["-n", "k8s.io", "images"]
+verb, arguments = sys.argv[4], [a for a in sys.argv[5:] if a != "--force"]
+if verb == "list":
+    print("REF TYPE DIGEST SIZE PLATFORMS LABELS")
+    for ref, (digest, labels) in images.items():
+        print(ref, "application/vnd.oci.image.manifest.v1+json", digest, "12.3 MiB", "linux/amd64", labels or "-")
+elif verb == "pull":
+    assert arguments[:2] == ["--hosts-dir", "/etc/containerd/certs.d"]
+    ref = arguments[-1]
+    digest = ref.partition("@")[2] or open(root + "/mirror").read()
+    if digest != open(root + "/mirror").read():
+        sys.stderr.write("elapsed: 0.1 s\\nctr: %s: not found\\n" % ref)
+        sys.exit(1)
+    images[ref] = [digest, ""]
+elif verb == "tag":
+    if arguments[0] not in images:
+        sys.exit("ctr: no such image")
+    images[arguments[1]] = list(images[arguments[0]])
+elif verb == "label":
+    images[arguments[0]][1] = "" if arguments[1].endswith("=") else ",".join(arguments[1:])
+elif verb == "remove":
+    images.pop(arguments[0], None)
+json.dump(images, open(path, "w"))
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    host = FakeHost(tmp_path)
+    host.python_program("ctr", CTR)
+    host.put("/mirror", GOOD)
+    images(host)
+    return host
+
+
+def images(host: FakeHost, **entries: list[str]) -> None:
+    host.put("/images.json", json.dumps({REF: entry for entry in entries.values()}))
+
+
+def spec(**values: Any) -> dict[str, Any]:
+    return filled(KIND, **{"id": "node/pause", "ref": REF, "digest": GOOD, **values})
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "differing"),
+    [
+        (None, {}, {"digest"}),
+        (None, {"digest": ""}, {"digest"}),
+        ([GOOD, ""], {}, set()),
+        ([OTHER, ""], {}, {"digest"}),
+        ([OTHER, ""], {"digest": ""}, set()),
+        ([GOOD, ""], {"pinned": True}, {"pinned"}),
+        ([GOOD, f"a=b,{PINNED}"], {"pinned": True}, set()),
+        ([OTHER, ""], {"pinned": True}, {"digest", "pinned"}),
+    ],
+)
+def test_compare(
+    host: FakeHost, present: list[str] | None, wanted: dict[str, Any], differing: set[str]
+) -> None:
+    images(host, **({"pause": present} if present else {}))
+    change = KIND.compare(spec(**wanted), host)
+    assert set(change.after if change else ()) == differing
+
+
+def test_one_listing_for_all_images(host: FakeHost) -> None:
+    for name in ("a/b:1", "c/d:2"):
+        KIND.compare(spec(ref=name), host)
+    assert host.calls() == [["ctr", "-n", "k8s.io", "images", "list"]]
+
+
+@pytest.mark.parametrize("program", ["exit 1", None])
+def test_before_containerd_runs_every_image_is_missing(host: FakeHost, program: str | None) -> None:
+    if program:
+        host.program("ctr", program)
+    else:
+        Path(host.path("/usr/local/ironspan-test-bin/ctr")).unlink()
+    change = KIND.compare(spec(), host)
+    assert change is not None
+    assert change.action == "create"
+
+
+@pytest.mark.parametrize("digest", [GOOD, ""])
+def test_pulls_by_digest_names_and_pins(host: FakeHost, digest: str) -> None:
+    change = converge(KIND, spec(digest=digest, pinned=True), host)
+    assert change is not None
+    pulled = next(call for call in host.calls() if call[4] == "pull")
+    assert pulled[-1] == (f"registry.k8s.io/pause@{GOOD}" if digest else REF)
+    kept = json.loads(host.text("/images.json"))
+    assert kept[REF] == [GOOD, PINNED]
+    KIND.undo(spec(digest=digest), change, host)
+    assert json.loads(host.text("/images.json")) == {}
+
+
+def test_a_mirror_with_another_image_is_refused_and_nothing_changes(host: FakeHost) -> None:
+    images(host, pause=[OTHER, ""])
+    host.put("/mirror", "sha256:" + "c" * 64)
+    before = host.text("/images.json")
+    change = KIND.compare(spec(), host)
+    assert change is not None
+    with pytest.raises(ResourceError, match="not found") as caught:
+        KIND.apply(spec(), change, host)
+    assert GOOD in caught.value.remedy
+    assert json.loads(host.text("/images.json")) == json.loads(before)
+
+
+def test_undo_gives_the_name_back_to_the_former_image(host: FakeHost) -> None:
+    former = f"registry.k8s.io/pause@{OTHER}"
+    host.put("/images.json", json.dumps({REF: [OTHER, ""], former: [OTHER, ""]}))
+    change = converge(KIND, spec(), host)
+    assert change is not None
+    KIND.undo(spec(), change, host)
+    assert json.loads(host.text("/images.json")) == {REF: [OTHER, ""], former: [OTHER, ""]}
+
+
+def test_undo_of_a_pin(host: FakeHost) -> None:
+    images(host, pause=[GOOD, ""])
+    change = converge(KIND, spec(pinned=True), host)
+    assert change is not None
+    KIND.undo(spec(pinned=True), change, host)
+    assert json.loads(host.text("/images.json"))[REF] == [GOOD, ""]
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause"),
+        ("registry:5000/a/b:1", "registry:5000/a/b"),
+        ("registry:5000/a/b", "registry:5000/a/b"),
+        ("a/b:1@sha256:abc", "a/b"),
+        ("busybox:1", "busybox"),
+    ],
+)
+def test_repository(reference: str, expected: str) -> None:
+    assert repository(reference) == expected
+
+
+def test_listing() -> None:
+    text = (
+        "REF TYPE DIGEST SIZE PLATFORMS LABELS\n"
+        f"{REF} application/vnd.oci.image.index.v1+json {GOOD} 311.6 KiB linux/amd64,linux/arm64 a=b,c=d \n"
+        f"sha256:0 application/vnd.oci.image.index.v1+json {OTHER} 0.0 B - - \n"
+    )
+    assert parse_listing(text) == {REF: Image(GOOD, ("a=b", "c=d")), "sha256:0": Image(OTHER, ())}
+
+
+@given(st.text())
+def test_listing_never_fails(text: str) -> None:
+    assert all(image.digest.startswith("sha256:") for image in parse_listing(text).values())
