@@ -65,7 +65,7 @@ def _host(host: HostDraft, groups: tuple[str, ...], layers: tuple[str, ...]) -> 
         ansible_host=str(values.get("ansible_host") or host.name),
         groups=groups,
         rack=values.get("site_rack") or (racks[0] if racks else ""),
-        labels=values.get("site_labels") or {},
+        labels={**_feature_labels(groups), **(values.get("site_labels") or {})},
         taints=tuple(
             Taint(key=taint["key"], value=taint.get("value") or "", effect=taint["effect"])
             for taint in values.get("site_taints") or ()
@@ -76,3 +76,8 @@ def _host(host: HostDraft, groups: tuple[str, ...], layers: tuple[str, ...]) -> 
         layers=layers,
         variables=values,
     )
+
+
+def _feature_labels(groups: tuple[str, ...]) -> dict[str, str]:
+    """Return the labels that objects of the cluster select nodes by: the RuntimeClass of gVisor does."""
+    return {f"ironspan.io/{group}": "true" for group in groups if group == "gvisor"}

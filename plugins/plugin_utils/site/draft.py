@@ -66,6 +66,17 @@ class Draft:
             return self.host_place(host.name)
         return self.setting_place(setting.key, setting.value)
 
+    def inner_place(self, host: HostDraft, variable: str, step: str | int) -> Place:
+        """Return where a key of a dictionary, or an item of a list, was written; the variable's place if unknown."""
+        place = self.place(host, variable)
+        setting = host.settings.get(variable)
+        inner: Place | None = None
+        if setting is not None and isinstance(step, str) and isinstance(setting.value, Mapping):
+            inner = next((place_of(key) for key in setting.value if key == step), None)
+        elif setting is not None and isinstance(step, int) and isinstance(setting.value, list):
+            inner = place_of(setting.value[step])
+        return inner if inner is not None and inner.file == place.file else place
+
     def setting_place(self, key: t.Any, value: t.Any) -> Place:
         """Return where a key and its value were written."""
         return place_of_setting(key, value) or self.home()
@@ -89,7 +100,7 @@ class Draft:
 
     def member_place(self, group: str, host: str) -> Place:
         """Return where a host is listed in a group."""
-        return self.marks.members.get((group, host)) or self.host_place(host)
+        return self.marks.member(group, host) or self.host_place(host)
 
     def home(self) -> Place:
         """Return the line where site-wide variables begin: the place to add a missing one."""

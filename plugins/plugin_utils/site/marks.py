@@ -37,9 +37,20 @@ class Marks:
     groups: dict[str, Place] = dataclasses.field(default_factory=dict)
     hosts: dict[str, Place] = dataclasses.field(default_factory=dict)
     members: dict[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
+    children: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
     broken: list[tuple[Place, str]] = dataclasses.field(default_factory=list)
     first_file: str = ""
+
+    def member(self, group: str, host: str) -> Place | None:
+        """Return where a host is listed in a group or one of the groups below it."""
+        if (group, host) in self.members:
+            return self.members[group, host]
+        for child in sorted(self.children.get(group, ())):
+            place = self.member(child, host)
+            if place is not None:
+                return place
+        return None
 
 
 def read_marks(sources: list[str]) -> Marks:
@@ -124,6 +135,7 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
             continue
         for child, child_content in content.value:
             if section.value == "children":
+                marks.children.setdefault(name, set()).add(str(child.value))
                 _read_group(child, child_content, file, marks)
             elif section.value == "hosts":
                 marks.hosts.setdefault(str(child.value), _place(child, file))
@@ -144,6 +156,7 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
             continue
         if kind == "children":
             marks.groups.setdefault(words[0], Place(file, number))
+            marks.children.setdefault(group, set()).add(words[0])
         else:
             marks.hosts.setdefault(words[0], Place(file, number))
             marks.members.setdefault((group, words[0]), Place(file, number))

@@ -62,6 +62,7 @@ class Resolver:
         self._template_defaults = {
             k: trusted(v) for k, v in defaults.items() if k not in self._plain_defaults
         }
+        self._failed: set[tuple[str, int]] = set()
         self._shared: dict[tuple[str, ...], tuple[Settings, dict[str, t.Any], list[str]]] = {}
 
     def run(self) -> None:
@@ -145,6 +146,9 @@ class Resolver:
             try:
                 resolved = templar.template(raw)
             except AnsibleError as error:
+                if (name, id(raw)) in self._failed:
+                    continue
+                self._failed.add((name, id(raw)))
                 self._report(
                     key,
                     raw,

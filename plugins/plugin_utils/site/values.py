@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
 
@@ -212,7 +213,9 @@ def _check_items(key: t.Any, items: list[t.Any], option: Option, path: str, repo
         no_log=option.no_log,
     )
     return [
-        check_value(key, item, item_option, f"{path}[{index}]", report) for index, item in enumerate(items)
+        # An item that knows its own line is better than the line of the list.
+        check_value(item if place_of(item) else key, item, item_option, f"{path}[{index}]", report)
+        for index, item in enumerate(items)
     ]
 
 

@@ -31,6 +31,13 @@ CHECKS: tuple[Check, ...] = (
 
 
 def run_checks(draft: Draft) -> None:
-    """Run every check on a draft; none of them stops the others."""
+    """Run every check on a draft; none of them stops the others.
+
+    Only a file that cannot be read does: what it would have said is unknown, and every other check would
+    complain about its absence.
+    """
+    settings.check_files(draft)
+    if draft.marks.broken:
+        return
     for check in CHECKS:
         check(draft)

@@ -12,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networ
     address_of,
     network_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 
 API_SERVER_PORT = 6443
 
@@ -38,7 +38,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int] | None:
 
 
 def check_endpoint(draft: Draft) -> None:
-    """The API endpoint is a name or address with a port; with haproxy its port is haproxy's."""
+    """The API endpoint is a name or address with a port; haproxy listens there, beside the API server."""
     endpoint = draft.site_value("site_api_endpoint")
     if not isinstance(endpoint, str):
         return
@@ -53,21 +53,18 @@ def check_endpoint(draft: Draft) -> None:
         )
         return
     for host in draft.members("haproxy"):
-        port = host.values.get("haproxy_port")
-        if isinstance(port, int) and port != parts[1]:
-            draft.problems.add(
-                draft.place(host, "haproxy_port") if "haproxy_port" in host.settings else place,
-                "haproxy_port" if "haproxy_port" in host.settings else "site_api_endpoint",
-                f"haproxy listens on port {port}, the API endpoint is {endpoint}",
-                "write the same port in both",
-            )
-        if "control_plane" in host.groups and parts[1] == API_SERVER_PORT:
+        if "control_plane" in host.groups and parts[1] == _server_port(host):
             draft.problems.add(
                 place,
                 "site_api_endpoint",
-                f"port {API_SERVER_PORT} of host {host.name} belongs to its API server, haproxy cannot have it",
-                "write another port, for example 8443, here and in haproxy_port",
+                f"port {parts[1]} of host {host.name} belongs to its API server, haproxy cannot have it",
+                "write another port, for example 8443",
             )
+
+
+def _server_port(host: HostDraft) -> int:
+    port = host.values.get("control_plane_port")
+    return port if isinstance(port, int) else API_SERVER_PORT
 
 
 def check_api_address(draft: Draft) -> None:

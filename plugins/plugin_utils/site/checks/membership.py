@@ -85,7 +85,7 @@ def check_features(draft: Draft) -> None:
     """Feature groups hold only hosts that have what the feature builds on."""
     for group, needed in (("gvisor", ("nodes", "control_plane")), ("gpu", ("nodes",))):
         for host in draft.members(group):
-            if any(name in host.groups for name in needed):
+            if any(name in host.groups for name in needed) or not any(name in host.groups for name in _ROLES):
                 continue
             draft.problems.add(
                 draft.member_place(group, host.name),

@@ -18,6 +18,7 @@ _QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 # kubernetes.io/hostname carries the node name, and a label value has at most 63 characters.
 _LONGEST_NODE_NAME = 63
 _LONGEST_SUBDOMAIN = 253
+_NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
 
 
@@ -37,14 +38,14 @@ def key_problem(key: str) -> str:
     if slash and not is_subdomain(prefix):
         return f"the prefix {prefix!r} is not a DNS name in lower case"
     if not _QUALIFIED_NAME.fullmatch(name):
-        return f"the name {name!r} is not 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+        return f"the name {name!r} is not 1 to 63 {_NAME_RULE}"
     return ""
 
 
 def value_problem(value: str) -> str:
     """Return what is wrong with the value of a label or taint, an empty text when nothing is."""
     if value and not _QUALIFIED_NAME.fullmatch(value):
-        return f"the value {value!r} is not up to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+        return f"the value {value!r} is not up to 63 {_NAME_RULE}"
     return ""
 
 
@@ -111,10 +112,7 @@ def check_labels(draft: Draft) -> None:
 
 
 def _check_label(draft: Draft, host: HostDraft, key: t.Any, value: t.Any) -> None:
-    place = draft.place(host, "site_labels")
-    inner = draft.setting_place(key, value)
-    if inner.file == place.file and inner.line > place.line:
-        place = inner
+    place = draft.inner_place(host, "site_labels", key)
     path = f"site_labels.{key}"
     problem = key_problem(str(key))
     if problem:
@@ -139,7 +137,7 @@ def check_taints(draft: Draft) -> None:
         for index, taint in enumerate(taints):
             if not isinstance(taint, dict) or not isinstance(taint.get("key"), str):
                 continue
-            place = draft.place(host, "site_taints")
+            place = draft.inner_place(host, "site_taints", index)
             path = f"site_taints[{index}]"
             key, value = taint["key"], taint.get("value") or ""
             for problem in (key_problem(key), value_problem(str(value))):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import collections
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
 
@@ -66,12 +68,17 @@ def check_site_wide(draft: Draft) -> None:
         values = draft.values(variable)
         if len({str(value) for value in values.values()}) < 2:
             continue
-        first_host, first = next(iter(values.items()))
+        # What most hosts have is meant, the others are the mistake.
+        first = collections.Counter(map(str, values.values())).most_common(1)[0][0]
+        first_host = next(name for name, value in values.items() if str(value) == first)
+        said = set()
         for name, value in values.items():
-            if value == first:
+            place = draft.place(draft.hosts[name], variable)
+            if str(value) == first or place in said:
                 continue
+            said.add(place)
             draft.problems.add(
-                draft.place(draft.hosts[name], variable),
+                place,
                 variable,
                 f"is {value} for host {name} but {first} for host {first_host}",
                 "write it once, in group_vars/all.yml",
@@ -94,4 +101,4 @@ def check_etcd_timing(draft: Draft) -> None:
         )
 
 
-CHECKS = (check_files, check_required, check_site_wide, check_etcd_timing)
+CHECKS = (check_required, check_site_wide, check_etcd_timing)

@@ -148,15 +148,20 @@ def check_skew(draft: Draft) -> None:
                 "write one version for all control planes",
             )
     server_minor = _minor(server) or (0, 0, 0)
+    said = set()
     for host in draft.members("nodes"):
         minor = _minor(host.values.get(variable))
         if minor is None:
             continue
         newer = minor > server_minor
         if newer or minor[0] != server_minor[0] or minor[1] < server_minor[1] - OLDEST_KUBELET:
+            place = draft.place(host, variable)
+            if place in said:
+                continue
+            said.add(place)
             span = f"from {server_minor[0]}.{server_minor[1] - OLDEST_KUBELET} to {server}"
             draft.problems.add(
-                draft.place(host, variable),
+                place,
                 variable,
                 f"kubelet {host.values[variable]} on {host.name} does not go with API server {server}",
                 f"write a version {span}",

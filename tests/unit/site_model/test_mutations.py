@@ -1,0 +1,34 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Every mistake is named with its file and line, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Example
+from .mutations import MUTATIONS, Mutation
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTATIONS) >= 60
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_the_example_itself_is_right(example: Example) -> None:
+    assert example.problems() == []
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_mutation(example: Example, mutation: Mutation) -> None:
+    for file, old, new in mutation.changes:
+        example.replace(file, old, new)
+    problems = example.problems()
+    found = [problem for problem in problems if mutation.says in str(problem)]
+    everything = "\n".join(map(str, problems))
+    assert found, f"nothing says {mutation.says!r}:\n{everything}"
+    places = [(problem.file, problem.line) for problem in found]
+    wanted = (str(example.folder / mutation.file), example.line(mutation.file, mutation.at))
+    assert wanted in places, f"expected {wanted}:\n{everything}"
+    assert len(problems) == mutation.problems, everything
+    assert all(problem.remedy for problem in problems)
