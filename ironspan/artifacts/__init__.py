@@ -22,8 +22,9 @@ def ensure(
     """Fill the mirror with what the lock file names; what is there and right is left alone.
 
     Args:
-        source: upstream (official downloads), go (built from Go modules), or auto: keep what is there by either,
-            download the rest if upstream's names resolve and its digests are pinned, else build it.
+        source: upstream (official downloads), go (built from Go modules), or auto: keep what is
+            there by either, download the rest if upstream's names resolve and its digests are pinned,
+            else build it.
         only: items (NAME, NAME/VERSION or image reference); None for all that this machine needs.
         progress: told what happens: (item, start/done/skip/fail, detail).
 

@@ -23,8 +23,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "artifacts",
         help="fill and check the mirror that hosts download from",
-        description="The mirror is one folder with everything that a site's hosts download: programs, and container "
-        "images in the form that the OCI pull API serves. artifacts.lock.yml says what is in it.",
+        description="The mirror is one folder with everything that a site's hosts download: programs, and "
+        "container images in the form that the OCI pull API serves. artifacts.lock.yml says what is in it.",
         epilog="The mirror is $XDG_CACHE_HOME/ironspan/mirror (~/.cache/ironspan/mirror).",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -32,9 +32,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build = commands.add_parser(
         "build",
         help="fill the mirror: download what can be downloaded, build the rest",
-        description="Make everything of the lock file that the mirror lacks. What is there and right (its digest is "
-        "checked) is left alone; a run that was stopped goes on where it stopped. From nothing on two cores, "
-        "building takes about 20 minutes and 6 GB of disk.",
+        description="Make everything of the lock file that the mirror lacks. What is there and right (its "
+        "digest is checked) is left alone; a run that was stopped goes on where it stopped. "
+        "From nothing on two cores, building takes about 20 minutes and 6 GB of disk.",
     )
     build.add_argument(
         "--source",
@@ -49,8 +49,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fetch = commands.add_parser(
         "fetch",
         help="fill the mirror from the official downloads only",
-        description="The same as build --source upstream. An item whose digest nobody has pinned is an error that "
-        "names the command to pin it; nothing is downloaded without a digest to check.",
+        description="The same as build --source upstream. An item whose digest nobody has pinned is an error "
+        "that names the command to pin it; nothing is downloaded without a digest to check.",
     )
     fetch.add_argument("--rebuild", action="store_true", help="download it again even if the mirror has it")
     fetch.set_defaults(func=_fill, source="upstream")
@@ -58,30 +58,31 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verify = commands.add_parser(
         "verify",
         help="read the whole mirror and compare every digest",
-        description="Compare every byte of the mirror with its index, and the index with the lock file. Exit code 0: "
-        "all right; 1: something is missing, outdated or damaged, and what to do is printed.",
+        description="Compare every byte of the mirror with its index, and the index with the lock file. Exit "
+        "code 0: all right; 1: something is missing, outdated or damaged, and what to do is printed.",
     )
     verify.set_defaults(func=_verify)
 
     listing = commands.add_parser(
         "list",
         help="show what the lock file names and what the mirror has",
-        description="Show each item with its state, size, source and licence. Only the index is read; `verify` "
-        "reads the files.",
+        description="Show each item with its state, size, source and licence. Only the index is read; "
+        "`verify` reads the files.",
     )
     listing.set_defaults(func=_list)
 
     pin = commands.add_parser(
         "pin",
         help="look digests up and write them into the lock file",
-        description="Ask upstream what it publishes now and write the digest into the lock file. Nothing vouches for "
-        "it yet but the connection, so compare it with what the publisher announces before you commit it.",
+        description="Ask upstream what it publishes now and write the digest into the lock file. Nothing "
+        "vouches for it yet but the connection, so compare it with what the publisher "
+        "announces before you commit it.",
     )
     pin.add_argument("--replace", action="store_true", help="replace a digest that is pinned already")
     pin.add_argument(
         "--modules",
         action="store_true",
-        help="the names are components of the lock file: resolve their Go modules anew and write go.mod and go.sum",
+        help="the names are components of the lock file: resolve their Go modules anew",
     )
     pin.set_defaults(func=_pin)
 
@@ -142,9 +143,16 @@ def _list(arguments: argparse.Namespace) -> int:
         return 0
     table = [("ITEM", "STATE", "SOURCE", "SIZE", "PINNED", "LICENCE")]
     table += [
-        (row.name, row.state, row.source or "-", _size(row.size) if row.size else "-", "yes" if row.pinned else "no", row.licence)
+        (
+            row.name,
+            row.state,
+            row.source or "-",
+            _size(row.size) if row.size else "-",
+            "yes" if row.pinned else "no",
+            row.licence,
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -33,7 +33,7 @@ GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 
 def recipe(base: Base) -> str:
-    """Return a digest of what decides a base layer, but for the packages' versions (Debian's point releases)."""
+    """Return a digest of what decides a base layer, but for the versions of its packages."""
     text = json.dumps(
         [LAYER, base.suite, base.packages, sorted(base.links.items()), base.applets, DROPPED], sort_keys=True
     )

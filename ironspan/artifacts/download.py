@@ -19,7 +19,7 @@ from ironspan.cli.outcome import CommandError
 TIMEOUT_S = 30.0
 """Seconds without a byte after which a download counts as stuck."""
 RESOLVE_S = 5.0
-"""Seconds that a name has for its answer when `--source auto` asks: a machine without DNS must not wait long."""
+"""Seconds that a name has for its answer when `--source auto` asks: without DNS nobody shall wait long."""
 TRIES = 4
 """Attempts for one download; each goes on where the last one stopped."""
 
@@ -73,7 +73,7 @@ def fetch(url: str, digest: str, target: pathlib.Path, say: Say, opener: Opener 
             continue
         raise CommandError(
             f"{url} has another digest than the lock file says\n  lock file: {digest}\n  served:    {found}",
-            "Do not use it before you know why: the file was changed, or something between here and there changes files.",
+            "Do not use it before you know why: it was changed there, or something on the way changes files.",
         )
     raise CommandError(
         f"cannot download {url}: {problem}", "Run the same command again: it goes on where it stopped."

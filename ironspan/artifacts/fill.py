@@ -158,7 +158,7 @@ class Filling:
             return
         if self.arch != native_arch():
             raise CommandError(
-                f"the source `go` builds for this machine's architecture ({native_arch()}), not for {self.arch}",
+                f"the source `go` builds for this machine's {native_arch()}, not for {self.arch}",
                 "Run it on such a machine, or use `ironspan artifacts fetch`.",
                 Exit.BAD_INPUT,
             )

@@ -29,8 +29,8 @@ Say = collections.abc.Callable[[str], None]
 def recipe(component: Component, folder: pathlib.Path = toolchain.GOMODS) -> str:
     """Return a digest of everything that decides what a component's programs are, but for the Go release.
 
-    The Go release is left out on purpose: a newer compiler on the controller must not replace every program on
-    every host. ``ironspan artifacts build --rebuild`` does that when it is wanted.
+    The Go release is left out on purpose: a newer compiler on the controller must not replace every program
+    on every host. ``ironspan artifacts build --rebuild`` does that when it is wanted.
     """
     fields = dataclasses.asdict(component)
     # What a person reads, not what the compiler does.
@@ -145,7 +145,7 @@ class Builder:
         if process.returncode != 0:
             tail = "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
             raise CommandError(
-                f"compiling {component.name} failed ({' '.join(command[:2])} ended with {process.returncode}):\n{tail}",
+                f"compiling {component.name} failed ({command[0]} ended with {process.returncode}):\n{tail}",
                 f"Try it by hand in {folder}.",
             )
         return output

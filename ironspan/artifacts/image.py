@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes container images without docker, and lays them out as the OCI pull API wants to see them.
 
-An image of the mirror is a folder ``/v2/REGISTRY/REPOSITORY`` with ``manifests/TAG``, ``manifests/DIGEST`` and
-``blobs/DIGEST``: a static file server can serve it (OCI distribution specification, "pull").
+An image of the mirror is a folder ``/v2/REGISTRY/REPOSITORY`` with ``manifests/TAG``, ``manifests/DIGEST``
+and ``blobs/DIGEST``: a static file server can serve it (OCI distribution specification, "pull").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-"""Layers are not compressed: the mirror is on the hosts' own network, and unpacking gzip is most of an import."""
+"""Layers are not compressed: of what was measured (docs/artifacts.md), this costs a host the least."""
 MANIFEST_FOLDERS = {MANIFEST: "manifests", DOCKER_MANIFEST: "manifests.docker"}
 """Media type -> folder: a static server tells the two kinds apart by where they lie (see mirror.py)."""
 SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"

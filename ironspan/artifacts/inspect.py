@@ -56,7 +56,8 @@ def look(lock: Lock, place: cache.Cache, arch: str, thorough: bool) -> list[Row]
 def problems(rows: collections.abc.Iterable[Row]) -> list[str]:
     """Return what is wrong, one sentence an item, each with what to do."""
     return [
-        f"{row.name} is {row.state}{f' ({row.detail})' if row.detail else ''}; run `ironspan artifacts build {row.name}`"
+        f"{row.name} is {row.state}{f' ({row.detail})' if row.detail else ''}; "
+        f"run `ironspan artifacts build {row.name}`"
         for row in rows
         if row.state in BAD
     ]

@@ -164,7 +164,8 @@ class Lock:
         """Return the entries asked for, files first.
 
         Args:
-            names: NAME/VERSION, NAME (all its versions) or an image reference (its tag may be left out); None for all.
+            names: NAME/VERSION, NAME (all its versions) or an image reference (its tag may be left out);
+                None for all.
 
         Raises:
             CommandError: a name is not in the lock file (exit 2); the message lists what is.
@@ -212,7 +213,7 @@ def native_arch() -> str:
 
 
 def default_path() -> pathlib.Path:
-    """Return where the lock file lies: beside the package, or in the repository that the package is part of."""
+    """Return where the lock file lies: in the package, or in the repository around it."""
     here = pathlib.Path(__file__).resolve()
     for folder in (here.parent, here.parents[2], pathlib.Path.cwd()):
         if (folder / "artifacts.lock.yml").is_file():

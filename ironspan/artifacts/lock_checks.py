@@ -38,7 +38,7 @@ FIELDS: dict[str, set[str]] = {
 
 
 class Reader:
-    """Turns plain data into a ``Lock``; whatever is wrong goes to ``problems`` and a harmless value takes its place."""
+    """Turns plain data into a ``Lock``; what is wrong goes to ``problems``."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves the mirror with nginx: files under upstream's paths, images by the OCI pull API.
 
-The nginx is one of its own, with configuration, log and pid file in a folder that the caller names. Nothing of a
-system's nginx is touched, and only the process that the pid file proves to be ours is ever ended.
+The nginx is one of its own, with configuration, log and pid file in a folder that the caller names. Nothing
+of a system's nginx is touched, and only the process that the pid file proves to be ours is ever ended.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Mirror:
 
     def configuration(self, state: pathlib.Path, listen: list[str]) -> str:
         """Return the whole nginx configuration."""
-        # As root, nginx would serve as another user, who cannot read a cache below a home folder. The folder's
-        # owner can; for other users than root nginx ignores the line, and warns.
+        # As root, nginx would serve as another user, who cannot read a cache below a home folder. The
+        # folder's owner can; for other users than root nginx ignores the line, and warns.
         user = f"user {pwd.getpwuid(self.folder.stat().st_uid).pw_name};\n" if os.geteuid() == 0 else ""
         place = _quoted(str(state))
         temporary = "\n".join(
@@ -210,8 +210,9 @@ http {{
             raise CommandError(
                 "nginx is not installed", "Install it: apt-get install -y nginx-light", Exit.BAD_INPUT
             )
+        place = str(folder)
         answer = subprocess.run(
-            [program, "-p", str(folder), "-c", str(folder / CONFIGURATION), "-e", str(folder / "nginx-error.log")],
+            [program, "-p", place, "-c", f"{place}/{CONFIGURATION}", "-e", f"{place}/nginx-error.log"],
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if answer.returncode != 0:

@@ -14,7 +14,7 @@ import typing as t
 from ironspan.artifacts import cache
 
 GZIP_LEVEL = 1
-"""Measured on Go programs: level 1 makes 45 % in 0.6 s where level 6 makes 40 % in 3 s, and unpacks as fast."""
+"""Measured on etcd's three programs (62 MB): level 1 leaves 40 % in 2.4 s, level 6 leaves 36 % in 5.9 s."""
 
 
 class Archive:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Pins: writes what upstream publishes now into the lock file, and Go modules' versions into go.mod and go.sum."""
+"""Pins: writes what upstream publishes into the lock file, and Go modules into go.mod and go.sum."""
 
 from __future__ import annotations
 
@@ -145,13 +145,31 @@ def _plain(component: Component, work: pathlib.Path) -> None:
         component,
         ["get", *(f"{path}@{version}" for path, version in sorted(component.modules.items()))],
     )
-    _go(work, component, ["get", *sorted(component.programs.values())])
+    # Packages with their module's version: without it Go would upgrade to the newest release there is.
+    wanted = [f"{package}@{_version(component, package)}" for package in _packages(component)]
+    _go(work, component, ["get", *wanted])
+
+
+def _packages(component: Component) -> list[str]:
+    return sorted(set(component.programs.values()))
+
+
+def _version(component: Component, package: str) -> str:
+    """Return the version of a package's module: the one whose path is the longest that it begins with."""
+    owners = [path for path in component.modules if f"{package}/".startswith(f"{path}/")]
+    if not owners:
+        raise CommandError(
+            f"component {component.name}: {package} belongs to none of its modules",
+            "Add its module.",
+            Exit.BAD_INPUT,
+        )
+    return component.modules[max(owners, key=len)]
 
 
 def _staged(component: Component, work: pathlib.Path) -> None:
     """Resolve a module whose go.mod replaces modules by folders of its own repository (Kubernetes).
 
-    As a dependency those folders are out of reach; the same modules are published under ``staging``'s version.
+    As a dependency those folders are out of reach; the same modules are published as ``staging`` says.
     The module's own go.sum is the beginning, so that its dependencies are the ones that it was released with.
     """
     ((path, version),) = component.modules.items()
@@ -160,14 +178,14 @@ def _staged(component: Component, work: pathlib.Path) -> None:
     )
     described = json.loads(_go(work, component, ["mod", "edit", "-json", str(source / "go.mod")]))
     lines = [f"module build/{component.name}", f"go {described['Go']}"]
-    lines += [f"godebug {item['Key']}={item['Value']}" for item in described.get("Godebug") or []]
+    lines += [f"godebug {item['Key']}={item['Value']}" for item in described.get("GoDebug") or []]
     lines += [f"require {path} {version}"]
     lines += [
         f"replace {item['Old']['Path']} => {item['Old']['Path']} {component.staging}"
         for item in described.get("Replace") or []
         if item["New"]["Path"].startswith("./")
     ]
-    lines += [f"tool {package}" for package in sorted(component.programs.values())]
+    lines += [f"tool {package}" for package in _packages(component)]
     (work / "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (work / "go.sum").write_bytes((source / "go.sum").read_bytes())
     _go(work, component, ["mod", "tidy"])

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what the mirror holds is what the lock file asks for: each entry carries the recipe it was made by."""
+"""Whether what the mirror holds is what the lock file asks for: an entry carries its recipe."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def entry_of(item: File | Image, held: index.Index, arch: str) -> index.Entry | 
 def is_current(
     item: File | Image, entry: index.Entry, sources: tuple[Source, ...], lock: Lock, arch: str
 ) -> bool:
-    """Say whether an entry was made by the recipe that the lock file has now, by one of the sources allowed."""
+    """Say whether an entry was made by the recipe that the lock file has now, from a source allowed."""
     for source in sources:
         wanted = recipe(item, source, lock, arch)
         if entry.source == source and wanted and entry.recipe == wanted:

@@ -33,7 +33,7 @@ def go_environment(component: Component | None, arch: str) -> dict[str, str]:
     return {
         **os.environ,
         "CGO_ENABLED": "1" if component is not None and component.cgo else "0",
-        # readonly: a build that wants another module than go.mod and go.sum name fails instead of fetching it.
+        # readonly: a build that wants other modules than go.mod and go.sum name fails.
         "GOFLAGS": "-buildvcs=false -trimpath -mod=readonly",
         "GOWORK": "off",
         "GOOS": "linux",
@@ -114,7 +114,7 @@ def require(components: collections.abc.Collection[Component], debian_bases: boo
 
 
 def parallel_compiles() -> int:
-    """Return how many components to compile at once: Go itself uses all cores, so few, and as memory allows."""
+    """Return how many components to compile at once: few, as Go itself uses all cores."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min((os.cpu_count() or 1) // 2, memory // COMPILE_MEMORY, 4))
 
