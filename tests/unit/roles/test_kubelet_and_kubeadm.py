@@ -143,7 +143,7 @@ def test_control_planes_keep_the_clusters_configuration(
 
 def test_init_leaves_no_token_that_lets_anyone_in(render: Render) -> None:
     (token,) = kubeadm(render(), "az-1", "init")["InitConfiguration"]["bootstrapTokens"]
-    assert token["usages"] == ["signing"]
+    assert token["groups"] == ["system:bootstrappers:unused"]
     assert token["ttl"] == "1m0s"
     assert "token" not in token
 
