@@ -41,7 +41,7 @@ def temporary_beside(path: str) -> t.Tuple[int, str]:
     for attempt in range(1000):
         candidate = os.path.join(folder, f"{TEMPORARY}{name[:80]}.{os.getpid()}.{attempt}")
         try:
-            return os.open(candidate, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), candidate
+            return os.open(candidate, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), candidate
         except FileExistsError:
             continue
     raise FileExistsError(f"{folder}: a thousand unfinished files of {name}")

@@ -136,7 +136,7 @@ class Transaction:
                 troubles.append(f"{start['id']}: {problem_of(start['id'], error).message}")
 
     def _restore(self, name: str, troubles: t.List[str]) -> None:
-        for record in reversed(self._host.history.backups.get(name, [])):
+        for record in _in_order_of_restoring(self._host.history.backups.get(name, [])):
             path = self._host.path(record["path"])
             try:
                 if record["step"] == "aside":
@@ -169,6 +169,14 @@ class Transaction:
         self._journal.close()
         self._host.journal = None
         self._store.close_journal()
+
+
+def _in_order_of_restoring(records: t.Sequence[Record]) -> t.List[Record]:
+    """Latest first; but what was not there before goes last, and from the inside out."""
+    latest_first = list(reversed(records))
+    new = [record for record in latest_first if record.get("what") == "absent"]
+    kept = [record for record in latest_first if record.get("what") != "absent"]
+    return kept + sorted(new, key=lambda record: -str(record["path"]).count("/"))
 
 
 def _without_text(change: Change) -> Record:

@@ -45,7 +45,8 @@ class Host:
 
 
 def line(port: int, inode: int, state: str = "0A", address: str = "00000000") -> str:
-    return f"   0: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 {inode} 1 0\n"
+    queues = "00000000:00000000 00:00000000 00000000"
+    return f"   0: {address}:{port:04X} 00000000:0000 {state} {queues} 0 0 {inode} 1 0\n"
 
 
 def machine(root: Path, *owned: str) -> Host:
