@@ -35,7 +35,8 @@ verb, arguments = sys.argv[4], [a for a in sys.argv[5:] if a != "--force"]
 if verb == "list":
     print("REF TYPE DIGEST SIZE PLATFORMS LABELS")
     for ref, (digest, labels) in images.items():
-        print(ref, "application/vnd.oci.image.manifest.v1+json", digest, "12.3 MiB", "linux/amd64", labels or "-")
+        kind = "application/vnd.oci.image.manifest.v1+json"
+        print(ref, kind, digest, "12.3 MiB", "linux/amd64", labels or "-")
 elif verb == "pull":
     assert arguments[:2] == ["--hosts-dir", "/etc/containerd/certs.d"]
     ref = arguments[-1]
@@ -65,8 +66,9 @@ def host(tmp_path: Path) -> FakeHost:
     return host
 
 
-def images(host: FakeHost, **entries: list[str]) -> None:
-    host.put("/images.json", json.dumps({REF: entry for entry in entries.values()}))
+def images(host: FakeHost, pause: list[str] | None = None) -> None:
+    """Let containerd hold the image (digest and labels), or none."""
+    host.put("/images.json", json.dumps({REF: pause} if pause else {}))
 
 
 def spec(**values: Any) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def spec(**values: Any) -> dict[str, Any]:
 def test_compare(
     host: FakeHost, present: list[str] | None, wanted: dict[str, Any], differing: set[str]
 ) -> None:
-    images(host, **({"pause": present} if present else {}))
+    images(host, present)
     change = KIND.compare(spec(**wanted), host)
     assert set(change.after if change else ()) == differing
 

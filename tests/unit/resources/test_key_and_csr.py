@@ -129,7 +129,7 @@ def test_a_failing_openssl_leaves_nothing(host: FakeHost) -> None:
     "leave_out", [(), ("organizations",), ("dns",), ("ips",), ("dns", "ips", "organizations")]
 )
 def test_the_request_asks_for_exactly_this(host: FakeHost, leave_out: tuple[str, ...]) -> None:
-    csr = {**CSR, **dict.fromkeys(leave_out, [])}
+    csr = {**CSR, **{name: [] for name in leave_out}}
     converge(KIND, spec(csr=csr), host)
     request = x509.load_pem_x509_csr(certificate_request(host, KEY, csr).encode())
     assert request.is_signature_valid
