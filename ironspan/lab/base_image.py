@@ -103,10 +103,19 @@ def ensure(name: str, folder: Path, progress: Callable[[str, str, str], None]) -
             mounts.remove_tree(building)
             _debootstrap(building, folder)
             customise(building)
+            os.sync()  # a whole tree or none, also after a power cut
             building.rename(tree)
-            os.sync()
+            _remove_older(tree)
     progress("base image", "done", str(tree))
     return tree
+
+
+def _remove_older(tree: Path) -> None:
+    """Delete trees of earlier recipes that no host stands on."""
+    used = {option for mount in mounts.current() for option in mount.options}
+    for other in cache_root().glob("base-*"):
+        if other != tree and f"lowerdir={other}" not in used:
+            mounts.remove_tree(other)
 
 
 def _debootstrap(target: Path, folder: Path) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,16 +53,26 @@ class Lock:
         self.path = path
         self._descriptor: int | None = None
 
-    def acquire(self, *, wait: bool = True) -> bool:
-        """Take the lock; with `wait` false return False at once when another process holds it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+    def acquire(self, patience_s: float | None = None) -> bool:
+        """Take the lock; return False when another process still holds it after `patience_s` (None: wait)."""
+        deadline = None if patience_s is None else time.monotonic() + patience_s
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                os.close(descriptor)
-                return False
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # the last lab went, and its folder with it, between the two lines above
+            if deadline is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while deadline is not None:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        os.close(descriptor)
+                        return False
+                    time.sleep(0.05)
             try:
                 same = os.fstat(descriptor).st_ino == self.path.stat().st_ino
             except FileNotFoundError:
@@ -70,7 +81,6 @@ class Lock:
                 self._descriptor = descriptor
                 return True
             os.close(descriptor)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def forget(self) -> None:
         """Delete the lock file; call while the lock is held."""
@@ -84,11 +94,15 @@ class Lock:
             self._descriptor = None
 
 
+#: A program that a killed holder was just starting has the lock until it runs: some milliseconds.
+_PATIENCE_S = 1.0
+
+
 @contextlib.contextmanager
 def locked(path: Path, busy: str | None = None) -> Iterator[Lock]:
-    """Hold the lock at `path`; with `busy` do not wait but raise LabError with that message."""
+    """Hold the lock at `path`; with `busy`, raise LabError of that text when another process keeps it."""
     lock = Lock(path)
-    if not lock.acquire(wait=busy is None):
+    if not lock.acquire(None if busy is None else _PATIENCE_S):
         raise LabError(busy or "", exit_code=1)
     try:
         yield lock

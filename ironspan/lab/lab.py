@@ -181,6 +181,7 @@ class Lab:
         else:
             state.lab_lock(self.name).unlink(missing_ok=True)
             progress("lab", "skip", f"there is no lab {self.name!r}")
+        removal.tidy_run_folders()
         state.tidy_root()
         if purge_cache:
             for path in base_image.purge():

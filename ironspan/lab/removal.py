@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def order(resources: list[Resource]) -> list[Resource]:
     backwards = list(reversed(resources))
     early = [r for kind in _FIRST for r in backwards if r.kind == kind]
     return early + [r for r in backwards if r.kind not in _FIRST]
+
+
+def tidy_run_folders() -> None:
+    """Remove the folders that systemd-nspawn made for its own use, once they are empty."""
+    top = Path("/run/systemd/nspawn")
+    for path in (top / "propagate", top / "unix-export", top):
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource], None]) -> None:

@@ -188,6 +188,8 @@ def serve(folder: Path, azure_namespace: str, rack_namespace: str) -> None:
     for device in wan.ways:
         poller.register(device, select.EPOLLIN)
     poller.register(listener.fileno(), select.EPOLLIN)
+    with contextlib.suppress(OSError):
+        os.nice(-10)  # a line does not slow down because the hosts are busy
     # The loop makes no cycles: a collector's pause would only show up as jitter.
     gc.collect()
     gc.freeze()

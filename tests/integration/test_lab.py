@@ -1,0 +1,403 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lab on the real machine: comes up, behaves like two sites, and goes without a trace however it ended.
+
+Labs `t1` and `t2` are made and removed; a lab that is already up is not touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironspan.lab import Lab, base_image, mounts, names, processes, state
+from ironspan.lab.commands import attempt, run
+from ironspan.lab.errors import LabError
+from ironspan.lab.machine import detect
+
+KILL_SCRIPT = Path(__file__).with_name("lab_kill.py")
+#: kernel.* and vm.* values must be the machine's own before and after; these change by themselves.
+MOVING = re.compile(
+    r"kernel\.(random\.|ns_last_pid|pty\.nr|perf_)|vm\.stat_refresh|kernel\.keys\.|kernel\.tainted"
+)
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
+]
+
+
+def _foreign() -> set[str]:
+    """What the names of things contain that belong to labs other than these tests'."""
+    found = set()
+    for name in set(state.all_labs()) - {"t1", "t2"}:
+        found |= {f"{state.state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
+        if (other := state.load(name)) is not None:
+            found |= {f"is{letter}{other.layout.index}" for letter in ("a", "r")}
+            found |= {f"is{other.layout.index}-", f"islab{other.layout.index}-", other.layout.firewall_table}
+    if found:  # what all labs share
+        found |= {f"file {state.state_root()}$", "/.index.lock", "/run/netns$", "/run/systemd/nspawn"}
+    return found
+
+
+def traces() -> set[str]:
+    """Everything on the machine that the labs of these tests can have made."""
+    foreign = _foreign()
+    seen = _all_traces()
+    foreign |= _foreign()
+    return {one for one in seen if not any(part in f"{one}$" for part in foreign)}
+
+
+def _all_traces() -> set[str]:
+    root = str(state.state_root())
+    found = {f"link {link['ifname']}" for link in json.loads(run(["ip", "-json", "link"]))}
+    found |= {f"netns {line.split()[0]}" for line in run(["ip", "netns"]).splitlines() if line.strip()}
+    found |= {f"nft {line}" for line in run(["nft", "list", "tables"]).splitlines()}
+    found |= {
+        f"mount {m.path}"
+        for m in mounts.current()
+        if m.path.startswith((root, "/run/netns", "/run/systemd", str(base_image.cache_root())))
+    }
+    for top in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]:
+        for entry in top.glob("ironspan-*"):
+            found |= {f"cgroup {entry}"}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                environment = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            mark = [one.decode() for one in environment if one.startswith(processes.MARKER.encode())]
+            if mark or root in command:
+                found.add(f"process {command} {mark}")
+    for folder in (state.state_root(), Path("/run/systemd/nspawn"), Path("/run/netns")):
+        found |= {f"file {folder}"} if folder.exists() else set()
+        found |= {f"file {entry}" for entry in folder.glob("*")}
+    found |= {f"file {entry}" for entry in base_image.cache_root().glob("building-t*")}
+    return found
+
+
+def machine_settings() -> set[str]:
+    lines = run(["sysctl", "-a", "--pattern", r"^(kernel|vm)\."]).splitlines()
+    return {line for line in lines if not MOVING.match(line)}
+
+
+def on(lab: Lab, host: str, command: str, timeout_s: float = 60) -> str:
+    return run(lab.ssh_command(host, [command]), timeout_s=timeout_s)
+
+
+def ping(lab: Lab, host: str, target: str, count: int, interval_s: float = 0.05) -> tuple[int, float]:
+    """Answers received and the least round trip in milliseconds (0 without an answer)."""
+    done = attempt(
+        lab.ssh_command(host, [f"ping -q -c {count} -i {interval_s} -W 1 {target}"]), timeout_s=120
+    )
+    received = re.search(r"(\d+) received", done.stdout)
+    least = re.search(r"= ([\d.]+)/", done.stdout)
+    assert received, done.stdout + done.stderr
+    return int(received[1]), float(least[1]) if least else 0.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready() -> None:
+    detect().require()
+    base_image.ensure("t1", state.state_root().parent / "log", lambda *_: None)
+    for name in ("t1", "t2"):
+        Lab(name).down()
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """One tiny lab for the tests that only look at or use it; checks on the way out that nothing stays."""
+    before, settings = traces(), machine_settings()
+    one = Lab("t1")
+    one.up(1, 1)
+    yield one
+    one.down()
+    assert traces() - before == set()
+    assert machine_settings() ^ settings == set()
+
+
+def test_status_says_up_and_explains_the_machine(lab: Lab) -> None:
+    found = lab.status()
+    assert found["up"] is True
+    assert [(h["name"], h["ssh"]) for h in found["hosts"]] == [("az-1", True), ("rack-1", True)]
+    assert found["machine"]["cgroup_version"] in (1, 2)
+    assert any("nspawn" in c["what"] for c in found["concessions"])
+    json.dumps(found)
+
+
+def test_a_second_up_changes_nothing(lab: Lab) -> None:
+    before = {h["name"]: (h["pid"], h["init_pid"]) for h in lab.status()["hosts"]}
+    traced = traces()
+    steps: list[tuple[str, str]] = []
+    lab.up(progress=lambda what, step, _: steps.append((what, step)))
+    assert {h["name"]: (h["pid"], h["init_pid"]) for h in lab.status()["hosts"]} == before
+    assert traces() == traced
+    assert ("az-1", "skip") in steps
+    assert ("rack-1", "skip") in steps
+
+
+def test_another_size_is_refused(lab: Lab) -> None:
+    with pytest.raises(LabError, match=r"is there with 1\+1 hosts.*lab down --name t1"):
+        lab.up(3, 2)
+
+
+def test_up_starts_again_what_died(lab: Lab) -> None:
+    before = {h["name"]: h["pid"] for h in lab.status()["hosts"]}
+    victim = [
+        before["rack-1"],
+        processes.running(lab.folder, "wan"),
+        processes.running(lab.folder, "dnsmasq"),
+    ]
+    assert processes.kill([pid for pid in victim if pid]) == []
+    assert lab.status()["up"] is False
+    lab.up()
+    found = lab.status()
+    after = {h["name"]: h["pid"] for h in found["hosts"]}
+    assert found["up"] is True
+    assert after["az-1"] == before["az-1"]
+    assert after["rack-1"] != before["rack-1"]
+
+
+def test_host_is_healthy_and_knows_its_world(lab: Lab) -> None:
+    seen = on(
+        lab,
+        "rack-1",
+        "hostname; systemctl is-system-running --wait; ip -4 route show default; cat /etc/resolv.conf",
+    )
+    assert "rack-1\nrunning\n" in seen
+    site = {s["name"]: s for s in lab.status()["sites"]}["rack"]
+    assert f"via {site['router']} " in seen
+    azure = next(h["address"] for h in lab.status()["hosts"] if h["name"] == "az-1")
+    assert on(lab, "rack-1", "getent hosts api.lab.internal").split()[0] == azure
+    assert on(lab, "rack-1", "getent hosts az-1").split()[0] == azure
+
+
+def test_unknown_names_are_refused_at_once(lab: Lab) -> None:
+    server = next(iter(lab.status()["dns"]))
+    began = time.monotonic()
+    assert names.lookup(server, "registry.example.com") == []
+    assert names.lookup(server, "nothing.lab.internal") == []
+    assert time.monotonic() - began < 0.5
+
+
+def test_changed_host_key_is_refused(lab: Lab) -> None:
+    known = lab.folder / "ssh" / "known_hosts"
+    good = known.read_text()
+    keys = re.findall(r"ssh-ed25519 (\S+)", good)
+    known.write_text(good.replace(keys[0], keys[1]))
+    try:
+        done = attempt(lab.ssh_command("az-1", ["true"]))
+    finally:
+        known.write_text(good)
+    assert done.returncode == 255
+    assert "verification failed" in done.stderr.lower()
+
+
+def test_machine_settings_cannot_be_written_from_inside(lab: Lab) -> None:
+    for name in ("vm/swappiness", "kernel/pid_max", "kernel/core_pattern"):
+        value = Path("/proc/sys", name).read_text()
+        done = attempt(lab.ssh_command("az-1", [f"echo '{value.strip()}' > /proc/sys/{name}"]))
+        assert done.returncode != 0, f"{name} could be written"
+        assert "Read-only" in done.stderr
+    # What the kubelet wants to see, it sees.
+    assert on(lab, "az-1", "cat /proc/sys/vm/overcommit_memory /proc/sys/kernel/panic").split() == ["1", "10"]
+
+
+def test_host_keeps_its_files_over_a_reboot(lab: Lab) -> None:
+    on(lab, "az-1", "echo kept > /root/kept && sync")
+    before = on(lab, "az-1", "cut -d' ' -f22 /proc/1/stat")
+    attempt(lab.ssh_command("az-1", ["systemctl reboot"]))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        done = attempt(lab.ssh_command("az-1", ["cut -d' ' -f22 /proc/1/stat; cat /root/kept"]))
+        if done.returncode == 0 and done.stdout.splitlines()[0] != before.strip():
+            break
+        time.sleep(0.3)
+    assert done.stdout.splitlines()[1] == "kept"
+    assert lab.status()["up"] is True
+
+
+def test_sites_reach_each_other_over_the_wan_only(lab: Lab) -> None:
+    lab.link(rtt_s=0.03, jitter_s=0.0, loss=0.0, rate_bit_s=0.0, cut=False)
+    received, least = ping(lab, "rack-1", "az-1", 10)
+    assert received == 10
+    assert 29.0 <= least <= 40.0
+    lab.link(cut=True)
+    try:
+        assert ping(lab, "rack-1", "az-1", 3)[0] == 0
+        # Nor does the machine itself forward between its bridges, even for a host that asks it to.
+        sites = {s["name"]: s for s in lab.status()["sites"]}
+        controller = sites["rack"]["network"].replace(".0/24", ".1")
+        on(lab, "rack-1", f"ip route add {sites['azure']['network']} via {controller}")
+        assert ping(lab, "rack-1", "az-1", 3)[0] == 0
+    finally:
+        attempt(lab.ssh_command("rack-1", [f"ip route del {sites['azure']['network']} via {controller}"]))
+        lab.link(cut=False)
+    assert ping(lab, "rack-1", "az-1", 5)[0] == 5
+
+
+def test_delay_follows_the_setting_live(lab: Lab) -> None:
+    lab.link(rtt_s=0.1)
+    slow = ping(lab, "rack-1", "az-1", 5)[1]
+    lab.link(rtt_s=0.0)
+    fast = ping(lab, "rack-1", "az-1", 5)[1]
+    lab.link(rtt_s=0.03)
+    assert slow >= 99
+    assert fast < slow / 4
+
+
+def test_losses_are_the_same_for_the_same_seed(lab: Lab) -> None:
+    counts = []
+    for _ in range(2):
+        lab.link(rtt_s=0.0, loss=0.2, seed=11)
+        counts.append(ping(lab, "rack-1", "az-1", 100, 0.01)[0])
+    other = lab.link(loss=0.0, rtt_s=0.03)["counters"]
+    assert counts[0] == counts[1]
+    assert 40 <= counts[0] <= 85  # 64 expected: both directions lose a fifth
+    assert other["rack_to_azure"]["lost_packets"] > 0
+
+
+def _transfer_s(lab: Lab, size: int) -> float:
+    """Seconds to send `size` bytes from the rack to the Azure host."""
+    server = "import socket;s=socket.create_server(('',5001));c,_=s.accept()\nwhile c.recv(1<<20): pass"
+    client = (
+        "import socket,time;c=socket.create_connection(('az-1',5001));t=time.monotonic();"
+        f"c.sendall(bytes({size}));c.shutdown(1);c.recv(1);print(time.monotonic()-t)"
+    )
+    listener = subprocess.Popen(lab.ssh_command("az-1", [f'python3 -c "{server}"']))
+    try:
+        for _ in range(100):
+            if "5001" in on(lab, "az-1", "ss -ltn"):
+                break
+        return float(on(lab, "rack-1", f'python3 -c "{client}"'))
+    finally:
+        listener.kill()
+        listener.wait()
+
+
+def test_rate_limit_holds(lab: Lab) -> None:
+    lab.link(rate_bit_s=20e6)
+    size = 6_000_000
+    slow = _transfer_s(lab, size)
+    lab.link(rate_bit_s=0.0)
+    fast = _transfer_s(lab, size)
+    assert slow >= size * 8 / 20e6  # the line cannot be faster than its rate
+    assert fast < slow / 2
+
+
+def test_link_refuses_nonsense_and_keeps_its_settings(lab: Lab) -> None:
+    before = lab.link()["settings"]
+    for wrong in ({"loss": 2}, {"rtt_s": -1}, {"rtt_s": "30"}, {"speed": 1}, {"rate_bit_s": 5}):
+        with pytest.raises(LabError, match="refused"):
+            lab.link(**wrong)
+    assert lab.link()["settings"] == before
+
+
+def test_two_labs_side_by_side(lab: Lab) -> None:
+    before = traces()
+    second = Lab("t2")
+    second.up(1, 1)
+    try:
+        nets = [{s["network"] for s in one.status()["sites"]} for one in (lab, second)]
+        assert nets[0] & nets[1] == set()
+        assert lab.status()["up"] and second.status()["up"]
+        assert attempt(second.ssh_command("az-1", ["hostname"])).stdout == "az-1\n"
+        # Each lab's key opens its own hosts only.
+        stranger = [part.replace("/t1/ssh/id_", "/t2/ssh/id_") for part in lab.ssh_command("az-1", ["true"])]
+        assert "Permission denied" in attempt(stranger).stderr
+    finally:
+        second.down()
+    assert traces() == before
+    assert lab.status()["up"] is True
+
+
+def _killed(action: str, step: int) -> bool:
+    """Run up or down of t2 with a kill before its step-th change; False when it ended before that."""
+    done = attempt([sys.executable, str(KILL_SCRIPT), action, "t2", str(step)], timeout_s=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode != 0
+
+
+def test_down_after_up_was_killed_at_every_change() -> None:
+    before, step = traces(), 0
+    while True:
+        step += 1
+        killed = _killed("up", step)
+        Lab("t2").down()
+        left = traces() - before
+        assert left == set(), f"killed before change {step}"
+        if not killed:
+            break
+    assert step > 40
+
+
+@pytest.mark.parametrize("step", [3, 9, 17, 25, 33, 41, 49])
+def test_up_goes_on_where_a_killed_up_stopped(step: int) -> None:
+    before = traces()
+    assert _killed("up", step)
+    try:
+        Lab("t2").up(1, 1)
+        assert Lab("t2").status()["up"] is True
+    finally:
+        Lab("t2").down()
+    assert traces() - before == set()
+
+
+@pytest.mark.parametrize("step", [1, 4, 8])
+def test_down_goes_on_where_a_killed_down_stopped(step: int) -> None:
+    before = traces()
+    Lab("t2").up(1, 1)
+    assert _killed("down", step)
+    Lab("t2").down()
+    assert traces() - before == set()
+
+
+def test_killed_while_the_base_image_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = traces()
+    child = subprocess.Popen([sys.executable, str(KILL_SCRIPT), "up", "t2", "100000"])
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list((tmp_path / "ironspan/lab").glob("building-t2/*")):
+        time.sleep(0.1)
+    child.kill()
+    child.wait()
+    Lab("t2").down()
+    assert traces() - before == set()
+    assert list((tmp_path / "ironspan/lab").glob("b*")) == []
+
+
+def test_two_ups_at_once_of_one_lab_are_refused_and_of_two_labs_work() -> None:
+    before = traces()
+    problems: list[str] = []
+
+    def bring_up(name: str) -> None:
+        try:
+            Lab(name).up(1, 1)
+        except LabError as error:
+            problems.append(str(error))
+
+    threads = [threading.Thread(target=bring_up, args=(name,)) for name in ("t1", "t2", "t2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    try:
+        assert [p for p in problems if "is running" not in p] == []
+        assert Lab("t1").status()["up"] and Lab("t2").status()["up"]
+        assert Lab("t1").status()["sites"] != Lab("t2").status()["sites"]
+    finally:
+        Lab("t1").down()
+        Lab("t2").down()
+    assert traces() - before == set()
