@@ -24,12 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     groups_for,
     unfit_message,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import (
-    DESIRED,
-    RESET,
-    HostNotes,
-    RunFolder,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
@@ -37,7 +33,7 @@ MODULE = "ironspan.hybrid.converge"
 MODES = ("apply", "assess", "reset")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]
     """The action ``ironspan.hybrid.converge``."""
 
     TRANSFERS_FILES = False

@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]
     """The action ``ironspan.hybrid.validate``."""
 
     TRANSFERS_FILES = False
@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
     _VALID_ARGS = frozenset({"roles_folder"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Validate; the result has a summary, and all problems when there are any."""
+        """Validate; the message has all problems, the result a summary."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         roles_folder = Path(self._task.args.get("roles_folder") or ROLES_FOLDER)
         try:
@@ -40,7 +40,6 @@ class ActionModule(ActionBase):
                 **result,
                 "failed": True,
                 "msg": f"{what} in the inventory; no host was contacted.\n{lines}",
-                "problems": [problem.as_dict() for problem in error.problems],
             }
         return {
             **result,

@@ -4,13 +4,24 @@
 
 from __future__ import annotations
 
+import typing as t
+from pathlib import Path
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
 DOCUMENTATION = r"""
 ---
 name: objects
 short_description: Kubernetes objects of a layer
 version_added: "0.1.0"
 description:
-  - Renders C(objects.yml.j2) of a role with the site model and returns the Kubernetes objects, in the order to apply them.
+  - Renders C(objects.yml.j2) of a role with the site model and returns the Kubernetes objects.
+  - They come in the order to apply them.
   - It reads the whole inventory, so use it on C(localhost), not once a host.
 author:
   - The ironspan developers
@@ -38,18 +49,8 @@ _raw:
   elements: dict
 """
 
-import typing as t
-from pathlib import Path
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
-
-
-class LookupModule(LookupBase):
+class LookupModule(LookupBase):  # type: ignore[misc]
     """The lookup ``ironspan.hybrid.objects``."""
 
     def run(

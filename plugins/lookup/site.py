@@ -4,6 +4,13 @@
 
 from __future__ import annotations
 
+import typing as t
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError, nearest
+
 DOCUMENTATION = r"""
 ---
 name: site
@@ -16,7 +23,8 @@ author:
   - The ironspan developers
 options:
   _terms:
-    description: Attributes, for example V(name), V(api_endpoint), V(pod_cidr), V(service_cidr), V(dns_address) or V(kubernetes_version).
+    description:
+      - Attributes, for example V(name), V(api_endpoint), V(pod_cidr) or V(kubernetes_version).
     required: true
     type: list
     elements: str
@@ -34,12 +42,6 @@ _raw:
   type: list
 """
 
-import typing as t
-
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError, nearest
 
 ATTRIBUTES = (
     "name",
@@ -57,7 +59,7 @@ ATTRIBUTES = (
 )
 
 
-class LookupModule(LookupBase):
+class LookupModule(LookupBase):  # type: ignore[misc]
     """The lookup ``ironspan.hybrid.site``."""
 
     def run(

@@ -12,8 +12,9 @@ short_description: Check a whole inventory before any host is contacted
 version_added: "0.1.0"
 description:
   - Reads the inventory of the run, all of it whatever C(--limit) says, into a typed site and checks it.
-  - Reports every problem at once, each as C(FILE:LINE:) followed by the variable or group, what is wrong, and what to write instead.
-  - Makes what is missing in the site's PKI store, unless in check mode, and renders every host's document for the actions that follow.
+  - Reports every problem at once, each with file and line, what is wrong, and what to write instead.
+  - Makes what is missing in the site's PKI store, unless in check mode.
+  - Renders every host's document for the actions that follow.
   - It is an action plugin and runs on the controller only. Run it on C(localhost).
 author:
   - The ironspan developers
@@ -26,7 +27,9 @@ attributes:
     description: There is nothing to show.
 options:
   roles_folder:
-    description: Folder of the roles whose variables are known and whose templates are rendered. The collection's own by default.
+    description:
+      - Folder of the roles whose variables are known and whose templates are rendered.
+      - The collection's own by default.
     type: path
 """
 
@@ -41,12 +44,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-problems:
-  description: All problems, ordered by file and line.
-  returned: when there are any
-  type: list
-  elements: dict
-  sample: [{file: inventories/a/hosts.yml, line: 12, path: groups.etcd, message: 2 etcd members, remedy: list 1 or 3 hosts}]
 site:
   description: Name of the site.
   returned: success

@@ -44,23 +44,22 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
 
 def unfit_message(verdicts: Sequence[Verdict]) -> str:
     """Return why a host does not fit, with every reason and remedy; an empty text when it fits."""
-    reasons = [
-        f"{verdict['check']}: found {verdict['found']}, wanted {verdict['wanted']}. {verdict.get('remedy', '')}"
-        for verdict in verdicts
-        if not verdict.get("ok")
-    ]
+    reasons = [_reason(verdict) for verdict in verdicts if not verdict.get("ok")]
     if not reasons:
         return ""
-    return "This host does not fit, nothing was changed on it.\n" + "\n".join(
-        f"- {r.strip()}" for r in reasons
-    )
+    return "This host does not fit, nothing was changed on it.\n" + "\n".join(reasons)
+
+
+def _reason(verdict: Verdict) -> str:
+    found, wanted, remedy = verdict["found"], verdict["wanted"], verdict.get("remedy", "")
+    return f"- {verdict['check']}: found {found}, wanted {wanted}. {remedy}".rstrip()
 
 
 def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     """Return the groups an assessed host goes into.
 
-    ``ironspan_pending`` when anything is to be done, and ``ironspan_restart_LAYER`` for every layer of which a
-    running service would restart, so that a playbook can take such hosts one after the other.
+    ``ironspan_pending`` when anything is to be done, and ``ironspan_restart_LAYER`` for every layer of which
+    a running service would restart, so that a playbook can take such hosts one after the other.
     """
     changes = result.get("changes") or ()
     if not changes and not result.get("pending"):

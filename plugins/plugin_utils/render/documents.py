@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the desired-state document of a host from the templates of its layers.
 
-The cost per host is what counts at 1,000 hosts, so a layer is rendered and parsed once for all hosts for which
-everything its template reads is the same; a document is put together from finished pieces of JSON.
+The cost per host is what counts at 1,000 hosts, so a layer is rendered and parsed once for all hosts for
+which everything its template reads is the same; a document is put together from finished pieces of JSON.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.failures import problem_from
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.fitness import merge_fitness
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import (
+    DESIRED,
+    FITNESS,
+    OBJECTS,
+    RESET,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 SCHEMA = 1
-DESIRED = "desired.yml.j2"
-RESET = "reset.yml.j2"
-_FITNESS = "fitness.yml.j2"
-_OBJECTS = "objects.yml.j2"
 _REFERENCES = ("requires", "restart_on", "reload_on")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MISSING = object()
@@ -102,7 +104,7 @@ class Renderer:
     def fitness(self, host: Host, layers: Sequence[str] | None = None) -> dict[str, t.Any]:
         """Return what the layers ask of the host: the document's ``fitness``."""
         chosen = host.layers if layers is None else layers
-        return merge_fitness(self._piece(layer, _FITNESS, host, _mapping).content for layer in chosen)
+        return merge_fitness(self._piece(layer, FITNESS, host, _mapping).content for layer in chosen)
 
     def document(
         self, host: Host, layers: Sequence[str] | None = None, template: str = DESIRED
@@ -121,7 +123,7 @@ class Renderer:
         """
         hosts = [host for host in self._site.hosts.values() if layer in host.layers]
         variables = dict(hosts[0].variables) if hosts else {}
-        content = self._render(f"{layer}/{_OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
+        content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
         return t.cast("list[dict[str, t.Any]]", content or [])
 
     def _piece(self, layer: str, template: str, host: Host, shape: Callable[[str, t.Any], Piece]) -> Piece:

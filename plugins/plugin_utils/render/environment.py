@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Jinja environment of the roles' templates, and what a template reads.
 
-Plain Jinja2, not Ansible's templar: a template is compiled once per process, an undefined name is an error, and
-values are final. What a template reads is taken from its syntax tree, so that hosts for which all of that is the
-same share one rendering.
+Plain Jinja2, not Ansible's templar: a template is compiled once per process, an undefined name is an error,
+and values are final. What a template reads is taken from its syntax tree, so that hosts for which all of that
+is the same share one rendering.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def problem_from(error: Exception, template: Path, path: str) -> Problem:
     """Return the problem behind an exception.
 
     Args:
-        error: what rendering raised. Jinja rewrites tracebacks, so that frames name templates and their lines.
+        error: what rendering raised. Jinja rewrites tracebacks: frames name templates and their lines.
         template: the outermost template.
         path: what was rendered for whom.
     """

@@ -3,8 +3,8 @@
 """The folder in which one run of ansible-playbook keeps its documents.
 
 Ansible makes a temporary folder per run, readable by its user only, and removes it at the end. Documents are
-written there once, for all hosts, by whoever needs them first: the validate action as a rule, or the first worker
-of a play that uses a role alone. Workers are separate processes, so this is also how they share the work.
+written there once, for all hosts, by whoever needs them first: the validate action as a rule, or the first
+worker of a play that uses a role alone. Workers are separate processes: this is how they share the work.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ansible import constants
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import (
-    DESIRED,
-    RESET,
-    Renderer,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
+
+if t.TYPE_CHECKING:  # rendering is imported only by the process that renders
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
 
 _FOLDERS = {DESIRED: "documents", RESET: "reset"}
 

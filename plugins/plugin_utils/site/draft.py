@@ -67,7 +67,7 @@ class Draft:
         return self.setting_place(setting.key, setting.value)
 
     def inner_place(self, host: HostDraft, variable: str, step: str | int) -> Place:
-        """Return where a key of a dictionary, or an item of a list, was written; the variable's place if unknown."""
+        """Return where a key of a dictionary, or an item of a list, was written, or else the variable."""
         place = self.place(host, variable)
         setting = host.settings.get(variable)
         inner: Place | None = None

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The variables a site may set: read from ``meta/argument_specs.yml`` and ``defaults/main.yml`` of every role."""
+"""The variables a site may set, read from the argument specifications and defaults of every role."""
 
 from __future__ import annotations
 

@@ -130,7 +130,9 @@ def _to_path(value: t.Any, option: Option) -> str:
     return str(Path(_to_text(value, option)).expanduser()) if value != "" else ""
 
 
-_CONVERTERS: dict[str, Callable[[t.Any, Option], t.Any]] = {
+Convert = Callable[[t.Any, Option], t.Any]
+
+_CONVERTERS: dict[str, Convert] = {
     "str": _to_text,
     "int": _to_int,
     "float": _to_float,
@@ -158,7 +160,8 @@ def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Rep
     if value is None and not option.required:
         return None
     try:
-        converted = _CONVERTERS.get(option.type, _to_text)(value, option)
+        convert: Convert = _CONVERTERS.get(option.type, _to_text)
+        converted = convert(value, option)
     except Rejected as rejected:
         report(key, value, path, rejected.message, rejected.remedy)
         return None

@@ -100,7 +100,7 @@ def _check_service_size(draft: Draft, services: ipaddress.IPv4Network) -> None:
     draft.problems.add(
         draft.site_place("site_service_cidr"),
         "site_service_cidr",
-        f"{services} has a prefix outside /{WIDEST_SERVICE_PREFIX} to /{NARROWEST_SERVICE_PREFIX}, which kubeadm refuses",
+        f"{services} is outside /{WIDEST_SERVICE_PREFIX} to /{NARROWEST_SERVICE_PREFIX}, as kubeadm wants it",
         f"write for example {services.network_address}/16",
     )
 
@@ -113,7 +113,7 @@ def _check_pod_size(draft: Draft, pods: ipaddress.IPv4Network, mask: int) -> Non
         draft.problems.add(
             place,
             "site_pod_cidr",
-            f"{pods} is more than {MOST_POD_SUBNET_BITS} bits wider than the /{mask} of a node, which kubeadm refuses",
+            f"{pods} is over {MOST_POD_SUBNET_BITS} bits wider than a node's /{mask}, which kubeadm refuses",
             f"write a network of /{mask - MOST_POD_SUBNET_BITS} or smaller",
         )
     elif bits < 0 or 2**bits < kubelets:
@@ -122,7 +122,8 @@ def _check_pod_size(draft: Draft, pods: ipaddress.IPv4Network, mask: int) -> Non
         draft.problems.add(
             place,
             "site_pod_cidr",
-            f"{pods} has room for {room} nodes with a /{mask} each (site_node_cidr_mask), the site has {kubelets}",
+            f"{pods} has room for {room} nodes with a /{mask} each (site_node_cidr_mask), "
+            f"the site has {kubelets}",
             f"write a network of /{prefix} or larger",
         )
 
