@@ -4,9 +4,11 @@
 #
 # Runs in every smoke pod (busybox) and asks the cluster network what a workload would ask of it.
 # Environment: DEADLINE seconds, PORT, CLUSTER_NAME, SERVICE_NAME, SERVICE_ADDRESS,
-#   PEER_GROUPS (names of headless services), PEERS (how many pods these must name in all).
+#   PEER_GROUPS (names of headless services), PEERS (how many pods these must name in all);
+#   RESULT_FILE and KERNEL_FILE replace the files below in tests.
 # Result: lines key=value in the termination message (at most 4096 bytes) and on standard output.
 set -u
+answered=
 end=$(($(date +%s) + DEADLINE))
 
 resolve() { # NAME -> its addresses, one a line
@@ -62,7 +64,7 @@ wait_for() { # A function above, tried until it holds or time is over; at least 
 sandbox=$(dmesg 2>/dev/null | while read -r line; do
     case $line in *"Starting gVisor"*) echo "$line" ;; esac
 done)
-read -r kernel </proc/version
+read -r kernel <"${KERNEL_FILE:-/proc/version}"
 wait_for cluster_name
 wait_for service_name
 wait_for service_address
@@ -70,7 +72,7 @@ wait_for all_peers
 
 # Word splitting puts several addresses on one line.
 # shellcheck disable=SC2086
-{
+result=$(
     echo "sandbox=$sandbox"
     echo "kernel=$kernel"
     echo dns_cluster=$cluster
@@ -78,9 +80,10 @@ wait_for all_peers
     echo "service=$answered"
     echo "peers=$reached/$PEERS"
     echo "known=$known"
-    echo unreached=$unreached
     echo "failed=$failed"
-} >/tmp/result
-cat /tmp/result
-head -c 4000 /tmp/result >/dev/termination-log
+    # Last, because a message that is too long loses its end.
+    echo unreached=$unreached
+)
+echo "$result"
+echo "$result" | head -c 4000 >"${RESULT_FILE:-/dev/termination-log}"
 exit "$failed"
