@@ -45,6 +45,9 @@ def references_of(spec: Spec) -> t.Tuple[str, ...]:
     for parameter in REFERENCES:
         for name in spec.get(parameter) or ():
             names[name] = None
+    if spec.get("kind") == "certificate" and isinstance(spec.get("key"), str):
+        # Its request can be made only once the key is there.
+        names[spec["key"]] = None
     return tuple(names)
 
 

@@ -118,7 +118,7 @@ def test_certificate_names(one: str, other: str, equal: bool) -> None:
             "preflight",
         ),
         (
-            'error execution phase kubelet-start: a Node with name "a" and status "Ready" already exists in the cluster',
+            'error: a Node with name "a" and status "Ready" already exists in the cluster',
             "already exists",
             "still Ready",
         ),
