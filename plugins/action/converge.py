@@ -128,7 +128,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
         unfit = unfit_message(verdicts)
         if unfit:
-            result.update(failed=True, msg=unfit)
+            # What would be changed on it does not matter then, and would hide the reasons.
+            for name in ("changes", "pending", "diff", "timings"):
+                result.pop(name, None)
+            result.update(failed=True, msg=unfit, verdicts=[v for v in verdicts if not v.get("ok")])
             return
         groups = groups_for(result)
         for group in groups:
