@@ -25,6 +25,7 @@ def table() -> collections.abc.Iterator[Table]:
     """Return the table that this run fills."""
     filled = Table()
     yield filled
+    print("\n" + filled.text())
     target = os.environ.get("IRONSPAN_BENCH_RECORD")
     if target and filled.sections:
         filled.write(pathlib.Path(target))

@@ -20,8 +20,6 @@ import time
 import types
 import typing as t
 
-import yaml
-
 from tests.support.playbooks import recap_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -128,8 +126,12 @@ class Fleet:
 
     def serve(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a program inside the namespace; it is ended with the fleet."""
+        log = (self.folder / f"service-{len(self._services)}.log").open("wb")
         process = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace, *command], stdin=subprocess.DEVNULL
+            ["ip", "netns", "exec", self.namespace, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
         self._services.append(process)
         return process
@@ -142,12 +144,18 @@ class Fleet:
         """Return the folder that a host's module takes for its root."""
         return self.folder / "roots" / name
 
-    def inventory(self, variables: dict[str, t.Any], groups: dict[str, list[str]]) -> pathlib.Path:
+    def inventory(
+        self,
+        variables: dict[str, t.Any],
+        groups: dict[str, list[str]],
+        others: dict[str, dict[str, dict[str, t.Any]]],
+    ) -> pathlib.Path:
         """Write an inventory of the hosts.
 
         Args:
-            variables: variables of every host; ``{root}`` in a text stands for the host's folder.
-            groups: group -> host names.
+            variables: variables of every host.
+            groups: group -> simulated hosts.
+            others: group -> hosts with their variables that are part of the site but never contacted.
 
         Returns:
             The file.
@@ -160,14 +168,21 @@ class Fleet:
             **variables,
         }
         hosts = {
-            name: {"ansible_host": self.address(index), "user_root": str(self.root(name))}
+            name: {
+                "ansible_host": self.address(index),
+                # what other hosts would use; nobody does here
+                "site_address": self.address(index).replace("127.1.", "10.30."),
+                "user_root": str(self.root(name)),
+            }
             for index, name in enumerate(self.names)
         }
         members: dict[str, t.Any] = {
             group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()
         }
+        members |= {group: {"hosts": dict(named)} for group, named in others.items()}
         path = self.folder / "hosts.yml"
-        path.write_text(yaml.safe_dump({"all": {"vars": common, "hosts": hosts, "children": members}}))
+        text = json.dumps({"all": {"vars": common, "hosts": hosts, "children": members}}, indent=1)
+        path.write_text(text)  # JSON is YAML, and read much faster
         return path
 
     def play(self, playbook: pathlib.Path, inventory: pathlib.Path, *options: str) -> Cost:

@@ -49,3 +49,4 @@ def test_site_takes_little_longer_than_kubeadm_by_hand(table: Table, tmp_path: p
         "A cluster of two hosts", "site.yml", f"{min(site):.1f} s", "validation and verification included"
     )
     table.add("A cluster of two hosts", "site.yml / kubeadm by hand", min(site) / min(raw), RATIO)
+    table.check()

@@ -1,0 +1,118 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker costs on simulated hosts: real Ansible, real SSH, the real module, its real document."""
+
+from __future__ import annotations
+
+import base64
+import collections.abc
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+from tests.bench import worker
+from tests.bench.fleet import Cost, Fleet
+from tests.bench.table import Table
+
+PORT = 8080
+RUNS = 3
+"""No-op runs; the cheapest counts, since other work on the machine only adds."""
+
+PLAYBOOK = """\
+- import_playbook: {playbooks}/validate.yml
+
+- name: assess
+  hosts: nodes
+  gather_facts: false
+  tasks:
+    - name: Compare with the whole document
+      ironspan.hybrid.converge: {{mode: assess, root: "{{{{ user_root }}}}"}}
+
+- name: prepare
+  hosts: nodes:&ironspan_pending
+  gather_facts: false
+  tasks:
+    - name: Converge the layers that need no credentials
+      ironspan.hybrid.converge:
+        layers: [base, containerd, flannel, gvisor, haproxy, node]
+        root: "{{{{ user_root }}}}"
+
+- name: nodes
+  hosts: nodes:&ironspan_pending
+  gather_facts: false
+  tasks:
+    - name: Converge the kubelet and join
+      ironspan.hybrid.converge:
+        layers: [node]
+        join_token: abcdef.0123456789abcdef
+        root: "{{{{ user_root }}}}"
+"""
+"""The phases of site.yml that run on a worker; what talks to the cluster's API is not simulated."""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace of one's own needs root")
+
+
+@pytest.fixture(params=[20, 250])
+def fleet(request: pytest.FixtureRequest) -> collections.abc.Iterator[Fleet]:
+    # a short path: control sockets live below it
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="isb-", dir="/tmp"))
+    try:
+        with Fleet(folder, request.param) as made:
+            for name in made.names:
+                worker.make_root(made.root(name))
+            yield made
+    finally:
+        shutil.rmtree(folder)
+
+
+def run_of(fleet: Fleet) -> collections.abc.Callable[[], Cost]:
+    """Prepare mirror, inventory and playbook; return what runs them."""
+    index = worker.make_mirror(fleet.folder / "mirror")
+    fleet.serve(sys.executable, "-m", "http.server", "-d", str(index.parent), "-b", "127.0.0.1", str(PORT))
+    (fleet.folder / "pki.key").write_text(base64.b64encode(os.urandom(32)).decode())
+    (fleet.folder / "pki.key").chmod(0o600)
+    core = {"core-1": {"ansible_host": "10.20.0.11"}}
+    inventory = fleet.inventory(
+        {
+            "site_name": "bench",
+            "site_api_endpoint": "10.20.0.11:8443",
+            "site_api_address": "10.20.0.11",
+            "site_mirror_url": f"http://127.0.0.1:{PORT}",
+            "site_artifacts_index": str(index),
+            "site_pki_store": str(fleet.folder / "pki"),
+            "site_pki_key_file": str(fleet.folder / "pki.key"),
+        },
+        {"nodes": fleet.names, "on_prem": fleet.names, "gvisor": fleet.names},
+        dict.fromkeys(("azure", "etcd", "control_plane", "haproxy"), core),
+    )
+    playbook = fleet.folder / "bench.yml"
+    playbook.write_text(PLAYBOOK.format(playbooks=worker.ROOT / "playbooks"))
+    return lambda: fleet.play(playbook, inventory)
+
+
+def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
+    run = run_of(fleet)
+    install = run()
+    assert install.changed == fleet.count, install.output
+    runs = [run() for _ in range(RUNS if fleet.count <= 20 else 2)]
+    for noop in runs:
+        assert noop.changed == 0, noop.output
+        assert len(noop.tasks) == fleet.count, noop.output
+    least = min(runs, key=lambda cost: cost.controller_cpu)
+
+    section = f"{fleet.count} workers, simulated"
+    table.add(section, "install: tasks a host", max(install.tasks.values()), 10)
+    table.add(section, "install: SSH operations a host", install.each("ssh_operations"), 3)
+    table.add(section, "install: controller CPU a host", install.each("controller_cpu"), 0.3, "s")
+    table.note(section, "install: CPU of a host", f"{install.each('target_cpu'):.2f} s")
+    table.add(section, "no-op: SSH operations a host", max(run.each("ssh_operations") for run in runs), 1)
+    table.add(section, "no-op: controller CPU a host", least.each("controller_cpu"), 0.1, "s")
+    target = min(run.each("target_cpu") for run in runs)
+    table.add(section, "no-op: CPU of a host", target, 0.3, "s", "SSH server and session included")
+    table.note(section, "no-op: whole run", f"{least.wall:.1f} s", "controller and hosts share the machine")
+    table.note(section, "largest controller process", f"{least.memory_kib / 1024:.0f} MiB")
+    table.check()
