@@ -62,7 +62,7 @@ class Sandbox:
         self.mirror = mirror
         self.put("usr/local/ironspan-test-bin/systemctl", SYSTEMCTL, 0o755)
         self.put("usr/local/ironspan-test-bin/journalctl", "#!/bin/sh\n", 0o755)
-        for folder in ("etc/systemd/system", "run", "opt", "proc", "var/lib"):
+        for folder in ("etc/systemd/system", "run/units", "opt", "proc", "var/lib"):
             (root / folder).mkdir(parents=True, exist_ok=True)
 
     def put(self, path: str, content: str | bytes, mode: int = 0o644) -> Path:
@@ -119,7 +119,7 @@ class Sandbox:
                     continue
                 content: bytes | str = b""
                 if path.is_symlink():
-                    content = os.readlink(path)
+                    content = str(path.readlink())
                 elif path.is_file():
                     content = path.read_bytes()
                 seen[key] = (stat.filemode(status.st_mode), status.st_uid, status.st_gid, content)

@@ -91,7 +91,7 @@ def populate(sandbox: Sandbox) -> None:
     sandbox.put("etc/systemd/system/app.service", "[Service]\n")
     sandbox.put("run/units/app.service.active", "old\n")
     sandbox.put("run/units/app.service.enabled", "")
-    os.symlink("elsewhere", sandbox.root / "opt/current")
+    (sandbox.root / "opt/current").symlink_to("elsewhere")
 
 
 def execute(sandbox: Sandbox, wanted: Document) -> dict[str, t.Any]:
@@ -153,7 +153,9 @@ def test_the_next_run_finishes_what_a_killed_one_began(
         assert (again["changed"], again["resumed"]) == (False, False), (
             f"step {step}: the run after is a no-op"
         )
-        assert os.listdir(host.root / "var/lib/ironspan/backup") == [], f"step {step}: backups are given up"
+        assert not list((host.root / "var/lib/ironspan/backup").iterdir()), (
+            f"step {step}: backups are given up"
+        )
     # Counted are two places at each record of the journal (half written, written), and some in between.
     assert step > 70
 
