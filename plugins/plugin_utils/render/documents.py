@@ -48,6 +48,9 @@ class Piece:
     text: str
 
 
+_NOTHING = Piece({}, "")
+
+
 class Renderer:
     """Renders the documents of one site.
 
@@ -61,6 +64,7 @@ class Renderer:
         self._site = site
         self._templates = Templates(roles_folder)
         self._pieces: dict[tuple[t.Any, ...], Piece] = {}
+        self._fitness: dict[tuple[int, ...], dict[str, t.Any]] = {}
         self._index: ArtifactsIndex | None = None
         site.uid_source = authorities.uid
         self._shared: dict[str, t.Any] = {
@@ -104,7 +108,11 @@ class Renderer:
     def fitness(self, host: Host, layers: Sequence[str] | None = None) -> dict[str, t.Any]:
         """Return what the layers ask of the host: the document's ``fitness``."""
         chosen = host.layers if layers is None else layers
-        return merge_fitness(self._piece(layer, FITNESS, host, _mapping).content for layer in chosen)
+        pieces = [self._piece(layer, FITNESS, host, _mapping) for layer in chosen]
+        key = tuple(id(piece) for piece in pieces)  # pieces are kept, so an identity is never used again
+        if key not in self._fitness:
+            self._fitness[key] = merge_fitness(piece.content for piece in pieces)
+        return self._fitness[key]
 
     def document(
         self, host: Host, layers: Sequence[str] | None = None, template: str = DESIRED
@@ -129,7 +137,7 @@ class Renderer:
     def _piece(self, layer: str, template: str, host: Host, shape: Callable[[str, t.Any], Piece]) -> Piece:
         name = f"{layer}/{template}"
         if not self._templates.has(name):
-            return Piece({}, "")
+            return _NOTHING
         key = self._key(name, layer, host)
         if key not in self._pieces:
             context = {**host.variables, **self._shared, "host": host}

@@ -78,10 +78,13 @@ class Templates:
         )
         self._environment.filters.update(FILTERS)
         self._reads: dict[str, Reads] = {}
+        self._there: dict[str, bool] = {}
 
     def has(self, name: str) -> bool:
         """Tell whether there is a template; ``name`` is relative to the folder of roles."""
-        return (self.roles_folder / name).is_file()
+        if name not in self._there:
+            self._there[name] = (self.roles_folder / name).is_file()
+        return self._there[name]
 
     def get(self, name: str) -> jinja2.Template:
         """Return a compiled template."""
