@@ -100,7 +100,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
-    command = Lab(arguments.name).ssh_command(arguments.host, arguments.command)
+    wanted = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    command = Lab(arguments.name).ssh_command(arguments.host, wanted)
     os.execvp(command[0], command)
 
 

@@ -34,21 +34,18 @@ def groups(layout: Layout) -> dict[str, list[str]]:
 
 def render(layout: Layout, folder: Path, wan_mtu: int) -> str:
     """The text of hosts.yml for the lab in `folder`."""
-    ssh = " ".join(
-        [
-            f"-o UserKnownHostsFile={keys.known_hosts(folder)}",
-            "-o GlobalKnownHostsFile=/dev/null",
-            "-o IdentitiesOnly=yes",
-        ]
-    )
     lines = [
+        "# Copyright (c) the ironspan developers",
+        "# SPDX-License-Identifier: Apache-2.0",
         "# Written by `ironspan lab up`; group_vars/ beside it holds what is the same in every lab.",
         "---",
         "all:",
         "  vars:",
         "    ansible_user: root",
         f"    ansible_ssh_private_key_file: {keys.private_key(folder)}",
-        f"    ansible_ssh_common_args: {ssh}",
+        "    ansible_ssh_common_args: >-",
+        f"      -o UserKnownHostsFile={keys.known_hosts(folder)}",
+        "      -o GlobalKnownHostsFile=/dev/null -o IdentitiesOnly=yes",
         f"    site_name: lab-{layout.name}",
         f"    site_api_endpoint: {API_NAME}:{API_PORT}",
         f"    site_api_address: {layout.api_host.address}",

@@ -78,13 +78,21 @@ def lookup(server: str, name: str, timeout_s: float = 1.0) -> list[str] | None:
             reply = channel.recv(4096)
     except OSError:
         return None
-    if len(reply) < len(query) or reply[:2] != query[:2]:
+    return parse_reply(query, reply)
+
+
+def parse_reply(query: bytes, reply: bytes) -> list[str] | None:
+    """The IPv4 addresses in a DNS reply; None when it does not answer the query or is cut short."""
+    if len(reply) < len(query) or reply[:2] != query[:2] or reply[12 : len(query)] != query[12:]:
         return None
     answers, position, found = struct.unpack(">H", reply[6:8])[0], len(query), []
     for _ in range(answers):
-        # The name is a pointer (2 bytes) in what dnsmasq answers; type, class, TTL and length follow.
-        kind, length = struct.unpack(">H", reply[position + 2 : position + 4])[0], reply[position + 11]
-        if kind == 1:
-            found.append(socket.inet_ntoa(reply[position + 12 : position + 16]))
+        # The name is a pointer (2 bytes) in what dnsmasq answers; type, class, TTL, length and data follow.
+        if len(reply) < position + 12:
+            return None
+        kind, _, _, length = struct.unpack(">HHIH", reply[position + 2 : position + 12])
+        data = reply[position + 12 : position + 12 + length]
+        if kind == 1 and len(data) == 4:
+            found.append(socket.inet_ntoa(data))
         position += 12 + length
     return found

@@ -23,6 +23,7 @@ import pytest
 from ironspan.lab import Lab, base_image, mounts, names, processes, state
 from ironspan.lab.commands import attempt, run
 from ironspan.lab.errors import LabError
+from ironspan.lab.layout import cache_root, state_root
 from ironspan.lab.machine import detect
 
 KILL_SCRIPT = Path(__file__).with_name("lab_kill.py")
@@ -41,12 +42,12 @@ def _foreign() -> set[str]:
     """What the names of things contain that belong to labs other than these tests'."""
     found = set()
     for name in set(state.all_labs()) - {"t1", "t2"}:
-        found |= {f"{state.state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
+        found |= {f"{state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
         if (other := state.load(name)) is not None:
             found |= {f"is{letter}{other.layout.index}" for letter in ("a", "r")}
             found |= {f"is{other.layout.index}-", f"islab{other.layout.index}-", other.layout.firewall_table}
     if found:  # what all labs share
-        found |= {f"file {state.state_root()}$", "/.index.lock", "/run/netns$", "/run/systemd/nspawn"}
+        found |= {f"file {state_root()}$", "/.index.lock", "/run/netns$", "/run/systemd/nspawn"}
     return found
 
 
@@ -59,14 +60,14 @@ def traces() -> set[str]:
 
 
 def _all_traces() -> set[str]:
-    root = str(state.state_root())
+    root = str(state_root())
     found = {f"link {link['ifname']}" for link in json.loads(run(["ip", "-json", "link"]))}
     found |= {f"netns {line.split()[0]}" for line in run(["ip", "netns"]).splitlines() if line.strip()}
     found |= {f"nft {line}" for line in run(["nft", "list", "tables"]).splitlines()}
     found |= {
         f"mount {m.path}"
         for m in mounts.current()
-        if m.path.startswith((root, "/run/netns", "/run/systemd", str(base_image.cache_root())))
+        if m.path.startswith((root, "/run/netns", "/run/systemd", str(cache_root())))
     }
     for top in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]:
         for entry in top.glob("ironspan-*"):
@@ -81,10 +82,10 @@ def _all_traces() -> set[str]:
             mark = [one.decode() for one in environment if one.startswith(processes.MARKER.encode())]
             if mark or root in command:
                 found.add(f"process {command} {mark}")
-    for folder in (state.state_root(), Path("/run/systemd/nspawn"), Path("/run/netns")):
+    for folder in (state_root(), Path("/run/systemd/nspawn"), Path("/run/netns")):
         found |= {f"file {folder}"} if folder.exists() else set()
         found |= {f"file {entry}" for entry in folder.glob("*")}
-    found |= {f"file {entry}" for entry in base_image.cache_root().glob("building-t*")}
+    found |= {f"file {entry}" for entry in cache_root().glob("building-t*")}
     return found
 
 
@@ -109,9 +110,9 @@ def ping(lab: Lab, host: str, target: str, count: int, interval_s: float = 0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ready() -> None:
+def ready(tmp_path_factory: pytest.TempPathFactory) -> None:
     detect().require()
-    base_image.ensure("t1", state.state_root().parent / "log", lambda *_: None)
+    base_image.ensure("t1", tmp_path_factory.mktemp("base"), lambda *_: None)
     for name in ("t1", "t2"):
         Lab(name).down()
 

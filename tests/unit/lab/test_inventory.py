@@ -1,0 +1,104 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory a lab writes is the one in the repository, and makes sense for every size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ironspan.lab import inventory
+from ironspan.lab.lab import WAN_MTU
+from ironspan.lab.layout import SIZES, Layout
+
+DEFAULT = Path("/var/lib/ironspan-lab/default")
+COMMITTED = inventory.GROUP_VARS.parent / "hosts.yml"
+
+
+def render(azure: int, rack: int, index: int = 0) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(
+        inventory.render(Layout("lab", index, azure, rack), Path("/s/lab"), 1400)
+    )
+    return loaded
+
+
+def test_repository_has_what_the_default_lab_writes() -> None:
+    written = inventory.render(Layout("default", 0, *SIZES["small"]), DEFAULT, WAN_MTU)
+    assert COMMITTED.read_text() == written, (
+        "inventories/lab/hosts.yml is not what `ironspan lab up` writes; write the rendered text there"
+    )
+
+
+def test_small_has_the_groups_of_the_documentation() -> None:
+    assert inventory.groups(Layout("default", 0, 3, 2)) == {
+        "etcd": ["az-1", "az-2", "az-3"],
+        "control_plane": ["az-1", "az-2"],
+        "haproxy": ["az-3"],
+        "nodes": ["rack-1", "rack-2"],
+        "gvisor": ["rack-1", "rack-2"],
+    }
+
+
+@settings(max_examples=25)  # each one reads a YAML document
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 15))
+def test_every_size_is_a_sound_site(azure: int, rack: int, index: int) -> None:
+    groups = inventory.groups(Layout("lab", index, azure, rack))
+    assert len(groups["etcd"]) % 2 == 1
+    assert len(groups["etcd"]) == {1: 1, 2: 1, 3: 3, 4: 3}.get(azure, 5)
+    assert len(groups["control_plane"]) == min(azure, 2)
+    assert groups["haproxy"] == [f"az-{azure}"]
+    assert len(groups["nodes"]) == rack
+    loaded = render(azure, rack, index)["all"]
+    hosts = {**loaded["children"]["azure"]["hosts"], **loaded["children"]["on_prem"]["hosts"]}
+    assert len({h["ansible_host"] for h in hosts.values()}) == azure + rack
+    for name, members in groups.items():
+        assert list(loaded["children"][name]["hosts"]) == members
+        assert set(members) <= set(hosts)
+    assert loaded["vars"]["site_api_address"] == hosts[f"az-{azure}"]["ansible_host"]
+
+
+def test_each_site_uses_the_mirror_on_its_own_bridge() -> None:
+    children = render(1, 1, 3)["all"]["children"]
+    assert children["azure"]["vars"]["site_mirror_url"] == "http://10.98.6.1:8080"
+    assert children["on_prem"]["vars"]["site_mirror_url"] == "http://10.98.7.1:8080"
+
+
+def test_ssh_keeps_checking_host_keys() -> None:
+    variables = render(1, 1)["all"]["vars"]
+    assert "UserKnownHostsFile=/s/lab/ssh/known_hosts" in variables["ansible_ssh_common_args"]
+    assert "StrictHostKeyChecking" not in variables["ansible_ssh_common_args"]
+    assert variables["ansible_ssh_private_key_file"] == "/s/lab/ssh/id_ed25519"
+
+
+def test_written_inventory_finds_the_group_variables(tmp_path: Path) -> None:
+    layout = Layout("lab", 0, 1, 1)
+    path = inventory.write(layout, tmp_path, 1400)
+    again = inventory.write(layout, tmp_path, 1400)
+    assert path == again == tmp_path / "inventory/hosts.yml"
+    variables = yaml.safe_load((path.parent / "group_vars/all.yml").read_text())
+    assert variables["site_lab"] is True
+
+
+def test_link_to_another_checkout_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/group_vars").symlink_to(tmp_path / "gone")
+    inventory.write(Layout("lab", 0, 1, 1), tmp_path, 1400)
+    assert (tmp_path / "inventory/group_vars").readlink() == inventory.GROUP_VARS
+
+
+def test_no_setting_of_the_whole_machine_is_ever_asked_for() -> None:
+    variables = yaml.safe_load((inventory.GROUP_VARS / "all.yml").read_text())
+    assert all(entry["name"].startswith("net.") for entry in variables["base_sysctls"])
+    assert variables["base_kernel_modules"] == []
+
+
+@pytest.mark.parametrize("size", sorted(SIZES))
+def test_named_sizes_can_be_rendered(size: str) -> None:
+    azure, rack = SIZES[size]
+    children = render(azure, rack)["all"]["children"]
+    assert (len(children["azure"]["hosts"]), len(children["on_prem"]["hosts"])) == (azure, rack)
