@@ -46,7 +46,8 @@ LogLevel ERROR
 COUNTER = """\
 #!/bin/sh
 echo >> "$IRONSPAN_BENCH_SSH_LOG"
-exec ssh "$@"
+[ -z "$IRONSPAN_BENCH_SENT" ] && exec ssh "$@"
+tee -a "$IRONSPAN_BENCH_SENT" | ssh "$@"
 """
 
 
@@ -68,6 +69,8 @@ class Cost:
     """Hosts with a change."""
     memory_kib: int
     """Largest process of the controller's side."""
+    bytes_sent: int
+    """To hosts, the modules themselves included; 0 unless it was asked for."""
     output: str
 
     def each(self, name: str) -> float:
@@ -185,9 +188,19 @@ class Fleet:
         path.write_text(text)  # JSON is YAML, and read much faster
         return path
 
-    def play(self, playbook: pathlib.Path, inventory: pathlib.Path, *options: str) -> Cost:
-        """Run a playbook against the hosts and return what it cost; it may fail, see ``output``."""
-        result, log = self.folder / "cost.json", self.folder / "ssh.log"
+    def play(
+        self, playbook: pathlib.Path, inventory: pathlib.Path, *options: str, keep_sent: bool = False
+    ) -> Cost:
+        """Run a playbook against the hosts and return what it cost; it may fail, see ``output``.
+
+        Args:
+            playbook: the playbook.
+            inventory: the inventory.
+            options: more options of ansible-playbook.
+            keep_sent: count the bytes sent to hosts (which costs CPU of its own).
+        """
+        result, log, sent = self.folder / "cost.json", self.folder / "ssh.log", self.folder / "sent"
+        sent.write_bytes(b"")
         log.write_text("")
         (self.folder / "cp").mkdir(exist_ok=True)
         environment = os.environ | {
@@ -195,6 +208,7 @@ class Fleet:
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
             "ANSIBLE_NOCOLOR": "1",
             "IRONSPAN_BENCH_SSH_LOG": str(log),
+            "IRONSPAN_BENCH_SENT": str(sent) if keep_sent else "",
         }
         program = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
         before = self.target_cpu()
@@ -221,6 +235,7 @@ class Fleet:
             tasks={name: row["ok"] + row["failed"] for name, row in recap.items() if name != "localhost"},
             changed=sum(1 for name, row in recap.items() if name != "localhost" and row["changed"]),
             memory_kib=cost["memory_kib"],
+            bytes_sent=sent.stat().st_size,
             output=done.stdout,
         )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import collections.abc
+import functools
 import os
 import pathlib
 import shutil
@@ -69,7 +70,7 @@ def fleet(request: pytest.FixtureRequest) -> collections.abc.Iterator[Fleet]:
         shutil.rmtree(folder)
 
 
-def run_of(fleet: Fleet) -> collections.abc.Callable[[], Cost]:
+def run_of(fleet: Fleet) -> collections.abc.Callable[..., Cost]:
     """Prepare mirror, inventory and playbook; return what runs them."""
     index = worker.make_mirror(fleet.folder / "mirror")
     fleet.serve(sys.executable, "-m", "http.server", "-d", str(index.parent), "-b", "127.0.0.1", str(PORT))
@@ -91,7 +92,7 @@ def run_of(fleet: Fleet) -> collections.abc.Callable[[], Cost]:
     )
     playbook = fleet.folder / "bench.yml"
     playbook.write_text(PLAYBOOK.format(playbooks=worker.ROOT / "playbooks"))
-    return lambda: fleet.play(playbook, inventory)
+    return functools.partial(fleet.play, playbook, inventory)
 
 
 def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
@@ -102,6 +103,8 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
     for noop in runs:
         assert noop.changed == 0, noop.output
         assert len(noop.tasks) == fleet.count, noop.output
+    one = run("--limit", f"{fleet.names[0]},localhost", keep_sent=True)
+    assert one.ssh_operations == 1, one.output
     least = min(runs, key=lambda cost: cost.controller_cpu)
 
     section = f"{fleet.count} workers, simulated"
@@ -113,6 +116,7 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
     table.add(section, "no-op: controller CPU a host", least.each("controller_cpu"), 0.1, "s")
     target = min(run.each("target_cpu") for run in runs)
     table.add(section, "no-op: CPU of a host", target, 0.3, "s", "SSH server and session included")
+    table.add(section, "one execution: bytes sent", one.bytes_sent / 1000, 256, "kB", "module and document")
     table.note(section, "no-op: whole run", f"{least.wall:.1f} s", "controller and hosts share the machine")
     table.note(section, "largest controller process", f"{least.memory_kib / 1024:.0f} MiB")
     table.check()
