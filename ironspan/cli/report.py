@@ -195,6 +195,8 @@ class Run:
         changes = sum(count for phase in self.phases for count in phase.hosts.values())
         took = self._clock() - self.began
         healthy = [host for host in hosts if host not in unwell]
+        if any(failure.why == "input" for failure in self.failures):
+            return [line for failure in self.failures for line in failure.reason.splitlines()]
         lines = [f"{len(healthy)} of {len(hosts)} hosts finished, {changes} changes, {took:.1f} s"]
         if self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")

@@ -1,0 +1,80 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan status``: how the cluster and its members are now, asked of the API and of etcd only."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import os
+import pathlib
+import tempfile
+import typing as t
+
+from ironspan.cli import console
+from ironspan.cli.outcome import CommandError, Exit
+
+PATIENCE_S = 5.0
+"""How long a request that fails is sent again; somebody is waiting for this command."""
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``status`` command."""
+    parser = subparsers.add_parser(
+        "status",
+        help="the state of the cluster and its hosts",
+        description="Ask the API server and the etcd members how they and the nodes are. "
+        "No host is contacted and nothing is made; `ironspan verify` looks deeper.",
+    )
+    parser.add_argument(
+        "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
+    )
+    parser.set_defaults(func=run)
+
+
+def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
+    """Return the inventories to read: those given, else the one that the project's ansible.cfg names."""
+    if given:
+        return [pathlib.Path(name).resolve() for name in given]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(project / "ansible.cfg")
+    names = settings.get("defaults", "inventory", fallback="inventories")
+    return [project / name.strip() for name in names.split(",")]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code: 1 when something is not as the inventory wants it."""
+    from ironspan.cli.playbook import project_folder
+
+    project = project_folder()
+    # Ansible reads its settings when it is imported.
+    os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([str(project / "collections")])
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
+
+    site, problems = load_site(inventories(arguments.inventory, project))
+    if site is None:
+        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
+    display = console.from_arguments(arguments)
+    with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
+        session = Session(site, private)
+        try:
+            report = verify(
+                session.api(PATIENCE_S), session.etcd_context(), expected(site), 0, run_pods=False
+            )
+        except PkiError as error:
+            raise CommandError(str(error), code=Exit.BAD_INPUT) from error
+        except ClusterError as error:
+            raise CommandError(str(error), code=Exit.HOSTS) from error
+    if display.mode == "json":
+        display.event("status", **report.as_json())
+    else:
+        display.note(f"site {site.name}, API at https://{site.api_endpoint}")
+        display.note(report.as_text())
+    return int(Exit.OK if report.ok else Exit.FAILED)
