@@ -25,22 +25,22 @@ if t.TYPE_CHECKING:
 
 Spec = dict[str, t.Any]
 
-CONFIG = {"kind": "file", "id": "config", "path": "/etc/app/app.conf", "content": "one\n"}
-FOLDER = {"kind": "directory", "id": "folder", "path": "/etc/app"}
-UNIT_FILE = {
+CONFIG: Spec = {"kind": "file", "id": "config", "path": "/etc/app/app.conf", "content": "one\n"}
+FOLDER: Spec = {"kind": "directory", "id": "folder", "path": "/etc/app"}
+UNIT_FILE: Spec = {
     "kind": "file",
     "id": "unit",
     "path": "/etc/systemd/system/app.service",
     "content": "[Service]\n",
 }
-SERVICE = {
+SERVICE: Spec = {
     "kind": "systemd_unit",
     "id": "service",
     "name": "app",
     "requires": ["l/unit"],
     "restart_on": ["l/config"],
 }
-APP = [FOLDER, CONFIG, UNIT_FILE, SERVICE]
+APP: list[Spec] = [FOLDER, CONFIG, UNIT_FILE, SERVICE]
 
 
 def test_first_run_second_run_and_a_change(sandbox: Sandbox) -> None:
@@ -251,13 +251,14 @@ class TestPending:
         assert sandbox.changed(FOLDER, changed, UNIT_FILE, self.KEY, service) == []
 
     def test_a_restart_is_owed_across_layers(self, sandbox: Sandbox) -> None:
-        base = {"schema": 1, "layers": ["base"], "resources": [{**CONFIG, "id": "base/config"}]}
+        config: Spec = {**CONFIG, "id": "base/config"}
+        base = {"schema": 1, "layers": ["base"], "resources": [config]}
         service = {**SERVICE, "restart_on": ["base/config"]}
         sandbox.put("etc/app/app.conf", "zero\n")
         sandbox.run(document=base)
         sandbox.changed(UNIT_FILE, service)
         sandbox.calls()
-        base["resources"][0]["content"] = "two\n"
+        config["content"] = "two\n"
         sandbox.run(document=base)
         assert sandbox.changed(UNIT_FILE, service, mode="assess") == ["service"]
         assert sandbox.changed(UNIT_FILE, service) == ["service"]
@@ -312,8 +313,8 @@ def test_two_runs_do_not_interleave(sandbox: Sandbox, monkeypatch: pytest.Monkey
     with (sandbox.root / "var/lib/ironspan/lock").open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         monkeypatch.setattr(store, "LOCK_WAIT_SECONDS", 0.2)
-        for how in ({}, {"mode": "assess"}):
-            result = sandbox.run(*APP, **how)
+        for mode in ("apply", "assess"):
+            result = sandbox.run(*APP, mode=mode)
             assert "another run (process" in result["msg"]
             assert "run again" in result["remedy"]
     assert sandbox.changed(*APP) == []

@@ -155,7 +155,11 @@ def test_version_tuple(text: str, expected: tuple[int, ...]) -> None:
     assert version_tuple(text) == expected
 
 
-@given(st.dictionaries(st.integers(0, 65535), st.sets(st.integers(1, 1 << 32), min_size=1), max_size=20))
+@given(
+    st.dictionaries(
+        st.integers(0, 65535), st.sets(st.integers(1, 1 << 32), min_size=1, max_size=3), max_size=8
+    )
+)
 def test_listeners_are_read_as_written(ports: dict[int, set[int]]) -> None:
     text = HEADING + "".join(line(port, inode) for port, inodes in ports.items() for inode in inodes)
     assert parse_listeners(text) == {port: set(map(str, inodes)) for port, inodes in ports.items()}

@@ -1,0 +1,119 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What is sent to each host: small, and the same code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+
+BUDGET = 256_000
+"""Bytes of the whole payload (256 kB), Ansible's own part included."""
+
+HOST_SIDE = sorted((Path(__file__).resolve().parents[3] / "plugins").glob("module*/**/*.py"))
+
+
+def bare(source: str) -> str:
+    """Return the code's tree without strings that stand for themselves."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [entry for entry in body if not _is_text(entry)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(entry: ast.stmt) -> bool:
+    value = entry.value if isinstance(entry, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+@pytest.mark.parametrize("path", HOST_SIDE, ids=lambda path: path.name)
+def test_only_texts_are_left_out(path: Path) -> None:
+    source = path.read_text()
+    short = payload.without_docstrings(source)
+    assert bare(short) == bare(source)
+    assert len(short.splitlines()) == len(source.splitlines())
+    assert '"""' not in short or "DOCUMENTATION" in short
+
+
+CASES = [
+    ('"""Doc."""\nx = 1  # why\n', '""\nx = 1  # why\n'),
+    ('def f():\n    """One.\n\n    Two.\n    """\n', 'def f():\n    ""\n\n\n\n'),
+    ("# only\nx = '''# no comment\n# inside'''\n", "\nx = '''# no comment\n# inside'''\n"),
+    ('class A:\n    "ü"\n    x = 1\n', 'class A:\n    ""\n    x = 1\n'),
+    ('def f(): "stays"\n', 'def f(): "stays"\n'),
+    ('"a"; x = 1\n', '"a"; x = 1\n'),
+    ("x = 1\n", "x = 1\n"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("source", "short"), CASES)
+def test_without_docstrings(source: str, short: str) -> None:
+    assert payload.without_docstrings(source) == short
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from ansible import constants
+from ansible.plugins.loader import init_plugin_loader
+constants.DEFAULT_LOCAL_TMP = sys.argv[1]
+init_plugin_loader()
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+{before}
+payload.prepare("ironspan.hybrid.converge")
+Path(sys.argv[2]).write_bytes(payload.build("ironspan.hybrid.converge"))
+"""
+
+
+def built(folder: Path, before: str = "") -> bytes:
+    """Return the payload as built in a process of its own: Ansible's import hooks are not for this one."""
+    target = folder / "payload.py"
+    run = folder / "run"
+    run.mkdir(exist_ok=True)
+    subprocess.run([sys.executable, "-c", PROGRAM.format(before=before), str(run), str(target)], check=True)
+    return target.read_bytes()
+
+
+def execute(data: bytes, folder: Path) -> dict[str, t.Any]:
+    """Run a payload as a host does, from standard input."""
+    before = "params='{\"ANSIBLE_MODULE_ARGS\": {}}'"
+    document = {"schema": 1, "resources": [{"kind": "file", "id": "a", "path": "/etc/a", "content": "x"}]}
+    arguments = {"ANSIBLE_MODULE_ARGS": {"document": document, "root": str(folder)}}
+    assert before in data.decode()
+    text = data.decode().replace(before, f"params={json.dumps(arguments)!r}")
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-"], input=text, text=True, capture_output=True, env=environment, check=True
+    )
+    result: dict[str, t.Any] = json.loads(done.stdout)
+    return result
+
+
+def test_the_payload_is_within_its_budget_and_runs(tmp_path: Path) -> None:
+    data = built(tmp_path)
+    assert len(data) <= BUDGET
+    (tmp_path / "etc").mkdir()
+    assert execute(data, tmp_path)["changed"]
+    assert (tmp_path / "etc/a").read_text() == "x"
+    assert not execute(data, tmp_path)["changed"]
+    # A second worker of the same run finds everything done.
+    seen = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    assert abs(len(built(tmp_path)) - len(data)) < 20
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == seen
+
+
+def test_an_unexpected_cache_is_left_alone(tmp_path: Path) -> None:
+    data = built(tmp_path, before="payload.compact = None")
+    (tmp_path / "etc").mkdir()
+    assert execute(data, tmp_path)["changed"]
