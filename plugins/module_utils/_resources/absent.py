@@ -48,17 +48,29 @@ NEVER = frozenset(
 
 
 class AbsentKind:
-    """Removes a file, a link, an empty folder, or with ``recursive`` a whole tree."""
+    """Removes a file, a link, an empty folder, or with ``recursive`` a whole tree.
+
+    A folder that is a mount point itself stays, emptied. Mounts below it are an error; with ``unmount`` they
+    are unmounted first, which a rollback cannot reverse. With ``keep_used`` a folder stays when it holds
+    anything but what the document removes.
+    """
 
     name = "absent"
     fields: t.Mapping[str, Field] = {
         "path": Field((str,), required=True),
         "recursive": Field((bool,), default=False),
+        "unmount": Field((bool,), default=False),
+        "keep_used": Field((bool,), default=False),
     }
+
+    def __init__(self) -> None:
+        self.removed: t.Dict[str, bool] = {}
+        """Path -> keep_used of every resource of this kind, noted while the document is checked."""
 
     def check(self, spec: Spec) -> t.List[str]:
         """Refuse to remove the system itself."""
         path = os.path.normpath(spec["path"])
+        self.removed[path] = spec["keep_used"]
         return [f"{path} is part of the system and is never removed"] if path in NEVER else []
 
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
@@ -70,14 +82,18 @@ class AbsentKind:
             return None
         if what == "folder":
             entries = len(os.listdir(real))
-            if entries and not spec["recursive"]:
+            if spec["keep_used"]:
+                if self._used(path, host):
+                    return None
+            elif entries and not spec["recursive"]:
                 raise ResourceError(
                     f"{path} is a folder with {entries} entries",
                     "Empty it, or write recursive: true to remove all.",
                 )
-            mounted = _mount_below(real)
-            if mounted:
-                raise ResourceError(f"{mounted} is a mount point", "Unmount it first.")
+            if _mounts(real)[:1] == [os.path.realpath(real)]:
+                if not entries:
+                    return None
+                return Change("delete", {"entries": entries}, {"entries": 0}, "a mount point with content")
         return Change("delete", {"state": what}, {"state": "absent"}, "exists")
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
@@ -86,8 +102,16 @@ class AbsentKind:
         real = host.path(path)
         what = files.kind_of(files.status_of(real))
         if what == "folder" and spec["recursive"]:
-            host.set_aside(path)
-        elif what != "absent":
+            # Looked at here, not in compare: what comes before (a unit that stops) may unmount something.
+            mounts = _mounts(real)
+            itself = mounts[:1] == [os.path.realpath(real)]
+            for mounted in reversed(mounts[itself:]):
+                if not spec["unmount"]:
+                    raise ResourceError(f"{mounted} is a mount point", "Unmount it first.")
+                host.run(["umount", "--", mounted])
+            for victim in sorted(os.path.join(path, name) for name in os.listdir(real)) if itself else [path]:
+                host.set_aside(victim)
+        elif what != "absent" and not (spec["keep_used"] and what == "folder" and os.listdir(real)):
             host.backup(path)
             if what == "folder":
                 os.rmdir(real)
@@ -98,17 +122,24 @@ class AbsentKind:
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup, or the tree that was moved, holds all."""
 
+    def _used(self, path: str, host: Host) -> bool:
+        """Tell whether a folder holds anything that this document does not remove."""
+        inner = [f"{path}/{name}" for name in os.listdir(host.path(path))]
+        return any(
+            name not in self.removed or (self.removed[name] and self._used(name, host)) for name in inner
+        )
 
-def _mount_below(real: str) -> str:
-    """Return a mount point at or below a folder, "" if there is none."""
+
+def _mounts(real: str) -> t.List[str]:
+    """Return the mount points at and below a folder, sorted, each once; the folder itself comes first."""
+    resolved = os.path.realpath(real)
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
             # The fifth field is the mount point; a space in it is written \040.
-            points = [line.split(" ")[4].replace("\\040", " ") for line in stream]
+            points = {line.split(" ")[4].replace("\\040", " ") for line in stream}
     except FileNotFoundError:
-        return real if os.path.ismount(real) else ""
-    resolved = os.path.realpath(real)
-    return next((point for point in points if point == resolved or point.startswith(resolved + "/")), "")
+        return [resolved] if os.path.ismount(real) else []
+    return sorted(point for point in points if point == resolved or point.startswith(resolved + "/"))
 
 
 KIND = AbsentKind()
