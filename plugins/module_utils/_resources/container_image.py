@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
@@ -20,6 +21,8 @@ HOSTS_FOLDER = "/etc/containerd/certs.d"
 CACHE = "ctr images"
 PINNED = "io.cri-containerd.pinned=pinned"
 """The label by which the kubelet's garbage collection leaves an image alone."""
+REFERENCE = re.compile(r"[a-z0-9][a-z0-9.:-]*(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]*")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 TIMEOUT = 1800.0
 """Seconds for one pull: a few hundred megabytes over a slow line."""
 
@@ -56,10 +59,14 @@ def repository(reference: str) -> str:
     return head + slash + tail.split("@", 1)[0].split(":", 1)[0]
 
 
-def _listing(host: Host) -> t.Dict[str, Image]:
+def _listing(host: Host, references: t.AbstractSet[str]) -> t.Dict[str, Image]:
+    """Return those of some images that containerd has; the first call decides which are asked for."""
+
     def read() -> t.Dict[str, Image]:
+        # Named ones only: containerd reads every listed image's manifests to tell its size.
+        filters = [f"name=={reference}" for reference in sorted(references)]
         try:
-            status, text, _ = host.run([*CTR, "list"], check=False)
+            status, text, _ = host.run([*CTR, "list", *filters], check=False)
         except ResourceError:
             # containerd itself is one of the things still to be installed.
             return {}
@@ -83,9 +90,23 @@ class ContainerImageKind:
         "pinned": Field((bool,), default=False),
     }
 
+    def __init__(self) -> None:
+        # The images of the document, learnt while it is checked, so that one call can ask for all of them.
+        self.references: t.Set[str] = set()
+
+    def check(self, spec: Spec) -> t.List[str]:
+        """Check reference and digest."""
+        self.references.add(spec["ref"])
+        problems = []
+        if not REFERENCE.fullmatch(spec["ref"]):
+            problems.append(f"ref: {spec['ref']!r} is not of the form HOST/NAME:TAG")
+        if spec["digest"] and not DIGEST.fullmatch(spec["digest"]):
+            problems.append("digest: not sha256: and 64 hexadecimal digits")
+        return problems
+
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Compare with containerd's list; the digest is the manifest's (or the index's)."""
-        image = _listing(host).get(spec["ref"])
+        image = _listing(host, self.references | {spec["ref"]}).get(spec["ref"])
         wanted = spec.get("digest") or ""
         if image is None:
             return Change("create", {"digest": None}, {"digest": wanted or "any"}, "not on the host")

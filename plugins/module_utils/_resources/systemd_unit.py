@@ -295,6 +295,7 @@ class SystemdUnitKind:
         if verb in ("start", "restart") and read_unit(host, name).get("ActiveState") == "failed":
             _systemctl(host, "reset-failed", name, check=False)
         argv = ["systemctl", *(["--no-block"] if no_block else []), verb, "--", name]
+        began = int(time.time())
         status, _, problem = host.run(argv, check=False, env=ENVIRONMENT)
         host.forget_cached(CACHE)
         if verb == "stop" or no_block:
@@ -310,7 +311,7 @@ class SystemdUnitKind:
         if status != 0 or not is_running(unit):
             raise ResourceError(
                 f"{name} did not {verb} ({unit.get('ActiveState')}/{unit.get('SubState')})"
-                f"; the end of its journal:\n{_journal(host, name)}",
+                f"; the end of its journal:\n{_journal(host, name, began)}",
                 f"Correct what the journal names; 'journalctl -u {name}' on the host shows all of it.",
             )
 
@@ -320,8 +321,9 @@ def _systemctl(host: Host, verb: str, *names: str, check: bool = True) -> None:
     host.run(argv, check=check, env=ENVIRONMENT)
 
 
-def _journal(host: Host, name: str) -> str:
-    argv = ["journalctl", "--no-pager", "--quiet", "-n", str(JOURNAL_LINES), "-o", "cat", "-u", name]
+def _journal(host: Host, name: str, since: int) -> str:
+    argv = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", str(JOURNAL_LINES), f"--since=@{since}"]
+    argv += ["-u", name]
     status, text, _ = host.run(argv, check=False, env=ENVIRONMENT)
     return text.strip() if status == 0 and text.strip() else "(no journal)"
 

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.container_image import (
     KIND,
     PINNED,
+    ContainerImageKind,
     Image,
     parse_listing,
     repository,
@@ -35,6 +36,8 @@ verb, arguments = sys.argv[4], [a for a in sys.argv[5:] if a != "--force"]
 if verb == "list":
     print("REF TYPE DIGEST SIZE PLATFORMS LABELS")
     for ref, (digest, labels) in images.items():
+        if "name==" + ref not in arguments:
+            continue
         kind = "application/vnd.oci.image.manifest.v1+json"
         print(ref, kind, digest, "12.3 MiB", "linux/amd64", labels or "-")
 elif verb == "pull":
@@ -97,9 +100,29 @@ def test_compare(
 
 
 def test_one_listing_for_all_images(host: FakeHost) -> None:
+    kind = ContainerImageKind()
     for name in ("a/b:1", "c/d:2"):
-        KIND.compare(spec(ref=name), host)
-    assert host.calls() == [["ctr", "-n", "k8s.io", "images", "list"]]
+        assert kind.check(spec(ref=name)) == []
+    for name in ("a/b:1", "c/d:2"):
+        kind.compare(spec(ref=name), host)
+    assert host.calls() == [["ctr", "-n", "k8s.io", "images", "list", "name==a/b:1", "name==c/d:2"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({}, ""),
+        ({"ref": "ghcr.io:443/flannel-io/flannel:v0.28.4", "digest": ""}, ""),
+        ({"ref": "pause"}, "ref"),
+        ({"ref": "registry.k8s.io/pause"}, "ref"),
+        ({"ref": "registry.k8s.io/pause:1 --all"}, "ref"),
+        ({"ref": "--help/a:1"}, "ref"),
+        ({"digest": "sha256:abc"}, "digest"),
+        ({"digest": "latest"}, "digest"),
+    ],
+)
+def test_check(values: dict[str, Any], problem: str) -> None:
+    assert "".join(ContainerImageKind().check(spec(**values)))[: len(problem) or None] == problem
 
 
 @pytest.mark.parametrize("program", ["exit 1", None])
