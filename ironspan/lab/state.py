@@ -104,6 +104,7 @@ def all_labs() -> list[str]:
 def create(name: str, azure: int, rack: int, wan_mtu: int, taken: set[int]) -> State:
     """Choose the lowest free index and write the first state file; `taken` are indexes others use.
 
+    Index 0 is kept for the lab called "default", whose inventory is committed in inventories/lab.
     The choice happens under a lock shared by all labs, so that two `up` at once get different ones.
     """
     with files.locked(state_root() / ".index.lock"):
@@ -113,10 +114,11 @@ def create(name: str, azure: int, rack: int, wan_mtu: int, taken: set[int]) -> S
                 state = load(other)
                 if state is not None:
                     used.add(state.layout.index)
-        free = [index for index in range(LABS_PER_MACHINE) if index not in used]
+        first = 0 if name == "default" else 1
+        free = [index for index in range(first, LABS_PER_MACHINE) if index not in used]
         if not free:
             raise LabError(
-                "all 16 lab networks of this machine are in use; take a lab down: ironspan lab down NAME"
+                "all lab networks of this machine are in use; take one down: ironspan lab down --name LAB"
             )
         fresh = State(Layout(name, free[0], azure, rack), wan_mtu)
         fresh.folder.mkdir(parents=True, exist_ok=True)

@@ -324,6 +324,19 @@ def test_two_labs_side_by_side(lab: Lab) -> None:
     assert lab.status()["up"] is True
 
 
+def test_small_is_up_from_warm_caches_within_its_budget() -> None:
+    before = traces()
+    began = time.monotonic()
+    try:
+        Lab("t2").up(3, 2)
+        took = time.monotonic() - began
+        assert [h["ssh"] for h in Lab("t2").status()["hosts"]] == [True] * 5
+    finally:
+        Lab("t2").down()
+    assert took <= 20, "the lab's budget: 20 s on 2 cores"
+    assert traces() - before == set()
+
+
 def _killed(action: str, step: int) -> bool:
     """Run up or down of t2 with a kill before its step-th change; False when it ended before that."""
     done = attempt([sys.executable, str(KILL_SCRIPT), action, "t2", str(step)], timeout_s=120)

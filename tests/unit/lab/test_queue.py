@@ -157,8 +157,8 @@ def test_change_of_settings_keeps_order() -> None:
     ("field", "value"),
     [
         ("rtt_s", -1), ("rtt_s", 61), ("rtt_s", "30"), ("rtt_s", float("nan")), ("jitter_s", -0.1),
-        ("loss", 1.1), ("loss", -0.1), ("loss", True), ("rate_bit_s", -1), ("rate_bit_s", 999), ("rate_bit_s", float("inf")),
-        ("seed", 1.5), ("seed", "x"), ("cut", 1), ("cut", None),
+        ("loss", 1.1), ("loss", -0.1), ("loss", True), ("rate_bit_s", -1), ("rate_bit_s", 999),
+        ("rate_bit_s", float("inf")), ("seed", 1.5), ("seed", "x"), ("cut", 1), ("cut", None),
     ],
 )  # fmt: skip
 def test_impossible_settings_are_refused(field: str, value: Any) -> None:

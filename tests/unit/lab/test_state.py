@@ -53,14 +53,15 @@ def test_absent_lab_is_none_and_a_damaged_one_an_error(private_folders: Path) ->
 
 
 def test_each_lab_gets_the_lowest_index_that_is_free() -> None:
-    assert state.create("a", 1, 1, 1400, set()).layout.index == 0
-    assert state.create("b", 1, 1, 1400, {1, 2}).layout.index == 3
-    assert state.create("c", 1, 1, 1400, set()).layout.index == 1
-    assert state.all_labs() == ["a", "b", "c"]
+    assert state.create("a", 1, 1, 1400, set()).layout.index == 1
+    assert state.create("b", 1, 1, 1400, {2, 3}).layout.index == 4
+    assert state.create("c", 1, 1, 1400, set()).layout.index == 2
+    assert state.create("default", 1, 1, 1400, set()).layout.index == 0
+    assert state.all_labs() == ["a", "b", "c", "default"]
 
 
 def test_no_index_left_is_said() -> None:
-    with pytest.raises(LabError, match="all 16 lab networks"):
+    with pytest.raises(LabError, match="all lab networks"):
         state.create("a", 1, 1, 1400, set(range(16)))
 
 
@@ -85,7 +86,7 @@ def test_root_stays_while_a_lab_is_there_and_goes_with_the_last(private_folders:
 
 def test_lab_without_its_first_state_file_does_not_hinder_others(private_folders: Path) -> None:
     (private_folders / "half").mkdir(parents=True)
-    assert state.create("a", 1, 1, 1400, set()).layout == Layout("a", 0, 1, 1)
+    assert state.create("a", 1, 1, 1400, set()).layout == Layout("a", 1, 1, 1)
 
 
 def test_write_atomic_leaves_the_old_content_when_it_fails(
