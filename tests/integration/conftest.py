@@ -1,0 +1,118 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One small lab with a cluster on it, brought up once for all tests that use it.
+
+``IRONSPAN_TEST_LAB=NAME`` uses (and keeps) a lab of that name, for people who work on these tests.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+import typing as t
+
+import pytest
+
+from ironspan.lab import Lab
+from tests.support.playbooks import BIN, ROOT, Played, play
+
+WATCHED = "/etc /opt /usr/local /var/lib/ironspan"
+
+
+@dataclasses.dataclass
+class Cluster:
+    """The lab, its cluster, and the run that built it."""
+
+    lab: Lab
+    folder: pathlib.Path
+    first: Played | None = None
+
+    @property
+    def inventory(self) -> pathlib.Path:
+        """Return the lab's inventory."""
+        return self.lab.inventory_path
+
+    def site(self, *options: str) -> Played:
+        """Run site.yml."""
+        return play("site", self.inventory, self.folder, *options)
+
+    def on(self, host: str, command: str, check: bool = True) -> str:
+        """Run a shell command on a host and return its output."""
+        done = subprocess.run(
+            self.lab.ssh_command(host, [command]),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=180,
+        )
+        assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def kubectl(self, *arguments: str) -> dict[str, t.Any]:
+        """Ask the cluster with kubectl, on a control plane, so that nothing of ironspan is in between."""
+        command = shlex.join(
+            ["kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", *arguments, "-o", "json"]
+        )
+        return dict(json.loads(self.on("az-1", command)))
+
+    def ready_nodes(self) -> set[str]:
+        """Return the names of nodes that are Ready."""
+        return {
+            node["metadata"]["name"]
+            for node in self.kubectl("get", "nodes")["items"]
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        }
+
+    def address(self, host: str) -> str:
+        """Return a host's address."""
+        for line in self.lab.ssh_command(host):
+            if line.startswith("root@"):
+                return line.removeprefix("root@")
+        raise AssertionError(host)
+
+    def digests(self, host: str) -> dict[str, str]:
+        """Return the SHA-256 of every file that ironspan could have written on a host, by path."""
+        found = self.on(host, f"find {WATCHED} -xdev -type f -print0 | xargs -0 sha256sum")
+        pairs = (line.split(None, 1) for line in found.splitlines())
+        return {path: digest for digest, path in pairs if not path.startswith("/var/lib/ironspan/")}
+
+    def command(self, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        """Run the ironspan command."""
+        return subprocess.run(
+            [str(BIN / "ironspan"), *arguments],
+            cwd=ROOT,
+            env=os.environ | {"XDG_STATE_HOME": str(self.folder / "state")},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=timeout,
+        )
+
+
+@pytest.fixture(scope="session")
+def cluster() -> collections.abc.Iterator[Cluster]:
+    """Bring a small lab up and build its cluster."""
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root")
+    kept = os.environ.get("IRONSPAN_TEST_LAB")
+    made = Cluster(Lab(kept or "itest"), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
+    try:
+        made.lab.up(azure=3, rack=2)
+        made.first = made.site()
+        yield made
+    finally:
+        if not kept:
+            made.lab.down()
+        shutil.rmtree(made.folder, ignore_errors=True)

@@ -1,0 +1,249 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""site.yml end to end on a small lab: builds, changes nothing twice, repairs, refuses, goes on without a host.
+
+The tests share one cluster and leave it whole; their order is that of a cluster's life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ironspan.lab import mirror, state
+from ironspan.lab.layout import LabHost
+from tests.integration.conftest import Cluster
+from tests.support.playbooks import BIN, ROOT
+
+pytestmark = pytest.mark.lab
+
+HOSTS = ("az-1", "az-2", "az-3", "rack-1", "rack-2")
+WORKERS = ("rack-1", "rack-2")
+NODES = {"az-1", "az-2", "rack-1", "rack-2"}
+CUT_S = 60
+
+
+def test_bare_hosts_become_a_cluster(cluster: Cluster) -> None:
+    assert cluster.first is not None
+    assert cluster.first.status == 0, cluster.first.output
+    assert cluster.ready_nodes() == NODES
+    members = cluster.on(
+        "az-1",
+        "set -a; . /etc/etcd/etcdctl.env; etcdctl endpoint health --cluster -w json",
+    )
+    assert [member["health"] for member in json.loads(members)] == [True, True, True]
+
+
+def test_a_worker_costs_few_tasks_and_ssh_operations(cluster: Cluster) -> None:
+    assert cluster.first is not None
+    for host in WORKERS:
+        row = cluster.first.recap[host]
+        assert row["ok"] + row["changed"] + row["skipped"] <= 10
+        assert cluster.first.ssh[cluster.address(host)] <= 3
+
+
+def test_a_gvisor_pod_answers_across_the_wan(cluster: Cluster) -> None:
+    done = cluster.command(
+        "verify", "-i", str(cluster.inventory), "--report", str(cluster.folder / "report.json")
+    )
+    assert done.returncode == 0, done.stdout
+    report = json.loads((cluster.folder / "report.json").read_text())["report"]
+    assert report["ok"] is True
+    assert all(check["ok"] for check in report["checks"])
+    assert "gvisor" in json.dumps(report).lower()
+
+
+def test_the_second_run_changes_nothing_with_one_ssh_operation_a_host(cluster: Cluster) -> None:
+    played = cluster.site()
+    assert played.status == 0, played.output
+    assert played.changed == {}, played.output
+    assert played.ssh == {cluster.address(host): 1 for host in HOSTS}
+
+
+def test_check_mode_of_a_whole_cluster_says_nothing_changes(cluster: Cluster) -> None:
+    played = cluster.site("--check", "--diff")
+    assert played.status == 0, played.output
+    assert played.changed == {}, played.output
+
+
+def test_drift_is_found_and_repaired_and_nothing_else_touched(cluster: Cluster) -> None:
+    before = {host: cluster.digests(host) for host in HOSTS}
+    cluster.on("rack-1", "echo '# edited by hand' >> /etc/containerd/config.toml")
+    cluster.on("rack-1", "rm /usr/local/bin/runsc")
+    cluster.on("rack-2", "systemctl stop kubelet")
+
+    check = cluster.site("--check")
+    assert set(check.changed) == set(WORKERS), check.output
+    assert cluster.on("rack-2", "systemctl is-active kubelet", check=False) == "inactive"
+
+    played = cluster.site()
+    assert played.status == 0, played.output
+    assert set(played.changed) == set(WORKERS), played.output
+    assert {
+        host: played.ssh[cluster.address(host)] for host in HOSTS if host not in WORKERS
+    } == dict.fromkeys(("az-1", "az-2", "az-3"), 1)
+    assert {host: cluster.digests(host) for host in HOSTS} == before
+    assert cluster.on("rack-2", "systemctl is-active kubelet") == "active"
+    assert cluster.site().changed == {}
+
+
+@contextlib.contextmanager
+def lying_mirror(host: LabHost, path: str) -> Iterator[str]:
+    """Serve the mirror with one wrong byte in one file."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: t.Any) -> None:
+            super().__init__(*arguments, directory=str(mirror.folder_path()))
+
+        def do_GET(self) -> None:
+            if self.path != path:
+                super().do_GET()
+                return
+            content = bytearray((mirror.folder_path() / path.lstrip("/")).read_bytes())
+            content[len(content) // 2] ^= 1
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer((str(host.site.controller), 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{host.site.controller}:{server.server_port}"
+        server.shutdown()
+
+
+def host_of(cluster: Cluster, name: str) -> LabHost:
+    current = state.load(cluster.lab.name)
+    assert current is not None
+    return current.layout.host(name)
+
+
+def test_a_wrong_byte_is_refused_and_the_host_stays_as_it_was(cluster: Cluster) -> None:
+    cluster.on("rack-2", "rm /usr/local/bin/runsc")
+    before = cluster.digests("rack-2")
+    index = json.loads((mirror.folder_path() / "index.json").read_text())["artifacts"].values()
+    path = next(item["path"] for item in index if item["name"] == "runsc")
+    with lying_mirror(host_of(cluster, "rack-2"), path) as url:
+        done = cluster.command(
+            "apply",
+            "-i",
+            str(cluster.inventory),
+            "--limit",
+            "rack-2,localhost",
+            "-e",
+            f"site_mirror_url={url}",
+        )
+    assert done.returncode == 1, done.stdout
+    assert "rack-2: failed" in done.stdout
+    assert "gvisor/runsc" in done.stdout
+    assert cluster.digests("rack-2") == before
+    assert cluster.on("rack-2", "find / -xdev -name '.ironspan-*' | wc -l") == "0"
+    assert set(cluster.site().changed) == {"rack-2"}
+    assert cluster.ready_nodes() == NODES
+
+
+def test_a_host_that_is_down_is_named_and_the_others_finish(cluster: Cluster) -> None:
+    down = cluster.folder / "down.yml"
+    down.write_text(json.dumps({"all": {"hosts": {"rack-2": {"ansible_port": 9}}}}))
+    cluster.on("rack-1", "systemctl stop kubelet")
+    done = cluster.command("apply", "-i", str(cluster.inventory), "-i", str(down))
+    assert done.returncode == 4, done.stdout
+    assert "rack-2: unreachable" in done.stdout
+    assert "finished: az-1, az-2, az-3, rack-1" in done.stdout
+    assert cluster.on("rack-1", "systemctl is-active kubelet") == "active"
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [("site_pod_cidr=10.96.0.0/12", "site_service_cidr"), ("etcd_qouta_bytes=1", "etcd_quota_bytes")],
+)
+def test_bad_input_is_refused_before_any_host_is_contacted(
+    cluster: Cluster, variable: str, words: str
+) -> None:
+    done = cluster.command("apply", "-i", str(cluster.inventory), "-e", variable)
+    assert done.returncode == 2, done.stdout
+    assert words in done.stdout
+    played = cluster.site("-e", variable)
+    assert played.status != 0
+    assert not played.ssh
+
+
+def test_an_interrupted_run_ends_at_once_and_the_next_one_is_whole(cluster: Cluster) -> None:
+    running = subprocess.Popen(
+        [str(BIN / "ironspan"), "apply", "-i", str(cluster.inventory), "--plain"],
+        cwd=ROOT,
+        env=os.environ | {"XDG_STATE_HOME": str(cluster.folder / "state")},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "Compare" in line or "Assess" in line:
+            break
+    running.send_signal(signal.SIGINT)
+    output, _ = running.communicate(timeout=30)
+    assert running.returncode == 130, output
+    assert cluster.site().changed == {}
+
+
+def joining(host: LabHost) -> bool:
+    """Tell whether kubeadm join runs on a host, seen from the machine outside."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"kubeadm") and b"join" in words:
+                where = (process / "cgroup").read_text()
+                if host.cgroup in where or host.machine in where:
+                    return True
+    return False
+
+
+def test_a_join_survives_a_cut_of_the_link(cluster: Cluster) -> None:
+    consent = f"reset_consent=lab-{cluster.lab.name}"
+    reset = cluster.command(
+        "apply", "reset", "-i", str(cluster.inventory), "--limit", "rack-2,localhost", "-e", consent
+    )
+    assert reset.returncode == 0, reset.stdout
+    assert cluster.on("rack-2", "ls /etc/kubernetes/kubelet.conf", check=False) == ""
+
+    seen = threading.Event()
+
+    def cut() -> None:
+        host = host_of(cluster, "rack-2")
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            if joining(host):
+                cluster.lab.link(cut=True)
+                seen.set()
+                time.sleep(CUT_S)
+                cluster.lab.link(cut=False)
+                return
+            time.sleep(0.1)
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    played = cluster.site()
+    cutter.join()
+    assert seen.is_set(), played.output
+    if played.status != 0:
+        played = cluster.site()
+    assert played.status == 0, played.output
+    assert cluster.ready_nodes() == NODES
+    assert cluster.site().changed == {}
