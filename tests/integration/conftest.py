@@ -49,8 +49,7 @@ class Cluster:
             self.lab.ssh_command(host, [command]),
             text=True,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             check=False,
             timeout=180,
         )

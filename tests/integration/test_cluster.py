@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""site.yml end to end on a small lab: builds, changes nothing twice, repairs, refuses, goes on without a host.
+"""site.yml end to end on a small lab: builds, changes nothing twice, repairs, refuses, survives.
 
 The tests share one cluster and leave it whole; their order is that of a cluster's life.
 """
