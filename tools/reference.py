@@ -151,7 +151,7 @@ def resources_page() -> str:
         "Every resource also has `kind`, `id` (unique, `layer/name`) and optionally `requires` (ids).",
         "",
     ]
-    for path in sorted((ROOT / "plugins" / "module_utils" / "_resources").glob("*.py")):
+    for path in sorted((ROOT / "plugins" / "module_utils" / "_resources").glob("[!_]*.py")):
         kind = getattr(importlib.import_module(f"{RESOURCES}.{path.stem}"), "KIND", None)
         if kind is None:
             continue
