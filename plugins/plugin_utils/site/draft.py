@@ -79,7 +79,7 @@ class Draft:
 
     def setting_place(self, key: t.Any, value: t.Any) -> Place:
         """Return where a key and its value were written."""
-        return place_of_setting(key, value) or self.home()
+        return place_of_setting(key, value) or self.marks.variables.get(str(key)) or self.home()
 
     def site_place(self, variable: str) -> Place:
         """Return where a site-wide variable was written, or where it should be."""

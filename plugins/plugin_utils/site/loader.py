@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible.errors import AnsibleError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.build import build_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import run_checks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.settings import report_broken
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
     read_inventory,
@@ -103,15 +104,17 @@ def load_from_ansible(
         As ``load_site``.
     """
     sources = sources_in(manager)
+    problems = Problems()
+    marks = read_marks(sources)
     try:
         inventory = read_inventory(manager, loader, extra_vars)
     except AnsibleError as error:
-        return None, [problem_of(error, sources[0] if sources else "inventory")]
-    problems = Problems()
+        report_broken(marks, problems)
+        return None, list(problems) or [problem_of(error, sources[0] if sources else "inventory")]
     draft = Draft(
         inventory=inventory,
         specification=load_specification(roles_folder),
-        marks=read_marks(inventory.sources),
+        marks=marks,
         problems=problems,
         environment=os.environ if environment is None else environment,
     )

@@ -1,9 +1,10 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of hosts and groups in YAML inventory files, read a second time as a syntax tree.
+"""Positions of hosts, groups and variables in inventory files, read a second time as a syntax tree.
 
 ansible-core merges everything said about a host or group into one object. Some problems are about one of
-those sayings (this host in *that* group, a key that is there twice), and for these the tree is needed.
+those sayings (this host in *that* group, a key that is there twice), and for these the tree is needed. It also
+stands in where ansible-core does not say where a value came from.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Marks:
     hosts: dict[str, Place] = dataclasses.field(default_factory=dict)
     members: dict[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
     children: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    variables: dict[str, Place] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
     broken: list[tuple[Place, str]] = dataclasses.field(default_factory=list)
     first_file: str = ""
@@ -116,13 +118,23 @@ def _read_file(file: Path, is_inventory: bool, marks: Marks) -> None:
         marks.broken.append((Place(str(file), 1), str(error)))
         return
     _find_duplicates(root, str(file), "", marks)
-    if is_inventory and isinstance(root, yaml.MappingNode):
-        for key, value in root.value:
-            _read_group(key, value, str(file), marks)
+    if not isinstance(root, yaml.MappingNode):
+        return
+    if not is_inventory:
+        _read_variables(root, str(file), marks)
+        return
+    for key, value in root.value:
+        _read_group(key, value, str(file), marks)
 
 
 def _place(node: yaml.Node, file: str) -> Place:
     return Place(file, node.start_mark.line + 1)
+
+
+def _read_variables(node: yaml.Node, file: str, marks: Marks) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, _value in node.value:
+            marks.variables.setdefault(str(key.value), _place(key, file))
 
 
 def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> None:
@@ -133,6 +145,9 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
     for section, content in value.value:
         if not isinstance(content, yaml.MappingNode):
             continue
+        if section.value == "vars":
+            _read_variables(content, file, marks)
+            continue
         for child, child_content in content.value:
             if section.value == "children":
                 marks.children.setdefault(name, set()).add(str(child.value))
@@ -140,6 +155,7 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
             elif section.value == "hosts":
                 marks.hosts.setdefault(str(child.value), _place(child, file))
                 marks.members.setdefault((name, str(child.value)), _place(child, file))
+                _read_variables(child_content, file, marks)
 
 
 def _read_ini(text: str, file: str, marks: Marks) -> None:

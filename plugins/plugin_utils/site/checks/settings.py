@@ -7,7 +7,9 @@ from __future__ import annotations
 import collections
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problems
 
 SITE_WIDE: tuple[str, ...] = (
     "site_name",
@@ -27,8 +29,7 @@ SITE_WIDE: tuple[str, ...] = (
 
 def check_files(draft: Draft) -> None:
     """Files must be YAML, and no key may be there twice: readers keep the last without a word."""
-    for place, reason in draft.marks.broken:
-        draft.problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
+    report_broken(draft.marks, draft.problems)
     for duplicate in draft.marks.duplicates:
         draft.problems.add(
             duplicate.place,
@@ -36,6 +37,12 @@ def check_files(draft: Draft) -> None:
             f"is there twice, first on line {duplicate.first_line}; only the last would count",
             "write it once",
         )
+
+
+def report_broken(marks: Marks, problems: Problems) -> None:
+    """Add a problem for every file that is not YAML."""
+    for place, reason in marks.broken:
+        problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
 
 
 def check_required(draft: Draft) -> None:
