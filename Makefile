@@ -93,7 +93,7 @@ molecule: artifacts
 	@$(BIN)/molecule test --all
 
 bench: artifacts
-	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest tests/bench -s
+	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
 # One pytest run at the end, so that its summary is the last thing printed.
 test: artifacts lint

@@ -100,7 +100,7 @@ class Cluster:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> collections.abc.Iterator[Cluster]:
     """Bring a small lab up and build its cluster."""
     if os.geteuid() != 0:

@@ -23,7 +23,9 @@ import pytest
 
 from ironspan.lab import mirror, state
 from ironspan.lab.layout import LabHost
+from tests.bench.table import Table
 from tests.integration.conftest import Cluster
+from tests.support import memory
 from tests.support.playbooks import BIN, ROOT
 
 pytestmark = pytest.mark.lab
@@ -62,6 +64,15 @@ def test_a_gvisor_pod_answers_across_the_wan(cluster: Cluster) -> None:
     assert report["ok"] is True
     assert all(check["ok"] for check in report["checks"])
     assert "gvisor" in json.dumps(report).lower()
+
+
+@pytest.mark.bench
+def test_a_small_lab_with_its_cluster_fits_into_8_gib(cluster: Cluster, table: Table) -> None:
+    df = "df --output=used -B1 -t tmpfs | tail -n +2"
+    in_memory = sum(int(line) for host in HOSTS for line in cluster.on(host, df).split())
+    used = memory.used_bytes(cluster.lab, in_memory) / 2**30
+    table.add("Lab", "memory of 3 + 2 hosts with their cluster, all told", used, 8, "GiB")
+    table.check()
 
 
 def test_the_second_run_changes_nothing_with_one_ssh_operation_a_host(cluster: Cluster) -> None:
