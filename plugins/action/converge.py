@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
     SECRETS_OF_A_CONTROL_PLANE,
@@ -56,6 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Converge one host."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
+        payload.prepare(MODULE)
         variables = task_vars or {}
         arguments = self._task.args
         if "document" in arguments:

@@ -153,6 +153,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     result = run(module.params, check_mode=module.check_mode, diff=module._diff)
+    # Otherwise Ansible sends all parameters back, and the document is most of them.
+    result["invocation"] = {"module_args": {"mode": module.params["mode"], "root": module.params["root"]}}
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)

@@ -31,8 +31,10 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.report imp
     fingerprint,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
 
 Result = t.Dict[str, t.Any]
 
@@ -145,9 +147,15 @@ class _Run:
             folders=made_folders(document),
         )
 
+    def _transaction(self, host: LocalHost) -> Transaction:
+        # Most runs change nothing: what only changes need is imported when it is needed.
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import transaction
+
+        return transaction.Transaction(self.store, self.kept, host)
+
     def _finish_what_is_over(self, document: Document, host: LocalHost) -> LocalHost:
         """Finish a committed transaction or a begun rollback; an open one is continued later."""
-        transaction = Transaction(self.store, self.kept, host)
+        transaction = self._transaction(host)
         if host.history.commit is not None:
             transaction.reopen()
             transaction.finish()
@@ -192,7 +200,7 @@ class _Run:
         comparison = plan
         owned = _owned(document, plan)
         if planned or host.history.begun:
-            transaction = Transaction(self.store, self.kept, host)
+            transaction = self._transaction(host)
             transaction.open(document.digest)
             host.planned.clear()
             comparison = Comparison(host, self.timings)
@@ -248,7 +256,9 @@ class _Run:
 
         host.current = ""
         self.result["facts"] = facts.collect(host)
-        if self.assess:
+        if self.assess and not document.fitness:
+            self.result["verdicts"] = []
+        elif self.assess:
             from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import fitness
 
             self.result["verdicts"] = fitness.judge(document.fitness, self.result["facts"], host)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, Journal
@@ -184,6 +183,8 @@ class LocalHost:
             return
         if self.journal is None:
             raise RuntimeError(f"backup of {path}: no transaction is open")
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
+
         record = backup.take(self.path(path), self.backup_folder, len(self.journal.records))
         self.crash.reach()
         self.write("backup", id=self.current, path=path, **record)
@@ -191,6 +192,8 @@ class LocalHost:
     def set_aside(self, path: str) -> None:
         if self.journal is None:
             raise RuntimeError(f"moving {path} aside: no transaction is open")
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
+
         real = self.path(path)
         aside = backup.aside_name(path, len(self.journal.records))
         self.write("aside", id=self.current, path=path, to=aside)
