@@ -102,7 +102,7 @@ class Reader:
     def component(self, name: str, data: t.Any, where: str) -> Component:
         """Read one component."""
         fields = self.mapping(data, where, "component")
-        modules = self.strings(fields.get("modules"), f"{where}.modules")
+        modules = self.strings(fields.get("modules", {}), f"{where}.modules")
         if not modules:
             self.problem(f"{where}.modules", "name at least one Go module and its version")
         for module, version in modules.items():
@@ -164,7 +164,7 @@ class Reader:
         if path and (not path.startswith("/") or ".." in path.split("/")):
             self.problem(f"{where}.path", f"{path!r} must begin with / and stay below the mirror")
         pack, members = self.file_go(fields.get("go"), f"{where}.go")
-        if path and not members:
+        if path and fields.get("go") is None:
             self.problem(where, "nobody publishes it and it has no go recipe: it could never be made")
         return File(
             name=name,
@@ -186,9 +186,10 @@ class Reader:
         pack = self.text(fields, "pack", where)
         if pack not in PACKS:
             self.problem(f"{where}.pack", f"is {pack!r}; it can be {' or '.join(PACKS)}")
+            return "", {}
         if pack == "file":
             return pack, {"": self.text(fields, "program", where)}
-        members = self.strings(fields.get("members"), f"{where}.members")
+        members = self.strings(fields.get("members", {}), f"{where}.members")
         if not members:
             self.problem(f"{where}.members", "name at least one member")
         return pack, members

@@ -1,0 +1,226 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lock file: the real one, wrong ones, paths and the writing of digests."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import urllib.parse
+
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from ironspan.artifacts import lock, pin, toolchain
+from ironspan.cli.outcome import CommandError, Exit
+
+from .stage import SMALL
+
+SOUND = SMALL.replace("DIGEST", "sha256:" + "0" * 64)
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def test_the_real_lock_file_holds_the_versions_a_site_begins_with() -> None:
+    real = lock.load(ROOT / "artifacts.lock.yml")
+    assert {
+        "kubeadm/1.36.4", "kubelet/1.36.4", "kubectl/1.36.4", "etcd/3.6.14", "containerd/2.3.4", "runc/1.4.3",
+        "cni-plugins/1.9.1", "runsc/20260817.0", "containerd-shim-runsc-v1/20260817.0",
+    } <= set(real.files)  # fmt: skip
+    assert {"registry.k8s.io/pause:3.10.2", "registry.k8s.io/coredns/coredns:v1.14.7"} <= set(real.images)
+    for item in real.select(None):
+        assert item.components() or isinstance(item, lock.Image), f"{item.key} cannot be built"
+    for file in real.files.values():
+        if file.url:
+            assert all(file.digests.get(arch) for arch in lock.MACHINES), f"{file.key} is not pinned"
+
+
+@pytest.mark.parametrize("component", sorted(lock.load(ROOT / "artifacts.lock.yml").components))
+def test_modules_of_a_component_are_pinned_to_the_lock_files_versions(component: str) -> None:
+    folder = toolchain.GOMODS / component
+    module, sums = (folder / "go.mod").read_text(), (folder / "go.sum").read_text()
+    for path, version in lock.load(ROOT / "artifacts.lock.yml").components[component].modules.items():
+        assert re.search(rf"(^|\s){re.escape(path)} {re.escape(version)}(\s|$)", module), f"{path} in go.mod"
+        assert f"{path} {version} h1:" in sums, f"{path} in go.sum"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("schema: 1", "schema: 2", "schema: is 2; this version of ironspan reads 1"),
+        ("schema: 1", "", "schema: is None"),
+        ("schema: 1", "schema: 1\nextra: 1", "the file: unknown field 'extra'; known: bases, components"),
+        ('version: "1.0"', "version: 1.0", "components.etcd.version: must be text, not 1.0"),
+        ('version: "1.0"', "", "components.etcd.version: is missing"),
+        ("{example.org/etcd: v1.0.0}", "{}", "components.etcd.modules: name at least one Go module"),
+        (
+            "{example.org/etcd: v1.0.0}",
+            "{example.org/etcd: 1.0}",
+            "components.etcd.modules.example.org/etcd: must be",
+        ),
+        ("{example.org/etcd: v1.0.0}", "{example.org/etcd: main}", "'main' is not a Go module version"),
+        ("{etcd: example.org/etcd/server, ", "{", "images.registry.example.org/team/etcd:v1.0.go.programs"),
+        ("{etcd: example.org/etcd/server, ", "{", "component etcd has no program 'etcd'"),
+        (
+            "program: runc/runc",
+            "program: runk/runc",
+            "files.runc/2.0.go.program: there is no component 'runk'",
+        ),
+        ("pack: file", "pack: zip", "files.runc/2.0.go.pack: is 'zip'; it can be file or tar.gz"),
+        (
+            '      members: {"etcd-{arch}/etcd": etcd/etcd, "etcd-{arch}/etcdctl": etcd/etcdctl}',
+            "",
+            "go.members: name at",
+        ),
+        ("  runc/2.0:", "  runc:", "files.runc: write the key as NAME/VERSION"),
+        ("https://files.example.org/v2.0", "http://files.example.org/v2.0", "must be https://HOST/PATH"),
+        ("/v2.0/runc", "/../runc", "files.runc/2.0.url: 'https://files.example.org/../runc"),
+        ("path: /lab", "path: /../lab", "must begin with / and stay below the mirror"),
+        ("path: /lab", "path: lab", "must begin with / and stay below the mirror"),
+        ("path: /lab.example", "url: https://x.org/a\n    path: /lab.example", "give either url"),
+        (
+            "amd64: DIGEST",
+            "amd64: md5",
+            "files.runc/2.0.digests.amd64: 'md5' is not sha256:HEX, sha512:HEX or null",
+        ),
+        ("amd64: DIGEST", "riscv: null", "'riscv' is no architecture; it can be amd64 or arm64"),
+        (
+            "/team/etcd:v1.0:",
+            "/team/etcd:",
+            "images.registry.example.org/team/etcd: write the key as REGISTRY",
+        ),
+        ("{/usr/local/bin/etcd:", "{usr/bin/etcd:", "'usr/bin/etcd' must begin with /"),
+        ("      entrypoint:", "      base: none\n      entrypoint:", "go.base: there is no base 'none'"),
+        ("entrypoint: [/usr/local/bin/etcd]", "entrypoint: /etcd", "go.entrypoint: must be a list of text"),
+        (
+            "/v2.0/runc.{machine}",
+            "/v1.0/etcd-{arch}.tar.gz",
+            "files.runc/2.0: lies at the same path as etcd/1.0",
+        ),
+        (
+            "    go: {pack: file, program: runc/runc}\nimages",
+            "images",
+            "nobody publishes it and it has no go recipe",
+        ),
+        ("components:\n", "components: []\nfiles_: \n", "components: must be a mapping with text keys"),
+    ],
+)
+def test_what_is_wrong_is_named(old: str, new: str, problem: str) -> None:
+    text = SMALL.replace(old, new, 1)
+    assert text != SMALL, "the case changes nothing"
+    with pytest.raises(CommandError) as caught:
+        lock.parse(text.replace("DIGEST", "sha256:" + "0" * 64))
+    assert problem in caught.value.message
+    assert caught.value.code == Exit.BAD_INPUT
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    text = (
+        SOUND.replace("schema: 1", "schema: 9").replace("pack: file", "pack: zip").replace("v1.0.0}", "main}")
+    )
+    with pytest.raises(CommandError, match=r"has 4 problem\(s\)") as caught:
+        lock.parse(text)
+    assert len(caught.value.message.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "a: [", "- 1", "schema: 1\nfiles: {1: {}}", "schema: 1\nimages: {a: 3}"]
+)
+def test_a_file_of_another_shape_is_refused(text: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        lock.parse(text)
+    assert caught.value.code == Exit.BAD_INPUT
+
+
+def test_a_missing_file_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CommandError, match=r"cannot read .*none\.yml: No such file"):
+        lock.load(tmp_path / "none.yml")
+
+
+KEYS = st.sampled_from(
+    ["schema", "files", "images", "components", "bases", "go", "url", "digests", "amd64", "a/1", "r.io/a:1"]
+)
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+    max_leaves=12,
+)
+
+
+@hypothesis.given(DATA)
+def test_any_data_is_read_or_refused_but_never_crashes(data: object) -> None:
+    try:
+        lock.parse(yaml.safe_dump(data))
+    except CommandError as error:
+        assert error.code == Exit.BAD_INPUT
+
+
+SEGMENT = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,10}", fullmatch=True)
+
+
+@hypothesis.given(
+    host=st.from_regex(r"[a-z][a-z0-9-]{0,8}(\.[a-z]{2,5}){1,2}", fullmatch=True),
+    segments=st.lists(SEGMENT, min_size=1, max_size=6),
+    arch=st.sampled_from(sorted(lock.MACHINES)),
+)
+def test_a_mirror_path_is_host_and_path_of_the_address(host: str, segments: list[str], arch: str) -> None:
+    url = f"https://{host}/{'/'.join(segments)}/{{arch}}/{{machine}}"
+    text = SOUND.replace("https://files.example.org/v2.0/runc.{machine}", url)
+    path = lock.parse(text).files["runc/2.0"].mirror_path(arch)
+    assert (
+        urllib.parse.urlsplit(f"https:/{path}").path == f"/{'/'.join(segments)}/{arch}/{lock.MACHINES[arch]}"
+    )
+    assert path.split("/")[1] == host
+    assert ".." not in path.split("/")
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (None, ["etcd/1.0", "runc/2.0", "shim-lab/2.0", "registry.example.org/team/etcd:v1.0"]),
+        ([], []),
+        (["runc"], ["runc/2.0"]),
+        (["runc/2.0", "runc"], ["runc/2.0"]),
+        (["etcd"], ["etcd/1.0", "registry.example.org/team/etcd:v1.0"]),
+        (["registry.example.org/team/etcd"], ["registry.example.org/team/etcd:v1.0"]),
+        (
+            ["registry.example.org/team/etcd:v1.0", "runc"],
+            ["runc/2.0", "registry.example.org/team/etcd:v1.0"],
+        ),
+    ],
+)
+def test_items_are_selected_by_name(names: list[str] | None, chosen: list[str]) -> None:
+    assert [item.key for item in lock.parse(SOUND).select(names)] == chosen
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(CommandError, match=r"not in .*: runk, cni") as caught:
+        lock.parse(SOUND).select(["runk", "runc", "cni"])
+    assert "runc/2.0" in caught.value.remedy
+    assert caught.value.code == Exit.BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("key", "arch"), [("runc/2.0", "arm64"), ("runc/2.0", "amd64"), ("etcd/1.0", "amd64"), ("image", "arm64")]
+)
+@pytest.mark.parametrize("comment", ["", "  # a comment {arch} €\n"])
+def test_writing_a_digest_changes_nothing_else(key: str, arch: str, comment: str) -> None:
+    text = comment + SOUND
+    before = lock.parse(text)
+    item = before.images["registry.example.org/team/etcd:v1.0"] if key == "image" else before.files[key]
+    digest = "sha256:" + "ab" * 32
+    written = pin.set_digest(text, item, arch, digest)
+    old, new = yaml.safe_load(text), yaml.safe_load(written)
+    section = "images" if key == "image" else "files"
+    assert new[section][item.key]["digests"][arch] == digest
+    new[section][item.key]["digests"][arch] = old[section][item.key]["digests"][arch]
+    assert new == old
+    assert written.count("\n") == text.count("\n")
+    assert written.startswith(comment)
+
+
+def test_a_digest_without_a_line_for_it_is_refused() -> None:
+    item = lock.parse(SOUND).files["shim-lab/2.0"]
+    with pytest.raises(CommandError, match="has no digest for amd64"):
+        pin.set_digest(SOUND, item, "amd64", "sha256:" + "0" * 64)
