@@ -73,6 +73,28 @@ def _take(archive: tarfile.TarFile, name: str, folder: Path) -> None:
             (folder / name).chmod(0o755)
 
 
+@contextlib.contextmanager
+def address_on_loopback() -> Iterator[str]:
+    """Give the loopback device an address that is none of 127.0.0.0/8, which a site's hosts may not have.
+
+    Yields:
+        Its first three numbers, in the network for tests of RFC 2544; the last one is 1. Needs root.
+    """
+    network = f"198.18.{secrets.randbelow(250) + 1}"
+    address = ["address", "add", f"{network}.1/32", "dev", "lo"]
+    done = subprocess.run(["ip", *address], capture_output=True, text=True, check=False)
+    if done.returncode:
+        message = f"this test needs root: {done.stderr.strip()}"
+        if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    try:
+        yield network
+    finally:
+        address[1] = "delete"
+        subprocess.run(["ip", *address], check=True)
+
+
 def free_port(address: str) -> int:
     """Return a port that is free on a loopback address."""
     with socket.socket() as probe:
@@ -88,17 +110,20 @@ class Control:
         store: signs everything.
         folder: for data, keys and logs.
         members: number of etcd members.
+        network: first three numbers of their addresses; a free loopback network by default.
     """
 
-    def __init__(self, programs: dict[str, Path], store: Store, folder: Path, members: int = 1) -> None:
+    def __init__(
+        self, programs: dict[str, Path], store: Store, folder: Path, members: int = 1, network: str = ""
+    ) -> None:
         self.programs = programs
         self.store = store
         self.folder = folder
-        network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250) + 1}"
+        network = network or f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250) + 1}"
         self.members = {f"etcd-{number}": f"{network}.{number}" for number in range(1, members + 1)}
         self.address = f"{network}.1"
-        self.etcd_port = free_port(self.address)
-        self.peer_port = free_port(self.address)
+        # A network of its own, so etcd's usual ports are free on it.
+        self.etcd_port, self.peer_port = 2379, 2380
         self.api_port = free_port(self.address)
         self.endpoint = f"api.test.internal:{self.api_port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -113,9 +138,15 @@ class Control:
         key, request = folder / "server.key", folder / "server.csr"
         if not key.exists():
             _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
-            subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:{address}"]
+            subject = [
+                "-subj",
+                f"/CN={name}",
+                "-addext",
+                f"subjectAltName=DNS:{name},IP:{address},IP:127.0.0.1",
+            ]
             _openssl("req", "-new", "-key", key, "-out", request, *subject)
-            expect: t.Any = {"common_name": name, "dns": [name], "ips": [address]}
+            # On loopback peers connect from 127.0.0.1, and a member compares that with the certificate.
+            expect: t.Any = {"common_name": name, "dns": [name], "ips": [address, "127.0.0.1"]}
             pem = self.store.sign(request.read_text(), "etcd-server", expect)
             (folder / "server.crt").write_text(pem)
             (folder / "ca.crt").write_text(self.store.ca("etcd").certificate_pem)

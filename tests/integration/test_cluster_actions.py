@@ -1,0 +1,455 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The actions and the lookup, run by ansible-playbook against a real API server without kubelets."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
+
+from .loopback_cluster import VERSION, Control, address_on_loopback, find_programs, running
+from .test_cluster_api import CSRS, send, signing_request, user_api
+
+pytestmark = pytest.mark.lab
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESSES = {"az-1": "", "rack-1": "10.98.1.11", "rack-2": "10.98.1.12"}
+SPACES = "/api/v1/namespaces"
+SELECTOR = "app.kubernetes.io/name=ironspan-verify"
+
+
+class Site(t.NamedTuple):
+    control: Control
+    inventory: Path
+    addresses: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site whose control plane runs on loopback, with Node objects and nobody behind them."""
+    folder = tmp_path_factory.mktemp("site")
+    store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
+    store.ensure_cas()
+    programs = find_programs(folder)
+    with (
+        address_on_loopback() as network,
+        running(Control(programs, store, folder, network=network)) as control,
+    ):
+        control.members = {"az-1": control.address}
+        control.start_etcd("az-1")
+        control.start_api()
+        control.start_controllers()
+        control.bind_administrators()
+        addresses = {**ADDRESSES, "az-1": control.address}
+        for name, address in addresses.items():
+            make_node(control.api(), name, address)
+        yield Site(control, inventory(folder, control, addresses), addresses)
+
+
+def inventory(folder: Path, control: Control, addresses: dict[str, str]) -> Path:
+    hosts = {name: {"ansible_host": address} for name, address in addresses.items()}
+    hosts["rack-1"]["site_labels"] = {"gpu": "none"}  # type: ignore[assignment]
+    hosts["rack-1"]["site_taints"] = [{"key": "tests", "effect": "NoSchedule"}]  # type: ignore[assignment]
+    racks: Object = {name: {} for name in ("rack-1", "rack-2")}
+    content = {
+        "all": {
+            "vars": {
+                "site_name": "loopback",
+                "site_api_endpoint": control.endpoint,
+                "site_api_address": control.address,
+                "site_pki_store": str(control.store.path),
+                "site_pki_key_file": str(folder / "pki.key"),
+                "site_mirror_url": "http://10.98.0.1:8080",
+            },
+            "children": {
+                "azure": {"hosts": {"az-1": hosts["az-1"]}},
+                "on_prem": {"hosts": {name: hosts[name] for name in racks}},
+                "etcd": {"hosts": {"az-1": {}}},
+                "control_plane": {"hosts": {"az-1": {}}},
+                "nodes": {"hosts": racks},
+                "gvisor": {"hosts": {"rack-1": {}}},
+            },
+        }
+    }
+    path = folder / "inventory" / "hosts.yml"
+    path.parent.mkdir()
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def make_node(api: Api, name: str, address: str, ready: str = "True") -> None:
+    if api.find(f"/api/v1/nodes/{name}") is None:
+        api._json("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    info = dict.fromkeys(
+        ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "operatingSystem", "architecture"),
+        "x",
+    )
+    info |= {"kubeletVersion": f"v{VERSION}", "containerRuntimeVersion": "c", "kubeProxyVersion": ""}
+    status = {
+        "conditions": [{"type": "Ready", "status": ready, "message": "stopped by the test"}],
+        "nodeInfo": info,
+        "addresses": [{"type": "InternalIP", "address": address}],
+    }
+    api.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, "application/merge-patch+json")
+
+
+def playbook(site: Site, tasks: list[Object], *options: str) -> tuple[list[str], dict[str, str]]:
+    """Return command and environment of a playbook with these tasks on localhost."""
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    play["vars"] = {"ansible_python_interpreter": sys.executable}
+    path = site.inventory.parent.parent / f"play-{time.monotonic_ns()}.yml"
+    path.write_text(json.dumps([play]))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(site.inventory), str(path)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
+    environment |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    return [*command, *options], environment
+
+
+def run(site: Site, tasks: list[Object], *options: str, status: int = 0) -> str:
+    command, environment = playbook(site, tasks, *options)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    text = done.stdout + done.stderr
+    assert done.returncode == status, text
+    return text
+
+
+def changed(text: str) -> int:
+    return int(re.findall(r"changed=(\d+)", text)[-1])
+
+
+# -- join_token ------------------------------------------------------------------------------------
+
+JOIN: list[Object] = [
+    {"ironspan.hybrid.join_token": None, "register": "joined"},
+    {
+        "ansible.builtin.assert": {
+            "that": [
+                "joined.token is match('^[a-z0-9]{6}[.][a-z0-9]{16}$')",
+                "joined.identifier | length == 6",
+            ],
+            "quiet": True,
+        }
+    },
+]
+
+
+def tokens(site: Site) -> list[Object]:
+    found = site.control.api().get(f"{SPACES}/kube-system/secrets")["items"]
+    return [item for item in found if item["type"] == "bootstrap.kubernetes.io/token"]
+
+
+def test_token_is_made_and_taken_away_and_never_shown(site: Site) -> None:
+    text = run(site, JOIN, "-vvv", "--diff")
+    assert changed(text) == 1
+    made = tokens(site)
+    assert len(made) == 1
+    secret = base64.b64decode(made[0]["data"]["token-secret"]).decode()
+    assert secret not in text
+    identifier = base64.b64decode(made[0]["data"]["token-id"]).decode()
+    remove: list[Object] = [{"ironspan.hybrid.join_token": {"state": "absent", "identifier": identifier}}]
+    assert changed(run(site, remove, "--check")) == 1
+    assert len(tokens(site)) == 1
+    assert changed(run(site, remove)) == 1
+    assert changed(run(site, remove)) == 0
+    assert tokens(site) == []
+
+
+def test_token_in_check_mode_is_not_made(site: Site) -> None:
+    task: list[Object] = [{"ironspan.hybrid.join_token": None}]
+    assert changed(run(site, task, "--check")) == 1
+    assert tokens(site) == []
+
+
+def test_unknown_argument_is_refused(site: Site) -> None:
+    assert "minuets" in run(site, [{"ironspan.hybrid.join_token": {"minuets": 5}}], status=2)
+
+
+# -- serving certificates --------------------------------------------------------------------------
+
+
+def test_requests_are_decided_by_the_inventory(site: Site) -> None:
+    api = site.control.api()
+    right = user_api(site.control, "system:node:rack-1", ["system:nodes"])
+    wrong = user_api(site.control, "system:node:rack-2", ["system:nodes"])
+    good = send(right, signing_request("rack-1", [ADDRESSES["rack-1"]]))
+    task: list[Object] = [
+        {"ironspan.hybrid.approve_kubelet_certificates": {"hosts": ["rack-1"], "timeout": 20}}
+    ]
+    assert changed(run(site, task, "--check")) == 1
+    assert not api.get(f"{CSRS}/{good}")["status"].get("conditions")
+    assert changed(run(site, task)) == 1
+    assert api.get(f"{CSRS}/{good}")["status"]["conditions"][0]["type"] == "Approved"
+    assert changed(run(site, task)) == 0
+    bad = send(wrong, signing_request("rack-2", [ADDRESSES["rack-1"]]))
+    task[0]["ironspan.hybrid.approve_kubelet_certificates"]["hosts"] = ["rack-2"]
+    text = run(site, task, status=2)
+    assert "The request of rack-2 was denied" in text
+    assert "Make the inventory and the host agree" in text
+    assert api.get(f"{CSRS}/{bad}")["status"]["conditions"][0]["type"] == "Denied"
+
+
+def test_unknown_host_is_refused(site: Site) -> None:
+    task: list[Object] = [{"ironspan.hybrid.approve_kubelet_certificates": {"hosts": ["rack-9"]}}]
+    assert "hosts has rack-9; list hosts of the groups" in run(site, task, status=2)
+
+
+# -- labels and taints -----------------------------------------------------------------------------
+
+
+def test_labels_and_taints_of_the_inventory(site: Site) -> None:
+    task: list[Object] = [{"ironspan.hybrid.node_metadata": None}]
+    text = run(site, task, "--check", "--diff")
+    assert changed(text) == 1
+    assert '+    "gpu": "none"' in text
+    api = site.control.api()
+    assert "gpu" not in api.get("/api/v1/nodes/rack-1")["metadata"].get("labels", {})
+    assert changed(run(site, task)) == 1
+    node = api.get("/api/v1/nodes/rack-1")
+    assert node["metadata"]["labels"]["gpu"] == "none"
+    assert {"key": "tests", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert changed(run(site, task)) == 0
+
+
+# -- kubeconfig ------------------------------------------------------------------------------------
+
+
+def test_kubeconfig_works_for_kubernetes_core_and_is_never_shown(site: Site) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-kubernetes-core"}}
+    tasks: list[Object] = [
+        {
+            "kubernetes.core.k8s": {
+                "kubeconfig": "{{ lookup('ironspan.hybrid.kubeconfig') }}",
+                "definition": space,
+                "apply": True,
+                "server_side_apply": {"field_manager": "ironspan", "force_conflicts": True},
+            }
+        }
+    ]
+    text = run(site, tasks, "-vvv", "--diff")
+    assert changed(text) == 1
+    for secret in ("client-key-data", "PRIVATE KEY", base64.b64encode(b"-----BEGIN PRIVATE").decode()[:20]):
+        assert secret not in text
+    assert changed(run(site, tasks)) == 0
+
+
+# -- verify ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def kubelets(api: Api, findings: dict[str, str] | None = None) -> Iterator[None]:
+    """Stand in for the kubelets: give every smoke pod an address and a result, as probe.sh would write it."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.2):
+            for space in api.get(SPACES, labelSelector=SELECTOR)["items"]:
+                path = f"{SPACES}/{space['metadata']['name']}/pods"
+                for number, pod in enumerate(api.get(path)["items"]):
+                    if "podIP" not in pod["status"]:
+                        answer(api, f"{path}/{pod['metadata']['name']}", pod, number, findings or {})
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def answer(api: Api, path: str, pod: Object, number: int, findings: dict[str, str]) -> None:
+    probe = next(c for c in pod["spec"]["containers"] if c["name"] == "probe")
+    environment = {entry["name"]: entry["value"] for entry in probe["env"]}
+    sandboxed = pod["spec"].get("runtimeClassName") == "gvisor"
+    peers = environment["PEERS"]
+    found = {
+        "sandbox": "[ 0.0] Starting gVisor..." if sandboxed else "",
+        "kernel": "Linux version 6.18.0",
+        "dns_cluster": "10.96.0.1",
+        "dns_service": environment["SERVICE_ADDRESS"],
+        "service": "runc-0000",
+        "peers": f"{peers}/{peers}",
+        "known": peers,
+        "failed": "0",
+        "unreached": "",
+        **findings,
+    }
+    message = "\n".join(f"{name}={value}" for name, value in found.items())
+    state = {"terminated": {"exitCode": 0, "message": message, "containerID": "containerd://x"}}
+    container = {
+        "name": "probe",
+        "state": state,
+        "image": "x",
+        "imageID": "x",
+        "ready": False,
+        "restartCount": 0,
+    }
+    address = f"10.244.0.{number + 2}"
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "containerStatuses": [container],
+    }
+    with contextlib.suppress(Exception):
+        api.request("PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json")
+
+
+def spaces(site: Site) -> list[Object]:
+    return [
+        item
+        for item in site.control.api().get(SPACES, labelSelector=SELECTOR)["items"]
+        if "deletionTimestamp" not in item["metadata"]
+    ]
+
+
+@pytest.fixture
+def gvisor_class(site: Site) -> Iterator[None]:
+    path = "/apis/node.k8s.io/v1/runtimeclasses/gvisor"
+    api = site.control.api()
+    metadata = {"name": "gvisor"}
+    api.apply(
+        path,
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": "runsc"},
+    )
+    yield
+    api.delete(path)
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_healthy_site(site: Site, tmp_path: Path) -> None:
+    report = tmp_path / "verify.json"
+    with kubelets(site.control.api()):
+        text = run(site, [{"ironspan.hybrid.verify": {"report": str(report), "timeout": 30}}])
+    assert changed(text) == 0
+    content = json.loads(report.read_text())
+    assert content["ok"] is True
+    assert {check["name"]: check["ok"] for check in content["checks"]} == {
+        "api": True,
+        "etcd": True,
+        "nodes": True,
+        "network": True,
+        "dns": True,
+        "gvisor": True,
+    }
+    pods = next(check for check in content["checks"] if check["name"] == "network")["evidence"]
+    assert [(pod["pod"], pod["node"]) for pod in pods] == [
+        ("runc-0000", "az-1"),
+        ("runc-0001", "rack-1"),
+        ("gvisor-0002", "rack-1"),
+        ("runc-0003", "rack-2"),
+    ]
+    assert "1 of 1 gVisor pods run on gVisor's kernel" in text
+    assert spaces(site) == []
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_pods_obey_admission_and_their_services_have_addresses(site: Site) -> None:
+    """The namespace enforces the restricted Pod Security Standard: the real API server admitted every pod."""
+    seen: list[Object] = []
+    api = site.control.api()
+    with kubelets(api):
+        command, environment = playbook(site, [{"ironspan.hybrid.verify": {"timeout": 30}}])
+        with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                for space in spaces(site):
+                    seen.append(space)
+                    found = api.get(f"{SPACES}/{space['metadata']['name']}/pods")["items"]
+                    seen += [pod for pod in found if pod["spec"].get("overhead") is not None or True]
+                time.sleep(0.3)
+    labels = [item["metadata"]["labels"] for item in seen]
+    assert any(label.get("pod-security.kubernetes.io/enforce") == "restricted" for label in labels)
+    assert process.returncode == 0
+
+
+def test_everything_wrong_is_named_at_once(site: Site) -> None:
+    api = site.control.api()
+    make_node(api, "rack-2", ADDRESSES["rack-2"], ready="False")
+    make_node(api, "stranger", "10.98.1.99")
+    try:
+        with kubelets(api, {"unreached": "10.244.9.9", "failed": "1", "sandbox": ""}):
+            text = run(site, [{"ironspan.hybrid.verify": {"timeout": 10}}], status=2)
+    finally:
+        make_node(api, "rack-2", ADDRESSES["rack-2"])
+        api.delete("/api/v1/nodes/stranger")
+    for part in (
+        "rack-2 is not Ready: stopped by the test",
+        "nodes that the inventory does not: stranger",
+    ):
+        assert part in text
+    assert spaces(site) == []
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_check_mode_makes_nothing(site: Site) -> None:
+    text = run(site, [{"ironspan.hybrid.verify": {"timeout": 10}}], "--check")
+    assert "not run" in text
+    assert "2 of" not in text
+    assert spaces(site) == []
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_dead_api_server_is_named_within_its_patience(site: Site) -> None:
+    changed_inventory = yaml.safe_load(site.inventory.read_text())
+    changed_inventory["all"]["vars"]["site_api_endpoint"] = "api.test.internal:1"
+    path = site.inventory.parent.parent / "dead.yml"
+    path.write_text(yaml.safe_dump(changed_inventory))
+    text = run(site._replace(inventory=path), [{"ironspan.hybrid.node_metadata": None}], status=2)
+    assert "cannot be reached" in text
+    assert "Check the load balancer" in text
+
+
+def interrupted(site: Site, number: signal.Signals) -> None:
+    command, environment = playbook(site, [{"ironspan.hybrid.verify": {"timeout": 60}}])
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    site.control.wait(lambda: bool(spaces(site)), 30)
+    time.sleep(1)
+    os.killpg(process.pid, number)
+    process.wait(30)
+
+
+@pytest.mark.usefixtures("gvisor_class")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_takes_everything_away(site: Site, number: signal.Signals) -> None:
+    interrupted(site, number)
+    site.control.wait(lambda: spaces(site) == [], 15)
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_next_run_takes_away_what_a_killed_one_left(site: Site) -> None:
+    interrupted(site, signal.SIGKILL)
+    left = spaces(site)
+    assert len(left) == 1
+    foreign: Object = smoke.namespace(
+        "ironspan-verify-other",
+        {"ironspan/owner": "another-machine/1/1", "ironspan/deadline": "2099-01-01T00:00:00+00:00"},
+    )
+    api = site.control.api()
+    api.apply(f"{SPACES}/ironspan-verify-other", foreign)
+    with kubelets(api):
+        run(site, [{"ironspan.hybrid.verify": {"timeout": 30}}])
+    assert [item["metadata"]["name"] for item in spaces(site)] == ["ironspan-verify-other"]
+    api.delete(f"{SPACES}/ironspan-verify-other")
