@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host, ResourceError
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import remove_file
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
+    read_text,
+    remove_file,
+)
 
 RESET = (
     "kubeadm",
@@ -59,6 +63,7 @@ def clean_attempt(host: Host) -> None:
     Args:
         host: the host.
     """
+    end_orphans(host)
     # It stops the kubelet, removes its pods through containerd, unmounts and empties the kubelet's folder.
     try:
         host.run(RESET, check=False, timeout=300)
@@ -75,6 +80,42 @@ def clean_attempt(host: Host) -> None:
             remove_file(host, path)
     for name in KUBELET_FILES:
         remove_file(host, f"/var/lib/kubelet/{name}")
+
+
+def end_orphans(host: Host) -> None:
+    """End a kubeadm that outlived the run that started it, so that it does not undo the repair.
+
+    Args:
+        host: the host.
+    """
+    orphans = running(host, "kubeadm", RUN_FILES[1])
+    for process in orphans:
+        host.run(["kill", "-KILL", process], check=False)
+    until = time.monotonic() + 10
+    while any(process in running(host, "kubeadm", RUN_FILES[1]) for process in orphans):
+        if time.monotonic() > until:
+            raise ResourceError(
+                f"kubeadm of an earlier run does not end (process {', '.join(orphans)})",
+                "It waits for a device: look for a disk or mount that does not answer, or reboot the host.",
+            )
+        time.sleep(0.1)
+
+
+def running(host: Host, program: str, argument: str = "") -> t.List[str]:
+    """Return the ids of the processes that run a program.
+
+    Args:
+        host: the host.
+        program: the last part of the program's path.
+        argument: only those that were given this argument.
+    """
+    found = []
+    for name in os.listdir(host.path("/proc")):
+        if name.isdigit():
+            words = (read_text(host, f"/proc/{name}/cmdline") or "").split("\0")
+            if os.path.basename(words[0]) == program and (not argument or host.path(argument) in words):
+                found.append(name)
+    return found
 
 
 def leftovers(host: Host) -> t.List[str]:

@@ -142,6 +142,7 @@ class KubeadmKind:
         if change.action == "update":
             self._run_phases(spec, change.before["text"], host)
         else:
+            reset.end_orphans(host)
             state = condition(spec, host)
             if state == "half":
                 reset.clean_attempt(host)
@@ -196,7 +197,7 @@ class KubeadmKind:
         for component in COMPONENTS:
             host.backup(f"{MANIFESTS}/{component}.yaml")
         manifest = read_text(host, API_SERVER)
-        process = _process_id(host, "kube-apiserver")
+        former_processes = reset.running(host, "kube-apiserver")
         names = text.certificate_names(spec["config"])
 
         def phases() -> None:
@@ -210,7 +211,7 @@ class KubeadmKind:
 
         self._with_files(spec, host, phases, init=True)
         if read_text(host, API_SERVER) != manifest:
-            _wait_for_restart(host, process)
+            _wait_for_restart(host, former_processes)
         host.remember(spec["id"], {"config": spec["config"], "former": former})
 
     def _attempt(self, spec: Spec, host: Host) -> None:
@@ -293,16 +294,7 @@ def _write_run_file(host: Host, path: str, content: str) -> None:
     write_file(host, path, content.encode(), 0o600)
 
 
-def _process_id(host: Host, program: str) -> str:
-    for name in os.listdir(host.path("/proc")):
-        if name.isdigit():
-            command = read_text(host, f"/proc/{name}/cmdline") or ""
-            if os.path.basename(command.split("\0", 1)[0]) == program:
-                return name
-    return ""
-
-
-def _wait_for_restart(host: Host, former: str) -> None:
+def _wait_for_restart(host: Host, former: t.Sequence[str]) -> None:
     """Wait until the kubelet has replaced the API server and the new one answers that it is ready."""
     import http.client
     import re
@@ -313,7 +305,7 @@ def _wait_for_restart(host: Host, former: str) -> None:
     until = time.monotonic() + READY_TIMEOUT
     context = ssl.create_default_context(cafile=host.path("/etc/kubernetes/pki/ca.crt"))
     while time.monotonic() < until:
-        if _process_id(host, "kube-apiserver") not in ("", former):
+        if set(reset.running(host, "kube-apiserver")) - set(former):
             address, port = found.get("advertise-address", "127.0.0.1"), int(found.get("secure-port", 6443))
             connection = http.client.HTTPSConnection(address, port, timeout=5, context=context)
             try:

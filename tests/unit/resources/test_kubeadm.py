@@ -281,6 +281,19 @@ def test_certificates_of_other_resources_survive_a_repair(host: FakeHost) -> Non
     assert not Path(host.path("/etc/kubernetes/pki/apiserver.crt")).exists()
 
 
+def test_a_kubeadm_that_outlived_its_run_is_ended_first(host: FakeHost) -> None:
+    killed(host, JOIN_WORKER, 1)
+    config = host.path("/run/ironspan/kubeadm.yaml")
+    host.put("/proc/4711/cmdline", f"/usr/local/bin/kubeadm\0join\0--config\0{config}\0")
+    host.put("/proc/4712/cmdline", "kubeadm\0token\0list\0")
+    host.put("/proc/4713/cmdline", f"less\0{config}\0")
+    host.program("kill", 'rm -r "$IRONSPAN_ROOT/proc/$2"')
+    converge(KIND, JOIN_WORKER, host)
+    assert host.calls("kill") == [["kill", "-KILL", "4711"]]
+    verbs = [call[0] for call in host.calls()]
+    assert verbs.index("kill") < verbs.index("kubeadm")
+
+
 def test_a_token_in_an_error_is_blotted_out(host: FakeHost) -> None:
     host.put("/steps", "0")
     host.put("/error", f'error: the token "{TOKEN}" is invalid: Unauthorized\n')
