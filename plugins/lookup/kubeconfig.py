@@ -4,24 +4,29 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+from pathlib import Path
 
+from ansible import constants
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
 DOCUMENTATION = r"""
 ---
 name: kubeconfig
-short_description: Short-lived kubeconfig of the site's cluster
+short_description: Path of a short-lived kubeconfig of the site's cluster
 version_added: "0.1.0"
 description:
-  - Makes a client certificate with the site's PKI store and returns a kubeconfig with it as a dictionary.
-  - The dictionary holds a private key. Hand it only to parameters that are not logged, such as C(kubeconfig)
-    of C(kubernetes.core) modules; never print it, and never store it in a variable that is cached.
+  - Makes a client certificate with the site's PKI store, writes a kubeconfig with it into the temporary folder
+    of this run, and returns its path. The file is readable by its owner only and goes with the run.
+  - It is a path, because C(kubernetes.core) prints a kubeconfig that is given as a dictionary with C(-vvv),
+    private key included.
   - The certificate is in the group C(kubeadm:cluster-admins), which C(kubeadm init) binds to
     C(cluster-admin).
 author:
@@ -51,9 +56,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The kubeconfig.
+  description: The path.
   type: list
-  elements: dict
+  elements: path
 """
 
 
@@ -63,7 +68,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]
     def run(
         self, terms: list[str], variables: dict[str, t.Any] | None = None, **kwargs: t.Any
     ) -> list[t.Any]:
-        """Return the kubeconfig."""
+        """Write the kubeconfig, return its path."""
         self.set_options(var_options=variables, direct=kwargs)
         if terms:
             raise AnsibleLookupError("kubeconfig takes no terms")
@@ -72,4 +77,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]
             made = session.kubeconfig(self.get_option("hours"), break_glass=self.get_option("break_glass"))
         except (PkiError, SiteError) as error:
             raise AnsibleLookupError(str(error)) from error
-        return [made]
+        folder = Path(constants.DEFAULT_LOCAL_TMP) / "ironspan"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Written anew each time: an earlier task may have taken longer than the certificate lives.
+        path = folder / "kubeconfig"
+        write_file(path, json.dumps(made).encode(), 0o600)
+        return [str(path)]

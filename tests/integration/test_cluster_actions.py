@@ -245,6 +245,8 @@ def test_kubeconfig_works_for_kubernetes_core_and_is_never_shown(site: Site) -> 
     assert changed(text) == 1
     for secret in ("client-key-data", "PRIVATE KEY", base64.b64encode(b"-----BEGIN PRIVATE").decode()[:20]):
         assert secret not in text
+    path = re.findall(r"kubeconfig: (/\S+)", text)[0]
+    assert not Path(path).exists(), "it goes with the run"
     assert changed(run(site, tasks)) == 0
 
 
@@ -317,6 +319,13 @@ def spaces(site: Site) -> list[Object]:
         for item in site.control.api().get(SPACES, labelSelector=SELECTOR)["items"]
         if "deletionTimestamp" not in item["metadata"]
     ]
+
+
+def pods_of(site: Site) -> list[Object]:
+    found: list[Object] = []
+    for space in spaces(site):
+        found += site.control.api().get(f"{SPACES}/{space['metadata']['name']}/pods")["items"]
+    return found
 
 
 @pytest.fixture
@@ -425,8 +434,7 @@ def interrupted(site: Site, number: signal.Signals) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    site.control.wait(lambda: bool(spaces(site)), 30)
-    time.sleep(1)
+    site.control.wait(lambda: bool(pods_of(site)), 30)
     os.killpg(process.pid, number)
     process.wait(30)
 

@@ -254,16 +254,23 @@ def _timed(name: str, check: t.Callable[[], Check]) -> Check:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turn SIGTERM into an exception while pods exist, so that they are taken away on the way out."""
+    """Turn SIGINT and SIGTERM into an exception while pods exist, so that they are taken away on the way out.
+
+    Ansible's workers die of either at once otherwise.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: types.FrameType | None) -> None:
+        # Once only: a second one must not interrupt the cleaning up.
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
