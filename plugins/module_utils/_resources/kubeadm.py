@@ -35,6 +35,12 @@ MANIFESTS = "/etc/kubernetes/manifests"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 API_SERVER = f"{MANIFESTS}/kube-apiserver.yaml"
 API_CERTIFICATE = ("/etc/kubernetes/pki/apiserver.crt", "/etc/kubernetes/pki/apiserver.key")
+CLUSTER_PHASES = (("upload-config", "all"), ("addon", "kube-proxy"))
+"""What a changed configuration changes in the cluster itself.
+
+Not the CoreDNS addon: kubeadm would migrate its Corefile, and refuses when it does not know CoreDNS's version
+(kubeadm 1.36.4 knows none above 1.14.2); another CoreDNS is an upgrade.
+"""
 RUN_FOLDER = "/run/ironspan"
 CONFIG = f"{RUN_FOLDER}/kubeadm.yaml"
 DISCOVERY = f"{RUN_FOLDER}/discovery.conf"
@@ -167,8 +173,8 @@ class KubeadmKind:
             if former:
                 _write_run_file(host, CONFIG, text.init_configuration(former))
                 try:
-                    for phase in ("upload-config", "addon"):
-                        argv = ["kubeadm", "init", "phase", phase, "all", "--config", host.path(CONFIG)]
+                    for phase in CLUSTER_PHASES:
+                        argv = ["kubeadm", "init", "phase", *phase, "--config", host.path(CONFIG)]
                         host.run(argv, check=False, timeout=TIMEOUT)
                 finally:
                     remove_file(host, CONFIG)
@@ -206,8 +212,8 @@ class KubeadmKind:
                     host.backup(path)
                     remove_file(host, path)
                 _kubeadm(host, "init", "phase", "certs", "apiserver")
-            for phase in ("upload-config", "addon", "control-plane"):
-                _kubeadm(host, "init", "phase", phase, "all")
+            for phase in (*CLUSTER_PHASES, ("control-plane", "all")):
+                _kubeadm(host, "init", "phase", *phase)
 
         self._with_files(spec, host, phases, init=True)
         if read_text(host, API_SERVER) != manifest:

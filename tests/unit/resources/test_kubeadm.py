@@ -363,7 +363,9 @@ def test_a_changed_configuration_runs_the_phases_on_every_control_plane(
         {"text": changed["config"]},
     )
     assert commands(host) == [
-        f"init phase {phase} all" for phase in ("upload-config", "addon", "control-plane")
+        "init phase upload-config all",
+        "init phase addon kube-proxy",
+        "init phase control-plane all",
     ]
     assert [path for path in host.backups if "manifests" in path] == [
         f"/etc/kubernetes/manifests/{name}.yaml" for name in kubeadm.COMPONENTS
@@ -377,7 +379,7 @@ def test_undo_of_a_changed_configuration_does_not_reset_the_host(host: FakeHost)
     assert change is not None
     host.forget_calls()
     KIND.undo(changed, journalled(change), host)
-    assert commands(host) == ["init phase upload-config all", "init phase addon all"]
+    assert commands(host) == ["init phase upload-config all", "init phase addon kube-proxy"]
     assert "clusterName" not in host.text("/seen/kubeadm.yaml")
     assert list((host.folder / "run/ironspan").iterdir()) == []
     assert KIND.compare(INIT_PLANE, host) is None
@@ -389,7 +391,7 @@ def test_a_phase_that_fails_is_tried_again_by_the_next_run(host: FakeHost) -> No
     host.put("/failing-phase", "addon")
     change = KIND.compare(changed, host)
     assert change is not None
-    with pytest.raises(ResourceError, match="kubeadm init phase addon all failed"):
+    with pytest.raises(ResourceError, match="kubeadm init phase addon kube-proxy failed"):
         KIND.apply(changed, change, host)
     (host.folder / "failing-phase").unlink()
     assert converge(KIND, changed, host) is not None
