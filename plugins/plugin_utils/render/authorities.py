@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
-NOT_MADE = "0" * 64
+NOT_MADE = "f" * 64
 """Stands for the fingerprint of an authority that a run in check mode must not make."""
 
 

@@ -13,6 +13,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import re
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +22,15 @@ import jinja2
 import yaml
 from jinja2 import meta, nodes
 
+# YAML 1.1 (section 5.1, character set) takes these only as escapes; json.dumps leaves them as they are.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\ufeff\ufffe\uffff]")
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def to_json(value: t.Any) -> str:
     """Return a value as JSON on one line, which YAML reads too."""
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def to_yaml(value: t.Any) -> str:

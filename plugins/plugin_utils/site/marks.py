@@ -3,8 +3,8 @@
 """Positions of hosts, groups and variables in inventory files, read a second time as a syntax tree.
 
 ansible-core merges everything said about a host or group into one object. Some problems are about one of
-those sayings (this host in *that* group, a key that is there twice), and for these the tree is needed. It also
-stands in where ansible-core does not say where a value came from.
+those sayings (this host in *that* group, a key that is there twice), and for these the tree is needed. It
+also stands in where ansible-core does not say where a value came from.
 """
 
 from __future__ import annotations

@@ -1,0 +1,215 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The actions in real runs of ansible-playbook: the real module in private roots, an ssh that only counts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import shown
+
+from .support import KEY, ROLES, write_inventory
+
+ROOT = Path(__file__).resolve().parents[3]
+PLAY = """\
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.validate:
+        roles_folder: "{roles}"
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.converge:
+        mode: assess
+        root: "{{{{ user_root }}}}"
+        roles_folder: "{roles}"
+- hosts: all:&ironspan_pending
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.converge:
+        root: "{{{{ user_root }}}}"
+        roles_folder: "{roles}"
+"""
+ALONE = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.converge:
+        layers: [base]
+        mode: {mode}
+        root: "{{{{ user_root }}}}"
+        roles_folder: "{roles}"
+"""
+SSH = """\
+#!/bin/sh
+echo "$@" >>{log}
+exit 255
+"""
+
+
+def play(folder: Path, text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook against the inventory in a folder."""
+    playbook = folder / "play.yml"
+    playbook.write_text(text)
+    return run(folder, str(playbook), "-i", str(folder / "hosts.yml"), *options, **environment)
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook with the project's configuration."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "XDG_CACHE_HOME": str(folder / "cache"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the files below the hosts' roots, without the engine's own."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted((folder / "roots").rglob("*"))
+        if path.is_file() and "var/lib/ironspan" not in str(path)
+    }
+
+
+def test_validate_assess_converge_and_again(tmp_path: Path) -> None:
+    write_inventory(tmp_path)
+    text = PLAY.format(roles=ROLES)
+
+    checked = play(tmp_path, text, "--check", "--diff")
+    assert checked.returncode == 0, checked.stdout
+    assert files(tmp_path) == {} and not (tmp_path / "pki").exists()
+    assert "+Welcome to small, w1 of small." in checked.stdout
+
+    first = play(tmp_path, text)
+    assert first.returncode == 0, first.stdout
+    assert sorted(files(tmp_path)) == [
+        "roots/a1/etc/etcd/server.crt",
+        "roots/a1/etc/etcd/server.key",
+        "roots/a1/etc/ironspan-test/motd",
+        "roots/w1/etc/ironspan-test/motd",
+        "roots/w2/etc/ironspan-test/motd",
+    ]
+    before = files(tmp_path)
+
+    second = play(tmp_path, text)
+    assert second.returncode == 0, second.stdout
+    assert "changed=0" in second.stdout and "changed=1" not in second.stdout
+    assert "ok=2" not in second.stdout, "hosts with nothing to do must take no part after the assessment"
+
+    (tmp_path / "roots/w2/etc/ironspan-test/motd").write_text("edited\n")
+    third = play(tmp_path, text)
+    assert third.stdout.count("changed=1") == 1
+    assert files(tmp_path) == before
+
+    reset = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"))
+    assert reset.returncode == 0, reset.stdout
+    assert [name for name in files(tmp_path) if "motd" in name] == []
+
+
+def test_a_role_alone_needs_no_validation_before(tmp_path: Path) -> None:
+    write_inventory(tmp_path)
+    result = play(tmp_path, ALONE.format(roles=ROLES, mode="apply"))
+    assert result.returncode == 0, result.stdout
+    assert len(files(tmp_path)) == 3
+
+
+def test_an_unfit_host_is_refused_with_every_reason_and_the_others_go_on(tmp_path: Path) -> None:
+    inventory = write_inventory(tmp_path)
+    inventory.write_text(
+        inventory.read_text().replace(
+            "w2: {site_address: 10.2.0.2}",
+            "w2: {site_address: 10.2.0.2, base_min_memory_mib: 100000000, base_max_clock_skew_seconds: 0}",
+        )
+    )
+    result = play(tmp_path, PLAY.format(roles=ROLES))
+    assert result.returncode == 2
+    assert "This host does not fit, nothing was changed on it." in result.stdout
+    assert "- memory: found" in result.stdout
+    assert sorted({name.split("/")[1] for name in files(tmp_path)}) == ["a1", "w1"]
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """Return a copy of the example inventory."""
+    folder = tmp_path / "inventory"
+    shutil.copytree(ROOT / "inventories" / "example", folder)
+    return folder
+
+
+def site(folder: Path, inventory: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """Run site.yml with an ssh that only counts; return the result and how often ssh was called."""
+    log, ssh = folder / "ssh.log", folder / "ssh"
+    ssh.write_text(SSH.format(log=log))
+    ssh.chmod(0o755)
+    result = run(
+        folder,
+        "playbooks/site.yml",
+        "-i",
+        str(inventory),
+        *options,
+        ANSIBLE_SSH_EXECUTABLE=str(ssh),
+        ANSIBLE_SSH_RETRIES="0",
+        ANSIBLE_BECOME="0",
+        IRONSPAN_PKI_KEY=KEY,
+    )
+    return result, len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_bad_input_contacts_no_host(tmp_path: Path, example: Path) -> None:
+    variables = example / "group_vars" / "all.yml"
+    variables.write_text(
+        variables.read_text().replace("site_wan_mtu: 1400", "site_wan_mut: 1400\nsite_lab: often")
+    )
+    hosts = example / "hosts.yml"
+    hosts.write_text(hosts.read_text().replace("haproxy: {}", "gvizor: {}"))
+    result, connections = site(tmp_path, example)
+    assert result.returncode == 2
+    assert connections == 0
+    lines = variables.read_text().splitlines()
+    misspelt, wrong = lines.index("site_wan_mut: 1400") + 1, lines.index("site_lab: often") + 1
+    assert (
+        f"{shown(str(variables))}:{misspelt}: site_wan_mut: unknown variable; write site_wan_mtu"
+        in result.stdout
+    )
+    assert f"{shown(str(variables))}:{wrong}: site_lab: must be true or false" in result.stdout
+    assert "groups.gvizor: unknown group; write gvisor" in result.stdout
+    assert "3 problems in the inventory; no host was contacted." in result.stdout
+
+
+def test_good_input_does(tmp_path: Path, example: Path) -> None:
+    """The counter counts: the same run with a right inventory calls ssh once a host, here for two."""
+    index = tmp_path / "index.json"
+    index.write_text(mirror_index())
+    result, connections = site(
+        tmp_path, example, "-e", f"site_artifacts_index={index}", "-e", f"site_pki_store={tmp_path / 'pki'}",
+        "--limit", "localhost,az-1,gpu-a-01",
+    )  # fmt: skip
+    assert "problems in the inventory" not in result.stdout
+    assert result.returncode == 4, result.stdout[-2000:]
+    assert connections == 2
+    assert KEY not in result.stdout
+
+
+def mirror_index() -> str:
+    """Return the index of a mirror that holds everything in the lock file."""
+    import json
+
+    import yaml
+
+    lock = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())
+    artifacts = {
+        f"{name}/amd64": {"path": f"/x/{name}", "sha256": "4" * 64, "size": 7} for name in lock["files"]
+    }
+    images = {ref: {"digest": "sha256:" + "5" * 64, "size": 7} for ref in lock["images"]}
+    return json.dumps({"schema": 1, "artifacts": artifacts, "images": images})
