@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup, files
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _download
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._unpack import select
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,14 +154,14 @@ BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 def test_another_attempt_begins_from_the_start(
     sandbox: Sandbox, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, first: bytes
 ) -> None:
-    monkeypatch.setattr(_download.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     given = tool(mirror.offer("/t", DATA))
     assert sandbox.changed(given, mirror=serve(first, first, HEAD + DATA)) == ["a"]
     assert (sandbox.root / "opt/tool").read_bytes() == DATA
 
 
 def test_three_attempts_are_enough(sandbox: Sandbox, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_download.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     result = sandbox.run(tool(mirror.offer("/t", DATA)), mirror=serve(CUT, CUT, CUT, HEAD + DATA))
     assert "/t: " in result["msg"]
     assert "reaches it" in result["remedy"]
@@ -182,13 +181,21 @@ def test_unpack_and_drift(sandbox: Sandbox, mirror: Mirror) -> None:
     good = sandbox.snapshot()
     assert sandbox.changed(given) == []
     alias = base / "bin/alias"
+
+    def replace(text: str | None) -> None:
+        alias.unlink()
+        if text is None:
+            alias.symlink_to("x")
+        else:
+            alias.write_text(text)
+
     drifts: list[tuple[Callable[[], object], dict[str, str]]] = [
         (lambda: (base / "two").write_bytes(b"23"), {"two": "sha256 " + hashlib.sha256(b"23").hexdigest()}),
         (lambda: (base / "bin/onex").unlink(), {"bin/onex": "absent"}),
         (lambda: (base / "bin/onex").chmod(0o700), {"bin/onex": "mode 0700"}),
-        (lambda: (alias.unlink(), alias.write_text("")), {"bin/alias": "file"}),
+        (lambda: replace(""), {"bin/alias": "file"}),
         (
-            lambda: ((base / "bin/alias").unlink(), (base / "bin/alias").symlink_to("x")),
+            lambda: replace(None),
             {"bin/alias": "link to x"},
         ),
     ]
