@@ -34,7 +34,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="fill the mirror: download what can be downloaded, build the rest",
         description="Make everything of the lock file that the mirror lacks. What is there and right (its "
         "digest is checked) is left alone; a run that was stopped goes on where it stopped. "
-        "From nothing on two cores, building takes about 20 minutes and 6 GB of disk.",
+        "From nothing on two cores, building takes about 20 minutes and 12 GB of disk.",
     )
     build.add_argument(
         "--source",

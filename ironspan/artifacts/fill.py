@@ -98,27 +98,28 @@ class Filling:
         """
         items = [item for item in self.lock.select(names) if names is not None or self._needed(item)]
         allowed: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
-        try:
-            with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            try:
                 whole = dict(
                     zip(items, pool.map(lambda item: self._is_whole(item, allowed), items), strict=True)
                 )
-                results = {
-                    item.key: self._report(item, "skip", "already in the mirror")
-                    for item in items
-                    if whole[item]
-                }
+                there = [item for item in items if whole[item]]
+                results = {item.key: self._report(item, "skip", "already in the mirror") for item in there}
                 plan = self._plan([item for item in items if not whole[item]])
                 self._check_tools(plan)
                 work = {pool.submit(self._step, item, source): item for item, source in plan.items()}
                 for future in concurrent.futures.as_completed(work):
                     results[work[future].key] = future.result()
-        except KeyboardInterrupt:
-            self.place.stopping.set()
-            raise
+            except KeyboardInterrupt:
+                # Before the pool is left: leaving it waits for its threads.
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._maker.stop()
+                raise
         return [results[item.key] for item in items]
 
     def _needed(self, item: File | Image) -> bool:
+        if isinstance(item, File) and not item.url and self.source == "upstream":
+            return False
         capability = item.only_without_capability if isinstance(item, File) else ""
         return not capability or lacks_capability(capability)
 

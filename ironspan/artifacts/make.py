@@ -50,6 +50,11 @@ class Maker:
             )
         return self._image_from_go(item, scratch, say) if source == "go" else self._image(item, scratch, say)
 
+    def stop(self) -> None:
+        """End what runs now, because the operator wants the run to end."""
+        self.place.stopping.set()
+        self.builder.stop()
+
     def _file(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
         digest = self._pinned(item)
         url = item.upstream_url(self.arch)

@@ -29,7 +29,7 @@ case "$1 $2" in
 esac
 while [ $# -gt 1 ]; do [ "$1" = -o ] && output=$2; shift; done
 case "$1" in *"${FAKE_GO_FAIL:-nothing}"*) echo 'undefined: everything' >&2; exit 1;; esac
-case "$1" in *"${FAKE_GO_SLOW:-nothing}"*) : > "$FAKE_GO_LOG.slow"; sleep "$FAKE_GO_SECONDS";; esac
+case "$1" in *"${FAKE_GO_SLOW:-nothing}"*) sleep "$FAKE_GO_SECONDS" > "$FAKE_GO_LOG.slow" 2>&1;; esac
 echo 'go: downloading example.org/one v1.0.0' >&2
 printf '#!program %s\n' "$1" > "$output"
 """

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -87,9 +88,7 @@ def test_everything_is_built_and_recorded(
     assert (runc.source, runc.built_from) == ("go", "example.org/runc@v2.0.0 with go1.27.0")
     with tarfile.open(place.below_mirror(held.artifacts["etcd/1.0/amd64"].path)) as archive:
         assert archive.getnames() == ["etcd-amd64", "etcd-amd64/etcd", "etcd-amd64/etcdctl"]
-    assert all(
-        not recipes.damage(entry, place) for entry in (*held.artifacts.values(), *held.images.values())
-    )
+    assert undamaged(held, place)
     assert sorted(builds(go_log)) == ["example.org/etcd/ctl", "example.org/etcd/server", "example.org/runc"]
     assert {(what, state) for what, state, _ in told} >= {(key, "start") for key in ITEMS}
     assert ("runc/2.0", "start", "downloading example.org/one") in told
@@ -156,6 +155,19 @@ def test_another_recipe_is_built(
     assert states(filling(changed, place).run(ITEMS)) == {"etcd/1.0": "skip", "runc/2.0": "done", REF: "skip"}
 
 
+@pytest.mark.parametrize(("days", "left"), [(1, 2), (20, 1)])
+def test_programs_of_old_recipes_are_forgotten(
+    locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, tmp_path: pathlib.Path, days: int, left: int
+) -> None:
+    filling(locked, place).run(["runc"])
+    (old,) = (place.root / "build/runc").iterdir()
+    os.utime(old, (time.time() - days * 86400,) * 2)
+    changed = small_lock(tmp_path, **{"v2.0.0}": "v2.0.0}\n    ldflags: [-X a.b=c]"})
+    filling(changed, place).run(["runc"])
+    assert len(list((place.root / "build/runc").iterdir())) == left
+    assert inspect.look(changed, place, "amd64", thorough=True)[1].state == "present"
+
+
 def test_a_newer_compiler_alone_builds_nothing(
     locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +226,24 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert recipes.damage(entry, place) == []
 
 
+def test_an_interrupted_run_ends_at_once_and_its_compiler_with_it(
+    locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_SLOW", "etcd")
+    monkeypatch.setenv("FAKE_GO_SECONDS", "60")
+    with start(place, locked, *ITEMS) as process:
+        limit = time.monotonic() + 20
+        while not go_log.with_name("log.slow").exists() and time.monotonic() < limit:
+            time.sleep(0.02)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=30)[0]
+    assert time.monotonic() - begun < 20
+    assert process.returncode != 0
+    assert "fail" not in output
+    assert len(builds(go_log)) <= 2
+
+
 def test_two_runs_at_once_share_the_work(
     locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,9 +258,7 @@ def test_two_runs_at_once_share_the_work(
     assert any("waiting for another run" in output or "compilation of" in output for output in outputs)
     held = index.load(place.index_path)
     assert len(held.artifacts) + len(held.images) == len(ITEMS)
-    assert all(
-        not recipes.damage(entry, place) for entry in (*held.artifacts.values(), *held.images.values())
-    )
+    assert undamaged(held, place)
 
 
 @pytest.fixture
@@ -251,6 +279,15 @@ def test_upstream_is_downloaded_by_digest(
     assert builds(go_log) == []
     assert states(filling(locked, place, "upstream").run(["runc"])) == {"runc/2.0": "skip"}
     assert len(offline.seen) == 1
+
+
+def test_upstream_leaves_out_what_nobody_publishes(
+    place: cache.Cache, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fill, "lacks_capability", lambda name: True)
+    with pytest.raises(CommandError) as caught:
+        filling(small_lock(tmp_path), place, "upstream").run()
+    assert "shim-lab" not in caught.value.message
 
 
 def test_a_wrong_byte_from_upstream_leaves_the_mirror_as_it_was(
