@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -141,19 +142,27 @@ class Lab:
         hosts = current.layout.hosts
         for one in hosts:
             current.record(host.resources(machine, self.folder, one))
+        stop = threading.Event()
         with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
-            jobs = [pool.submit(self._start_host, machine, base, one, progress) for one in hosts]
+            jobs = [pool.submit(self._start_host, machine, base, one, progress, stop) for one in hosts]
+            try:
+                wait(jobs)
+            except BaseException:  # Ctrl-C: the pool waits for its threads, so they must not wait on
+                stop.set()
+                raise
         problems = [str(job.exception()) for job in jobs if job.exception() is not None]
         if problems:
             raise LabError("\n".join(problems), exit_code=1)
 
-    def _start_host(self, machine: Machine, base: Path, one: LabHost, progress: Progress) -> None:
+    def _start_host(
+        self, machine: Machine, base: Path, one: LabHost, progress: Progress, stop: threading.Event
+    ) -> None:
         began = time.monotonic()
         try:
             started = host.start(machine, self.folder, base, one)
             if started:
                 progress(one.name, "start", f"{one.address}")
-            report.wait_ssh(self.folder, one, machine)
+            report.wait_ssh(self.folder, one, machine, stop)
         except BaseException as error:
             progress(one.name, "fail", str(error))
             raise

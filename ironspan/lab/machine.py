@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab import mounts
+from ironspan.lab.commands import attempt
 from ironspan.lab.errors import LabError
+from ironspan.lab.layout import state_root
 
 #: Program the lab runs -> Debian package that has it.
 PROGRAMS = {
@@ -28,6 +30,8 @@ PROGRAMS = {
     "unshare": "util-linux",
     "mount": "mount",
 }
+#: File systems that refuse to hold an overlay's upper layer.
+_NO_UPPER = ("overlay", "nfs", "nfs4", "9p", "fuse", "vfat")
 _CAP_SYS_ADMIN, _CAP_NET_ADMIN, _CAP_SYS_RESOURCE = 21, 12, 24
 #: What the hosts ask of the machine's kernel -> what the test is (a path, or a line in /proc/filesystems).
 _FEATURES = {"tun": "/dev/net/tun", "fuse": "/dev/fuse", "kmsg": "/dev/kmsg", "btf": "/sys/kernel/btf"}
@@ -51,8 +55,11 @@ class Machine:
     overlay: bool
     features: tuple[str, ...]
     missing_programs: tuple[str, ...]
-    ip_forward: bool
     bridge_netfilter: bool
+    #: Whether some firewall chain on forwarded packets drops by default.
+    forward_drops: bool
+    #: File system of the labs' folder.
+    state_filesystem: str
 
     @property
     def sys_resource(self) -> bool:
@@ -104,11 +111,11 @@ class Machine:
     def warnings(self) -> list[str]:
         """What may break the lab's network here, each with what to do."""
         found = []
-        if self.bridge_netfilter and self.ip_forward:
+        if self.bridge_netfilter and self.forward_drops:
             found.append(
-                "bridged packets pass this machine's FORWARD rules (net.bridge.bridge-nf-call-iptables = 1), "
-                "and forwarding is on, as Docker sets it: if hosts of one site cannot reach each other, run "
-                "`iptables -I FORWARD -m physdev --physdev-is-bridged -j ACCEPT`"
+                "bridged packets pass this machine's firewall (net.bridge.bridge-nf-call-iptables is 1), "
+                "which drops what it forwards by default, as Docker and ufw set it: hosts of one site cannot "
+                "reach each other before `iptables -I FORWARD -m physdev --physdev-is-bridged -j ACCEPT`"
             )
         return found
 
@@ -131,6 +138,11 @@ class Machine:
             )
         if not self.overlay:
             problems.append("the kernel has no overlay file system (modprobe overlay)")
+        if self.state_filesystem in _NO_UPPER:
+            problems.append(
+                f"{state_root()} is on {self.state_filesystem}, which cannot hold the hosts' overlays; "
+                "set IRONSPAN_LAB_ROOT to a folder on ext4, xfs or btrfs"
+            )
         if "tun" not in self.features:
             problems.append("/dev/net/tun is missing: the WAN link needs TUN devices (modprobe tun)")
         if not self.cgroup_mounts:
@@ -177,9 +189,21 @@ def detect() -> Machine:
         missing_programs=tuple(
             sorted(program for program in PROGRAMS if shutil.which(program, path=_path()) is None)
         ),
-        ip_forward=_read("/proc/sys/net/ipv4/ip_forward") == "1",
         bridge_netfilter=_read("/proc/sys/net/bridge/bridge-nf-call-iptables") == "1",
+        forward_drops=forward_drops(_chains()),
+        state_filesystem=mounts.filesystem_of(state_root()),
     )
+
+
+def forward_drops(chains: str) -> bool:
+    """Whether `nft list chains` shows a chain on forwarded packets that drops by default."""
+    return re.search(r"hook forward[^;]*; policy drop;", chains) is not None
+
+
+def _chains() -> str:
+    if os.geteuid() != 0 or shutil.which("nft", path=_path()) is None:
+        return ""
+    return attempt(["nft", "list", "chains"]).stdout
 
 
 def _path() -> str:

@@ -44,6 +44,16 @@ def is_mounted(path: Path) -> bool:
     return any(mount.path == str(path) for mount in current())
 
 
+def filesystem_of(path: Path) -> str:
+    """Type of the file system that `path` is, or would be made, on."""
+    holding, kind = "", ""
+    for mount in current():
+        top = mount.path.rstrip("/")
+        if (str(path) == top or str(path).startswith(f"{top}/")) and len(top) >= len(holding):
+            holding, kind = top, mount.filesystem
+    return kind
+
+
 def unmount_below(path: Path) -> None:
     """Unmount everything on or below `path`, newest first; what is busy is detached."""
     below = [m.path for m in current() if m.path == str(path) or m.path.startswith(f"{path}/")]

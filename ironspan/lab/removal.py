@@ -68,7 +68,7 @@ def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource
     for resource in order(resources):
         try:
             _REMOVERS[resource.kind](folder, resource.name)
-        except (LabError, OSError) as error:
+        except Exception as error:  # whatever one thing's removal raises, the rest has to go
             problems.append(f"{resource.kind} {resource.name}: {error}")
         else:
             done(resource)

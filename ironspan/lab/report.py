@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,13 @@ def answers(address: str, port: int, timeout_s: float = 1.0) -> bytes | None:
         return None
 
 
-def wait_ssh(lab: Path, one: LabHost, machine: Machine, timeout_s: float = 120.0) -> None:
-    """Return once a real SSH login works; LabError with the end of the host's log when it never does."""
+def wait_ssh(
+    lab: Path, one: LabHost, machine: Machine, stop: threading.Event, timeout_s: float = 120.0
+) -> None:
+    """Return once a real SSH login works; LabError with the end of the host's log when it never does.
+
+    Setting `stop` ends the wait with a LabError.
+    """
     deadline = time.monotonic() + timeout_s
     while not (answers(str(one.address), 22) or b"").startswith(b"SSH-"):
         gone = host.running(machine, lab, one) is None
@@ -40,7 +46,8 @@ def wait_ssh(lab: Path, one: LabHost, machine: Machine, timeout_s: float = 120.0
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:]) if log.exists() else ""
             what = "ended while booting" if gone else f"does not answer SSH within {timeout_s:.0f} s"
             raise LabError(f"host {one.name} {what}; see {log}\n{tail}", exit_code=1)
-        time.sleep(0.1)
+        if stop.wait(0.1):
+            raise LabError(f"stopped while waiting for {one.name}", exit_code=1)
     done = attempt(["ssh", *keys.ssh_options(lab), "-o", "BatchMode=yes", f"root@{one.address}", "true"])
     if done.returncode != 0:
         raise LabError(f"host {one.name} refuses the lab's key: {done.stderr.strip()}", exit_code=1)

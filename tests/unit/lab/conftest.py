@@ -8,8 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ironspan.lab.machine import Machine
+
+# A busy machine is slow, not wrong.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +41,9 @@ def workstation() -> Machine:
         overlay=True,
         features=("tun", "fuse", "kmsg", "btf"),
         missing_programs=(),
-        ip_forward=False,
         bridge_netfilter=False,
+        forward_drops=False,
+        state_filesystem="ext4",
     )
 
 

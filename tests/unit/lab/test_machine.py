@@ -11,7 +11,7 @@ import pytest
 
 from ironspan.lab import mounts
 from ironspan.lab.errors import LabError
-from ironspan.lab.machine import Machine, cgroup_layout, detect
+from ironspan.lab.machine import Machine, cgroup_layout, detect, forward_drops
 
 LINE = "36 35 0:30 / {path} rw,relatime shared:9 - {kind} none rw,cpu"
 V1 = [("/sys/fs/cgroup", "tmpfs"), ("/sys/fs/cgroup/cpu", "cgroup"), ("/sys/fs/cgroup/memory", "cgroup")]
@@ -88,12 +88,48 @@ def test_each_concession_has_its_cause(workstation: Machine, test_machine: Machi
 
 
 @pytest.mark.parametrize(
-    ("forward", "netfilter", "warned"), [(True, True, 1), (True, False, 0), (False, True, 0)]
+    ("drops", "netfilter", "warned"), [(True, True, 1), (True, False, 0), (False, True, 0)]
 )
 def test_firewall_that_may_hold_bridged_packets_is_warned_of(
-    workstation: Machine, forward: bool, netfilter: bool, warned: int
+    workstation: Machine, drops: bool, netfilter: bool, warned: int
 ) -> None:
-    assert len(replace(workstation, ip_forward=forward, bridge_netfilter=netfilter).warnings()) == warned
+    assert len(replace(workstation, forward_drops=drops, bridge_netfilter=netfilter).warnings()) == warned
+
+
+@pytest.mark.parametrize(
+    ("chain", "drops"),
+    [
+        ("hook forward priority filter; policy drop;", True),
+        ("hook forward priority filter; policy accept;", False),
+        ("hook input priority filter; policy drop;", False),
+        (
+            "hook forward priority 0; policy accept; }\n chain y { type filter hook input priority 0; policy drop;",
+            False,
+        ),
+    ],
+)
+def test_dropping_forward_chain_is_recognised(chain: str, drops: bool) -> None:
+    assert forward_drops(f"table ip filter {{\n chain X {{\n  type filter {chain}\n }}\n}}") is drops
+
+
+@pytest.mark.parametrize("kind", ["overlay", "nfs4"])
+def test_folder_that_cannot_hold_overlays_is_refused_with_the_variable(
+    workstation: Machine, kind: str
+) -> None:
+    with pytest.raises(LabError, match=rf"is on {kind}, which .*IRONSPAN_LAB_ROOT"):
+        replace(workstation, state_filesystem=kind).require()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/a/b/c", "xfs"), ("/a/b", "xfs"), ("/a/bc", "ext4"), ("/z", "overlay"), ("/a", "ext4")],
+)
+def test_file_system_of_a_folder_is_that_of_the_nearest_mount(
+    monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    table = [("/", "overlay"), ("/a", "ext4"), ("/a/b", "tmpfs"), ("/a/b", "xfs")]  # the later one is on top
+    monkeypatch.setattr(mounts, "current", lambda: [mounts.Mount(p, k, frozenset()) for p, k in table])
+    assert mounts.filesystem_of(Path(path)) == kind
 
 
 def test_this_machine_can_be_looked_at_by_anybody() -> None:
