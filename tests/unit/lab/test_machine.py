@@ -103,7 +103,7 @@ def test_firewall_that_may_hold_bridged_packets_is_warned_of(
         ("hook forward priority filter; policy accept;", False),
         ("hook input priority filter; policy drop;", False),
         (
-            "hook forward priority 0; policy accept; }\n chain y { type filter hook input priority 0; policy drop;",
+            "hook forward priority 0; policy accept; }\n chain y { hook input priority 0; policy drop;",
             False,
         ),
     ],
