@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Pending,
     ResourceError,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import ADMIN_CONF
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm import KIND
 
 from .fake_host import FakeHost, converge, filled
+from .test_certificate import AUTHORITY
 from .test_kubeadm_config import ALL, CLUSTER, INIT, JOIN
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -36,6 +40,8 @@ def put(path, text):
 def read(path):
     return open(root + path).read() if os.path.exists(root + path) else ""
 arguments = sys.argv[1:]
+if "--config" in arguments and not os.path.exists(arguments[arguments.index("--config") + 1]):
+    sys.exit("open kubeadm.yaml: no such file or directory")
 for name in ("discovery.conf", "kubeadm.yaml"):
     path = root + "/run/ironspan/" + name
     if os.path.exists(path):
@@ -220,7 +226,7 @@ def killed(host: FakeHost, way: dict[str, Any], steps: int) -> None:
     host.put("/run/ironspan/discovery.conf", TOKEN, 0o600)
     host.put("/run/ironspan/kubeadm.yaml", "x", 0o600)
     (host.folder / "run/ironspan").chmod(0o700)
-    done = [kubeadm.ADMIN_CONF, kubeadm.API_SERVER] if way["role"] == "control_plane" else []
+    done = [ADMIN_CONF, phases.API_SERVER] if way["role"] == "control_plane" else []
     done += [kubeadm.BOOTSTRAP_CONF, "/var/lib/kubelet/config.yaml", kubeadm.KUBELET_CONF]
     for path in done[:steps]:
         host.put(path, OURS)
@@ -344,7 +350,7 @@ def journalled(change: Change) -> Change:
     return Change(change.action, before, after, change.reason)
 
 
-PLANE_FILES = (kubeadm.KUBELET_CONF, kubeadm.ADMIN_CONF, kubeadm.API_SERVER)
+PLANE_FILES = (kubeadm.KUBELET_CONF, ADMIN_CONF, phases.API_SERVER)
 
 
 @pytest.mark.parametrize("way", [JOIN_PLANE, INIT_PLANE])
@@ -368,21 +374,74 @@ def test_a_changed_configuration_runs_the_phases_on_every_control_plane(
         "init phase control-plane all",
     ]
     assert [path for path in host.backups if "manifests" in path] == [
-        f"/etc/kubernetes/manifests/{name}.yaml" for name in kubeadm.COMPONENTS
+        f"/etc/kubernetes/manifests/{name}.yaml" for name in phases.COMPONENTS
     ]
 
 
-def test_undo_of_a_changed_configuration_does_not_reset_the_host(host: FakeHost) -> None:
+def test_a_rollback_gives_the_cluster_its_former_configuration(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     converge(KIND, INIT_PLANE, host)
     changed = {**INIT_PLANE, "config": CONFIG + "clusterName: other\n"}
     change = converge(KIND, changed, host)
     assert change is not None
     host.forget_calls()
     KIND.undo(changed, journalled(change), host)
+    # The manifests come back first; and nothing resets the host.
+    assert commands(host) == []
+    waited: list[object] = []
+    monkeypatch.setattr(phases, "wait_until_ready", lambda *arguments: waited.append(arguments))
+    KIND.settle(changed, journalled(change), host)
+    assert waited == [(host, ())]
     assert commands(host) == ["init phase upload-config all", "init phase addon kube-proxy"]
     assert "clusterName" not in host.text("/seen/kubeadm.yaml")
     assert list((host.folder / "run/ironspan").iterdir()) == []
-    assert KIND.compare(INIT_PLANE, host) is None
+
+
+def test_settling_a_join_does_nothing(host: FakeHost) -> None:
+    change = converge(KIND, JOIN_WORKER, host)
+    assert change is not None
+    host.forget_calls()
+    KIND.settle(JOIN_WORKER, journalled(change), host)
+    assert host.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("processes", "former", "ready", "patience"),
+    [
+        ({"7": "kube-apiserver"}, [], True, True),
+        ({"7": "kube-apiserver"}, ["7"], True, False),
+        ({"7": "kube-apiserver", "8": "/usr/local/bin/kube-apiserver"}, ["7"], True, True),
+        ({"8": "kube-apiserver"}, ["7"], False, False),
+        ({"8": "less"}, [], True, False),
+    ],
+)
+def test_waiting_for_the_new_api_server(
+    host: FakeHost,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: dict[str, str],
+    former: list[str],
+    ready: bool,
+    patience: bool,
+) -> None:
+    for number, command in processes.items():
+        host.put(f"/proc/{number}/cmdline", f"{command}\0--x\0")
+    monkeypatch.setattr(phases, "READY_TIMEOUT", 0.05)
+    monkeypatch.setattr(phases, "_is_ready", lambda _: ready)
+    if patience:
+        phases.wait_until_ready(host, former)
+    else:
+        with pytest.raises(ResourceError, match="was not ready"):
+            phases.wait_until_ready(host, former)
+
+
+def test_an_api_server_that_does_not_listen_is_not_ready(host: FakeHost) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    host.put(phases.API_SERVER, f"    - --advertise-address=127.0.0.1\n    - --secure-port={port}\n")
+    host.put(phases.CA, AUTHORITY.pem)
+    assert not phases._is_ready(host)
 
 
 def test_a_phase_that_fails_is_tried_again_by_the_next_run(host: FakeHost) -> None:
@@ -403,7 +462,7 @@ def test_other_names_make_another_certificate(host: FakeHost) -> None:
     converge(KIND, changed, host)
     assert "init phase certs apiserver" in commands(host)
     assert host.text("/etc/kubernetes/pki/apiserver.crt") == "new"
-    assert set(kubeadm.API_CERTIFICATE) <= set(host.backups)
+    assert set(phases.API_CERTIFICATE) <= set(host.backups)
 
 
 def test_another_version_is_no_change_of_configuration(host: FakeHost) -> None:

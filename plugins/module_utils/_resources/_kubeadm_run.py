@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Running kubeadm: its inputs exist while it runs, only root reads them, and no secret is an argument."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host, ResourceError, Spec
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
+    read_text,
+    remove_file,
+    write_file,
+)
+
+ADMIN_CONF = "/etc/kubernetes/admin.conf"
+RUN_FOLDER = "/run/ironspan"
+CONFIG = f"{RUN_FOLDER}/kubeadm.yaml"
+DISCOVERY = f"{RUN_FOLDER}/discovery.conf"
+TIMEOUT = 900.0
+"""Seconds for one kubeadm, whose own waits (discovery, bootstrap, control plane) take five minutes each."""
+
+
+def kubeadm(host: Host, *arguments: str) -> None:
+    """Run kubeadm with the configuration of ``init_inputs`` or ``join_inputs``.
+
+    Args:
+        host: the host.
+        arguments: without ``--config``.
+
+    Raises:
+        ResourceError: with the telling lines of kubeadm's output.
+    """
+    argv = ["kubeadm", *arguments, "--config", host.path(CONFIG)]
+    status, output, problems = host.run(argv, check=False, timeout=TIMEOUT, env={"LC_ALL": "C"})
+    if status != 0:
+        words = " ".join(argument for argument in arguments if not argument.startswith("--"))
+        reason = text.explain(f"{problems}\n{output}")
+        raise ResourceError(f"kubeadm {words} failed:\n{reason}", text.remedy_for(problems))
+
+
+@contextlib.contextmanager
+def init_inputs(config: str, host: Host) -> t.Iterator[None]:
+    """Let kubeadm's configuration for init and its phases exist.
+
+    Args:
+        config: the whole configuration; documents for joins are left out.
+        host: the host.
+    """
+    try:
+        _write(host, CONFIG, text.init_configuration(config))
+        yield
+    finally:
+        remove_file(host, CONFIG)
+
+
+@contextlib.contextmanager
+def join_inputs(spec: Spec, host: Host) -> t.Iterator[None]:
+    """Let the configuration and the discovery file of a join exist; the token is blotted out of errors.
+
+    Raises:
+        Pending: the token was not carried.
+        ResourceError: the CA certificate is not there.
+    """
+    authority = read_text(host, spec["ca_path"])
+    if authority is None:
+        raise ResourceError(
+            f"the cluster's CA certificate {spec['ca_path']} is not there",
+            "Declare it as a file resource before the join.",
+        )
+    # The end of a control plane's join needs no token: admin.conf is there by then.
+    token = "" if read_text(host, ADMIN_CONF) else host.secret(spec["token_secret"]).decode().strip()
+    try:
+        _write(host, DISCOVERY, text.discovery_file(spec["endpoint"], authority, token))
+        _write(host, CONFIG, text.join_configuration(spec["config"], host.path(DISCOVERY), spec["ca_path"]))
+        yield
+    except ResourceError as error:
+        if token and token in error.message:
+            raise ResourceError(error.message.replace(token, "(secret)"), error.remedy) from None
+        raise
+    finally:
+        remove_file(host, DISCOVERY)
+        remove_file(host, CONFIG)
+
+
+def _write(host: Host, path: str, content: str) -> None:
+    folder = host.path(RUN_FOLDER)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    write_file(host, path, content.encode(), 0o600)
