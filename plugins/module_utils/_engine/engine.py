@@ -214,7 +214,12 @@ class _Run:
                     self._roll_back(transaction, resource, error)
             owned = _owned(document, comparison)
             settled = [name for name, outcome in comparison.outcomes.items() if not outcome.needs]
-            transaction.commit(settled, owned)
+            try:
+                transaction.commit(settled, owned, _gone(document, comparison))
+            except OSError as error:
+                if host.history.commit is not None:
+                    raise
+                self._roll_back(transaction, document.resources[-1], error)
         elif host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
             self.kept.owned.update(owned)
             self.store.save(self.kept)
@@ -229,7 +234,10 @@ class _Run:
     ) -> t.Optional[Change]:
         """Return the change to apply: the planned one, or a new comparison if its requirements changed."""
         outcome = plan.outcomes[resource.id]
-        if outcome.change is UNKNOWN or any(name in applied for name in resource.references):
+        waiting = comparison.waiting()
+        if outcome.change is UNKNOWN or any(
+            name in applied or (name in waiting and outcome.change) for name in resource.references
+        ):
             comparison.host.forget_all_cached()
             outcome = comparison.compare(resource, ())
         comparison.outcomes[resource.id] = outcome
@@ -262,6 +270,15 @@ class _Run:
             from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import fitness
 
             self.result["verdicts"] = fitness.judge(document.fitness, self.result["facts"], host)
+
+
+def _gone(document: Document, comparison: Comparison) -> t.List[str]:
+    """Return the paths that the document removes: whatever comes there later is not the engine's."""
+    return [
+        resource.spec["path"].rstrip("/")
+        for resource in document.resources
+        if resource.kind.name == "absent" and not comparison.outcomes[resource.id].needs
+    ]
 
 
 def _owned(document: Document, comparison: Comparison) -> t.Dict[str, t.List[str]]:

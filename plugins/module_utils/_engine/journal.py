@@ -11,7 +11,7 @@ Steps, in the order of a transaction's life:
 ``aside``    id, path, to: a tree is about to be moved out of the way
 ``notes``    values: what kinds remember, by resource id
 ``done``     id: the resource was changed
-``commit``   settled, owned: all is applied; from here on the transaction is only finished, never undone
+``commit``   settled, owned, gone: all is applied; from here on the transaction is only finished, never undone
 ``rollback`` reason: from here on the transaction is only undone
 ``undone``   number: this start (counted from 0) is undone
 """

@@ -63,8 +63,21 @@ class State:
             self.changed[name] = serial
         for name in history.commit["settled"]:
             self.settled[name] = serial
+        self._disown(history.commit.get("gone", []))
         self.owned.update(history.commit["owned"])
         self.notes.update(history.notes)
+
+    def _disown(self, gone: t.Sequence[str]) -> None:
+        for name, paths in list(self.owned.items()):
+            left = [
+                path
+                for path in paths
+                if not any(path == root or path.startswith(root + "/") for root in gone)
+            ]
+            if left:
+                self.owned[name] = left
+            else:
+                del self.owned[name]
 
 
 class Store:

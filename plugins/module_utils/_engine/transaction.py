@@ -65,15 +65,18 @@ class Transaction:
         resource.kind.apply(resource.spec, change, host)
         host.write("done", id=resource.id)
 
-    def commit(self, settled: t.Sequence[str], owned: t.Mapping[str, t.List[str]]) -> None:
+    def commit(
+        self, settled: t.Sequence[str], owned: t.Mapping[str, t.List[str]], gone: t.Sequence[str]
+    ) -> None:
         """Make it final.
 
         Args:
             settled: resources that match now; those that wait for an input are left out, so that what they
                 require counts as changed for them in a later run.
             owned: resource id -> paths that the engine is responsible for.
+            gone: paths that it is responsible for no longer.
         """
-        self._host.write("commit", settled=list(settled), owned=dict(owned))
+        self._host.write("commit", settled=list(settled), owned=dict(owned), gone=list(gone))
         self.finish()
 
     def finish(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import store
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -426,6 +427,28 @@ def test_owned_paths_are_remembered(sandbox: Sandbox, mirror: Mirror) -> None:
     (sandbox.root / "var/lib/ironspan/state.json").unlink()
     sandbox.changed(FOLDER, CONFIG)
     assert json.loads(sandbox.read("var/lib/ironspan/state.json"))["owned"].keys() == {"l/config", "l/folder"}
+
+
+def test_what_is_removed_is_owned_no_longer(sandbox: Sandbox) -> None:
+    sandbox.changed(FOLDER, CONFIG)
+    sandbox.changed({"kind": "absent", "id": "gone", "path": "/etc/app", "recursive": True})
+    assert json.loads(sandbox.read("var/lib/ironspan/state.json"))["owned"] == {}
+
+
+def test_a_disk_that_is_full_at_the_very_end(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sandbox.snapshot()
+    write = Journal.write
+
+    def full(self: Journal, step: str, **values: t.Any) -> None:
+        if step == "commit":
+            raise OSError(28, "No space left on device")
+        write(self, step, **values)
+
+    monkeypatch.setattr(Journal, "write", full)
+    result = sandbox.run(FOLDER, CONFIG)
+    assert "No space left on device" in result["msg"]
+    assert result["rolled_back"] == ["l/config", "l/folder"]
+    assert sandbox.snapshot() == before
 
 
 def test_a_full_disk_is_an_error_and_not_a_crash(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
