@@ -127,7 +127,7 @@ def check_mirrors(draft: Draft) -> None:
     """The mirror is a plain http or https URL."""
     for host in draft.hosts.values():
         url = host.values.get("site_mirror_url")
-        if not isinstance(url, str):
+        if not isinstance(url, str) or not url:
             continue
         problem = mirror_problem(url)
         if problem:

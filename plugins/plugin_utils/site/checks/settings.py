@@ -27,6 +27,10 @@ SITE_WIDE: tuple[str, ...] = (
 """Variables that describe the cluster and not a host."""
 
 
+PER_HOST: tuple[str, ...] = ("site_mirror_url",)
+"""Variables that every host needs and localhost has not, so argument specifications cannot require them."""
+
+
 def check_files(draft: Draft) -> None:
     """Files must be YAML, and no key may be there twice: readers keep the last without a word."""
     report_broken(draft.marks, draft.problems)
@@ -48,7 +52,7 @@ def report_broken(marks: Marks, problems: Problems) -> None:
 def check_required(draft: Draft) -> None:
     """Variables without a default must be set for every host whose layers use them."""
     for option in draft.specification.options.values():
-        if not option.required:
+        if not option.required and option.name not in PER_HOST:
             continue
         concerned = [
             host
@@ -58,7 +62,7 @@ def check_required(draft: Draft) -> None:
         missing = [
             host
             for host in concerned
-            if option.name not in host.settings or host.settings[option.name].value is None
+            if option.name not in host.settings or host.settings[option.name].value in (None, "")
         ]
         remedy = f"write '{option.name}: ...' in group_vars/all.yml, or in the variables of a group"
         if missing and len(missing) == len(concerned):
