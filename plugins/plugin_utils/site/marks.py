@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -55,7 +55,7 @@ class Marks:
         return None
 
 
-def read_marks(sources: list[str]) -> Marks:
+def read_marks(sources: Sequence[str]) -> Marks:
     """Read the inventory sources (files or folders) and the variable files beside them.
 
     Files that cannot be parsed as YAML are recorded in ``broken``; executable sources (dynamic inventories)
@@ -69,7 +69,7 @@ def read_marks(sources: list[str]) -> Marks:
     return marks
 
 
-def _files(sources: list[str]) -> Iterator[tuple[Path, bool]]:
+def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
     seen: set[Path] = set()
     for source in sources:
         path = Path(source)

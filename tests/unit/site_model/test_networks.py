@@ -52,8 +52,8 @@ def test_room_for_nodes(prefix: int, mask: int, hosts: int) -> None:
 
 @given(st.integers(0, 255), st.integers(0, 255), st.integers(12, 24), st.integers(12, 24))
 def test_overlaps(one: int, other: int, pods_prefix: int, services_prefix: int) -> None:
-    pods = ipaddress.ip_network(f"10.{one}.0.0/{pods_prefix}", strict=False)
-    services = ipaddress.ip_network(f"10.{other}.0.0/{services_prefix}", strict=False)
+    pods = ipaddress.IPv4Network(f"10.{one}.0.0/{pods_prefix}", strict=False)
+    services = ipaddress.IPv4Network(f"10.{other}.0.0/{services_prefix}", strict=False)
     text = said(draft_of(1, site_pod_cidr=str(pods), site_service_cidr=str(services), site_node_cidr_mask=24))
     smaller, larger = sorted((pods, services), key=lambda network: network.num_addresses)
     assert ("overlaps" in text) == smaller.subnet_of(larger)
