@@ -1,0 +1,40 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Applies the objects that layers declare for the cluster."""
+
+from __future__ import annotations
+
+import typing as t
+
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.cluster_objects``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "layers": {"type": "list", "elements": "str", "required": True},
+    }
+
+    def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
+        """Render, compare and apply."""
+        renderer, _authorities = renderer_for(session.site)
+        objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
+        changes = apply_objects(session.api(), objects, dry_run=self._task.check_mode)
+        return {
+            "changed": bool(changes),
+            "objects": [change.name for change in changes],
+            "diff": [
+                {
+                    "before_header": change.name,
+                    "after_header": change.name,
+                    "before": yaml.safe_dump(change.before) if change.before else "",
+                    "after": yaml.safe_dump(change.after),
+                }
+                for change in changes
+            ],
+        }
