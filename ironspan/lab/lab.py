@@ -79,6 +79,8 @@ class Lab:
         """
         machine = detect()
         machine.require()
+        for warning in machine.warnings():
+            progress("machine", "skip", warning)
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
         with files.locked(state.lab_lock(self.name), busy):
             current = self._open(azure, rack, wan_mtu)
