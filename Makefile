@@ -13,7 +13,6 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 
 # Ansible and the linters look for their siblings (ansible-playbook, ansible-galaxy) on the PATH.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab lab-down test lint unit integration bench docs lock venv packages artifacts molecule clean

@@ -210,6 +210,8 @@ class Fleet:
             "IRONSPAN_BENCH_SSH_LOG": str(log),
             "IRONSPAN_BENCH_SENT": str(sent) if keep_sent else "",
         }
+        # Compiled Python files are written and used, as in any installation.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         program = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
         before = self.target_cpu()
         command = ["ip", "netns", "exec", self.namespace, sys.executable, str(METER), str(result), program]
