@@ -23,9 +23,9 @@ name: kubeconfig
 short_description: Path of a short-lived kubeconfig of the site's cluster
 version_added: "0.1.0"
 description:
-  - Makes a client certificate with the site's PKI store, writes a kubeconfig with it into the temporary folder
-    of this run, and returns its path. The file is readable by its owner only and goes with the run.
-  - It is a path, because C(kubernetes.core) prints a kubeconfig that is given as a dictionary with C(-vvv),
+  - Makes a client certificate with the site's PKI store, writes a kubeconfig with it into this run's
+    temporary folder, and returns its path. The file is readable by its owner only and goes with the run.
+  - It is a path, because C(kubernetes.core) prints a kubeconfig given as a dictionary with C(-vvv),
     private key included.
   - The certificate is in the group C(kubeadm:cluster-admins), which C(kubeadm init) binds to
     C(cluster-admin).

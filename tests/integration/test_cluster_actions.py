@@ -247,7 +247,23 @@ def test_kubeconfig_works_for_kubernetes_core_and_is_never_shown(site: Site) -> 
         assert secret not in text
     path = re.findall(r"kubeconfig: (/\S+)", text)[0]
     assert not Path(path).exists(), "it goes with the run"
-    assert changed(run(site, tasks)) == 0
+
+
+def test_objects_are_applied_once(site: Site) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-cluster-objects"}}
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "a", "namespace": "by-cluster-objects"},
+    }
+    task: list[Object] = [{"ironspan.hybrid.cluster_objects": {"objects": [space, account]}}]
+    text = run(site, task, "--check", "--diff")
+    assert changed(text) == 1
+    assert '"name": "by-cluster-objects"' in text
+    assert site.control.api().find(f"{SPACES}/by-cluster-objects") is None
+    assert changed(run(site, task)) == 1
+    assert changed(run(site, task)) == 0
+    assert changed(run(site, task, "--check")) == 0
 
 
 # -- verify ----------------------------------------------------------------------------------------

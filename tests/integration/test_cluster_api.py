@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import (
     bootstrap,
     csr,
     nodes,
+    objects,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
@@ -375,3 +376,84 @@ def test_label_taken_over_from_someone_else(api: Api, two_nodes: None) -> None:
     assert change.after["labels"] == {"kept": "no"}
     assert api.get("/api/v1/nodes/rack-1")["metadata"]["labels"]["kept"] == "no"
     assert nodes.declare(api, wanted) == []
+
+
+# -- objects ---------------------------------------------------------------------------------------
+
+BATCH: list[Object] = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}},
+    {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "hidden", "namespace": "batch"},
+        "stringData": {"word": "swordfish"},
+    },
+    {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "batch"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": {
+                "metadata": {"labels": {"app": "agent"}},
+                "spec": {"containers": [{"name": "agent", "image": "example.com/agent:1"}]},
+            },
+        },
+    },
+    {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "batch"},
+        "handler": "runsc",
+    },
+]
+
+
+def test_objects_change_once_and_only_what_is_declared(api: Api) -> None:
+    names = ["Namespace batch", "Secret batch/hidden", "DaemonSet batch/agent", "RuntimeClass batch"]
+    planned = objects.apply_objects(api, BATCH, dry_run=True)
+    assert [change.name for change in planned] == names
+    assert api.find("/api/v1/namespaces/batch") is None
+    made = objects.apply_objects(api, BATCH)
+    assert [change.name for change in made] == names
+    assert "swordfish" not in str(objects.shown(made[1].after))
+    assert base64.b64encode(b"swordfish").decode() not in str(objects.shown(made[1].after))
+    assert objects.apply_objects(api, BATCH) == []
+    assert objects.apply_objects(api, BATCH, dry_run=True) == []
+    path = "/apis/apps/v1/namespaces/batch/daemonsets/agent"
+    api.merge(path, {"metadata": {"labels": {"by": "someone"}}})
+    assert objects.apply_objects(api, BATCH) == [], "a field of someone else is no drift"
+    container = {"name": "agent", "image": "example.com/agent:2"}
+    drifted = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    api.merge(path, drifted)
+    planned = objects.apply_objects(api, BATCH, dry_run=True)
+    assert [change.name for change in planned] == ["DaemonSet batch/agent"]
+    assert objects.apply_objects(api, BATCH) == planned
+    assert api.get(path)["metadata"]["labels"] == {"by": "someone"}
+    for item in ("/api/v1/namespaces/batch", "/apis/node.k8s.io/v1/runtimeclasses/batch"):
+        api.delete(item)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"kind": "Namespace", "metadata": {"name": "x"}}, "lacks 'apiVersion'"),
+        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {}}, "lacks 'name'"),
+        ({"apiVersion": "v1", "kind": "Nothing", "metadata": {"name": "x"}}, "knows no Nothing of v1"),
+        (
+            {"apiVersion": "example.com/v1", "kind": "X", "metadata": {"name": "x"}},
+            "knows no X of example.com/v1",
+        ),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "no"}, "spec": {}},
+            "HTTP 404",
+        ),
+        (
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "date": 1},
+            "field not declared in schema",
+        ),
+    ],
+)
+def test_malformed_objects(api: Api, body: Object, message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        objects.apply_objects(api, [body])
