@@ -8,42 +8,43 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: cluster_objects
-short_description: Apply Kubernetes objects in one batch
+short_description: Apply the objects that layers declare for the cluster
 version_added: "0.1.0"
 description:
-  - Applies objects to the site's cluster in the order given, by server-side apply with the field manager
-    C(ironspan).
-  - Owns exactly the fields that are given; a field that is given no more goes away, those of others stay.
+  - Renders C(objects.yml.j2) of the layers named and applies the objects by server-side apply, in their
+    order. Fields that others own stay.
   - It is an action plugin and runs on the controller only, once for the whole site.
 author:
   - The ironspan developers
 attributes:
   check_mode:
     support: full
-    description: Asks the API for a dry run and changes nothing.
+    description:
+      - Asks the API what would come out and changes nothing. Objects that do not exist yet are shown as
+        declared.
   diff_mode:
     support: full
-    description: Shows each object before and after. Values of Secrets are left out.
+    description: Shows what differs of each object.
 options:
-  objects:
-    description: The objects, or one object.
-    type: raw
+  layers:
+    description: Layers whose objects to apply, such as V(flannel).
+    type: list
+    elements: str
     required: true
 """
 
 EXAMPLES = r"""
 - name: Apply flannel's objects
   ironspan.hybrid.cluster_objects:
-    objects: "{{ lookup('ironspan.hybrid.objects', 'flannel') }}"
+    layers: [flannel]
 """
 
 RETURN = r"""
 objects:
-  description: Kind and name of the objects that changed.
+  description: Kind and name of the objects that differed.
   returned: success
   type: list
   elements: str
-  sample: [DaemonSet kube-flannel/kube-flannel-ds]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -52,7 +53,7 @@ from ansible.module_utils.basic import AnsibleModule
 def main() -> None:
     """Refuse to run: the action plugin does the work."""
     module = AnsibleModule(
-        argument_spec={"objects": {"type": "raw", "required": True}},
+        argument_spec={"layers": {"type": "list", "elements": "str", "required": True}},
         supports_check_mode=True,
     )
     module.fail_json(msg="ironspan.hybrid.cluster_objects runs on the controller only, by its action plugin")

@@ -249,21 +249,17 @@ def test_kubeconfig_works_for_kubernetes_core_and_is_never_shown(site: Site) -> 
     assert not Path(path).exists(), "it goes with the run"
 
 
-def test_objects_are_applied_once(site: Site) -> None:
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-cluster-objects"}}
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "a", "namespace": "by-cluster-objects"},
-    }
-    task: list[Object] = [{"ironspan.hybrid.cluster_objects": {"objects": [space, account]}}]
+def test_objects_of_a_layer_are_applied_once(site: Site) -> None:
+    path = "/apis/node.k8s.io/v1/runtimeclasses/gvisor"
+    task: list[Object] = [{"ironspan.hybrid.cluster_objects": {"layers": ["gvisor"]}}]
     text = run(site, task, "--check", "--diff")
     assert changed(text) == 1
-    assert '"name": "by-cluster-objects"' in text
-    assert site.control.api().find(f"{SPACES}/by-cluster-objects") is None
+    assert "handler: runsc" in text
+    assert site.control.api().find(path) is None
     assert changed(run(site, task)) == 1
     assert changed(run(site, task)) == 0
     assert changed(run(site, task, "--check")) == 0
+    assert site.control.api().delete(path)
 
 
 # -- verify ----------------------------------------------------------------------------------------
