@@ -78,12 +78,16 @@ class Folder:
                 f"{self.path} is not a PKI store, yet it is not empty: it has {', '.join(strangers[:5])}.",
                 "Name another folder in site_pki_store, or restore store.json from a backup.",
             )
-        header = {
-            "schema": SCHEMA_VERSION,
-            "site_uid": secrets.token_hex(8),
-            "key_id": sealing.key_id(key),
-        }
+        self._write_header({"schema": SCHEMA_VERSION, "key_id": sealing.key_id(key)})
+
+    def _write_header(self, header: dict[str, t.Any]) -> None:
+        header = {**header, "site_uid": secrets.token_hex(8)}
         write_file(self.path / "store.json", json.dumps(header, indent=2).encode() + b"\n", 0o644)
+
+    def renew_site_uid(self) -> None:
+        """Give the site another random identity; keys and authorities stay."""
+        with self.writing():
+            self._write_header(self.header())
 
     def header(self) -> dict[str, t.Any]:
         """Return the content of store.json, checked."""

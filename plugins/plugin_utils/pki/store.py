@@ -154,6 +154,15 @@ class Store:
         """
         return str(self._folder.header()["site_uid"])
 
+    def renew_site_uid(self) -> str:
+        """Give the site another identity and return it, for a new cluster after the old one was deleted.
+
+        A member that was away when its cluster was deleted keeps old data; under another identity it can
+        neither start with them nor be taken for a member of the new cluster.
+        """
+        self._folder.renew_site_uid()
+        return self.site_uid()
+
     def ca(self, name: str) -> CertificateAuthority:
         """Return an authority: "etcd", "kubernetes" or "front-proxy".
 

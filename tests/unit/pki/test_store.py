@@ -305,3 +305,14 @@ def test_server_url(endpoint: str, address: str, url: str) -> None:
 def test_malformed_endpoint(endpoint: str) -> None:
     with pytest.raises(PkiError, match="Write HOST:PORT"):
         kubeconfig.parse_endpoint(endpoint)
+
+
+def test_another_identity_keeps_keys_and_authorities(tmp_path: Path, key_file: Path) -> None:
+    store = open_store(tmp_path / "pki", key_file)
+    store.ensure_cas()
+    former, authority, key = store.site_uid(), store.ca("etcd").sha256, store.service_account_key()
+    renewed = store.renew_site_uid()
+    assert renewed != former
+    assert store.site_uid() == renewed
+    assert store.ensure_cas() == []
+    assert (store.ca("etcd").sha256, store.service_account_key()) == (authority, key)
