@@ -27,7 +27,7 @@ options:
   document:
     description:
       - The desired state, schema 1. Its keys are V(schema), V(site), V(host), V(layers), V(fitness) and
-        V(resources); see the engine's page of the manual for the resource kinds.
+        V(resources), optionally V(forget); see the engine's page of the manual for the resource kinds.
     type: dict
     required: true
   mode:

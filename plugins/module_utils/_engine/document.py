@@ -37,6 +37,8 @@ class Document(t.NamedTuple):
     resources: t.Tuple[Resource, ...]
     digest: str
     fitness: t.Dict[str, t.Any]
+    forget: bool
+    """Whether the engine's own folder goes too, once nothing on the host is the engine's any more."""
 
 
 def references_of(spec: Spec) -> t.Tuple[str, ...]:
@@ -91,6 +93,7 @@ def read_document(raw: t.Mapping[str, t.Any]) -> Document:
         resources=tuple(resources[name] for name in order),
         digest=digest(raw),
         fitness=fitness if isinstance(fitness, dict) else {},
+        forget=raw.get("forget") is True,
     )
 
 

@@ -107,8 +107,6 @@ class _Run:
         """Fill in the result."""
         document = read_document(self.params["document"])
         self.result["digest"] = document.digest
-        if self.writing:
-            self.store.prepare()
         self.store.lock(self.writing)
         self.kept = self.store.load()
         host = self._host(document)
@@ -223,6 +221,8 @@ class _Run:
         elif host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
             self.kept.owned.update(owned)
             self.store.save(self.kept)
+        if document.forget and not comparison.waiting() and not self.kept.owned:
+            self.store.remove()
         self._list(document, applied)
         self.result["pending"] = [
             {"resource": name, "needs": needs} for name, needs in comparison.waiting().items()

@@ -89,6 +89,7 @@ class Store:
         self.journal_path = os.path.join(self.folder, "journal", "open.jsonl")
         self.last_path = os.path.join(self.folder, "journal", "last.jsonl")
         self._state_path = os.path.join(self.folder, "state.json")
+        self._lock_path = os.path.join(self.folder, "lock")
         self._crash = crash
         self._lock = -1
 
@@ -145,17 +146,14 @@ class Store:
         """
         import fcntl
 
-        path = os.path.join(self.folder, "lock")
-        try:
-            flags = os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY
-            self._lock = os.open(path, flags | os.O_CLOEXEC, 0o600)
-        except (FileNotFoundError, NotADirectoryError):
-            return
         until = time.monotonic() + LOCK_WAIT_SECONDS
-        while True:
+        while self._open_lock(writing):
             try:
                 fcntl.flock(self._lock, (fcntl.LOCK_EX if writing else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-                break
+                if self._is_current():
+                    break
+                # The run before this one removed the folder when it had finished.
+                self.unlock()
             except BlockingIOError:
                 if time.monotonic() > until:
                     holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
@@ -164,10 +162,38 @@ class Store:
                     raise EngineError(
                         [Problem("", text, "Wait until it has ended, then run again.")]
                     ) from None
+                self.unlock()
                 time.sleep(0.1)
         if writing:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"process {os.getpid()}\n".encode("ascii"), 0)
+
+    def _open_lock(self, writing: bool) -> bool:
+        """Open the lock file; False when there is none and nothing is to be written."""
+        if writing:
+            self.prepare()
+        try:
+            flags = os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY
+            self._lock = os.open(self._lock_path, flags | os.O_CLOEXEC, 0o600)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def _is_current(self) -> bool:
+        try:
+            return os.stat(self._lock_path).st_ino == os.fstat(self._lock).st_ino
+        except FileNotFoundError:
+            return False
+
+    def remove(self) -> None:
+        """Remove the whole folder; the lock goes last, with it."""
+        import shutil
+
+        # Whoever finds the journal gone has nothing to repair, whatever is left.
+        for name in ("journal", "backup"):
+            shutil.rmtree(os.path.join(self.folder, name))
+        self._crash.reach()
+        shutil.rmtree(self.folder)
 
     def unlock(self) -> None:
         """Let other runs go on."""

@@ -102,6 +102,9 @@ class Renderer:
             "layers": chosen,
             "fitness": fitness,
         }
+        if template == RESET:
+            # A bare host has no trace of the engine either.
+            head["forget"] = True
         resources = ", ".join(piece.text for piece in pieces if piece.text)
         return f'{json.dumps(head)[:-1]}, "resources": [{resources}]}}'
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -321,6 +322,19 @@ def test_two_runs_do_not_interleave(sandbox: Sandbox, monkeypatch: pytest.Monkey
     assert sandbox.changed(*APP) == []
 
 
+def test_waiting_for_a_run_that_removes_the_folder(sandbox: Sandbox) -> None:
+    sandbox.run(*APP)
+    folder = sandbox.root / "var/lib/ironspan"
+    with (folder / "lock").open("r+") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        params = {"document": sandbox.document(CONFIG, FOLDER), "root": str(sandbox.root)}
+        waiting = subprocess.Popen([sys.executable, "-c", PARALLEL, json.dumps(params)])
+        time.sleep(0.5)
+        shutil.rmtree(folder)
+    assert waiting.wait() == 0
+    assert (folder / "state.json").exists()
+
+
 PARALLEL = """
 import json, sys
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
@@ -433,6 +447,20 @@ def test_what_is_removed_is_owned_no_longer(sandbox: Sandbox) -> None:
     sandbox.changed(FOLDER, CONFIG)
     sandbox.changed({"kind": "absent", "id": "gone", "path": "/etc/app", "recursive": True})
     assert json.loads(sandbox.read("var/lib/ironspan/state.json"))["owned"] == {}
+
+
+def test_the_engine_forgets_a_host_that_is_bare_again(sandbox: Sandbox) -> None:
+    before = sandbox.snapshot()
+    sandbox.changed(FOLDER, CONFIG)
+    part = sandbox.document({"kind": "absent", "id": "c", "path": "/etc/app/app.conf"}, forget=True)
+    assert sandbox.changed(document=part) == ["c"]
+    assert (sandbox.root / "var/lib/ironspan/state.json").exists(), "the folder is still the engine's"
+    rest = sandbox.document({"kind": "absent", "id": "f", "path": "/etc/app"}, forget=True)
+    for changed in (["f"], []):
+        assert sandbox.changed(document=rest) == changed
+        assert not (sandbox.root / "var/lib/ironspan").exists()
+    assert sandbox.snapshot() == before
+    assert sandbox.changed(FOLDER, CONFIG) == ["folder", "config"]
 
 
 def test_a_disk_that_is_full_at_the_very_end(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
