@@ -98,9 +98,9 @@ def run_of(fleet: Fleet) -> collections.abc.Callable[..., Cost]:
 PING = "- {hosts: nodes, gather_facts: false, tasks: [{ansible.builtin.ping: }]}\n"
 PING_CONTROLLER_S = 0.06
 PING_TARGET_S = 0.2
-"""What one ansible.builtin.ping costs a host where the budgets were set, an otherwise idle machine with 20 hosts:
-the controller's side, and the host's with its SSH session. CPU-seconds differ between machines and stretch when
-neighbours are busy; the same ping in the same run tells by how much."""
+"""What one ansible.builtin.ping costs a host where the budgets were set, an otherwise idle machine with 20
+hosts: the controller's side, and the host's with its SSH session. CPU-seconds differ between machines and
+stretch when neighbours are busy; the same ping in the same run tells by how much."""
 
 
 def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
