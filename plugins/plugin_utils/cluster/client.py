@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import ssl
 import time
 import typing as t
@@ -19,7 +20,11 @@ import urllib.parse
 from pathlib import Path
 
 import urllib3
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    ApiError,
+    ClusterError,
+    UnreachableError,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
 
 Object = dict[str, t.Any]
@@ -179,11 +184,11 @@ class Api:
                     timeout=urllib3.Timeout(connect=min(timeout, 10), read=timeout),
                 )
             except urllib3.exceptions.SSLError as error:
-                raise ClusterError(f"TLS with {self.server} failed: {error}", _TRUST) from error
+                raise ClusterError(f"TLS with {self.server} failed: {_short(error)}.", _TRUST) from error
             except urllib3.exceptions.HTTPError as error:
                 if time.monotonic() + pause > end:
-                    raise ClusterError(
-                        f"{self.server} cannot be reached: {_short(error)}",
+                    raise UnreachableError(
+                        f"{self.server} cannot be reached: {_short(error)}.",
                         "Check the load balancer, the link and the API servers (ironspan status).",
                     ) from error
             else:
@@ -213,9 +218,9 @@ def _failure(answer: urllib3.BaseHTTPResponse, request: str) -> ApiError:
 
 
 def _short(error: Exception) -> str:
-    """Return urllib3's text without the object's address that it begins with."""
-    text = str(error)
-    return text.split(": ", 1)[1] if text.startswith("<") and ": " in text else text
+    """Return urllib3's text without the object that it begins with and without the number of the error."""
+    text = re.sub(r"^(<[^>]*>|\w+\([^)]*\)):? ", "", str(error))
+    return re.sub(r"\[Errno -?\d+\] ", "", text).rstrip(".")
 
 
 def _decoded(text: str) -> str:
