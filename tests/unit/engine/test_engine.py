@@ -17,8 +17,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import store
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from .test_killed import archive
 
@@ -355,71 +353,6 @@ def test_parallel_runs_take_turns(sandbox: Sandbox) -> None:
         processes.append(subprocess.Popen([sys.executable, "-c", PARALLEL, json.dumps(params)]))
     assert [process.wait() for process in processes] == [0] * 4
     assert len({sandbox.read(f"etc/{n}") for n in range(20)}) == 1
-
-
-CONTENTS = st.sampled_from(["", "a\n", "b\n", "ü\x7f\n"])
-MODES = st.sampled_from(["0600", "0644", "0755"])
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> tuple[list[Spec], dict[str, str]]:
-    """A document over a few paths in any order, and what is on the machine before."""
-    there = draw(st.dictionaries(st.sampled_from(["etc/d/f0", "etc/d/f1", "etc/f2", "etc/hosts"]), CONTENTS))
-    resources: list[Spec] = []
-    if draw(st.booleans()) or not any(path.startswith("etc/d/") for path in there):
-        resources.append({"kind": "directory", "id": "d", "path": "/etc/d", "mode": draw(MODES)})
-    for number, path in enumerate(("/etc/d/f0", "/etc/d/f1", "/etc/f2")):
-        kind = draw(st.sampled_from(["file", "symlink", "absent", "none"]))
-        if kind == "file":
-            resources.append(
-                {
-                    "kind": "file",
-                    "id": f"f{number}",
-                    "path": path,
-                    "content": draw(CONTENTS),
-                    "mode": draw(MODES),
-                }
-            )
-        elif kind == "symlink":
-            resources.append({"kind": "symlink", "id": f"f{number}", "path": path, "target": "x"})
-        elif kind == "absent":
-            resources.append({"kind": "absent", "id": f"f{number}", "path": path})
-    if draw(st.booleans()):
-        entries = [{"address": "10.0.0.1", "names": ["a"]}] if draw(st.booleans()) else []
-        resources.append({"kind": "hosts_entries", "id": "h", "entries": entries})
-    names = [f"l/{resource['id']}" for resource in resources]
-    resources = draw(st.permutations(resources))
-    resources.append({"kind": "file", "id": "unit", "path": "/etc/systemd/system/app.service", "content": ""})
-    triggers = draw(st.lists(st.sampled_from(names), unique=True)) if names else []
-    resources.append(
-        {**SERVICE, "restart_on": triggers, "state": draw(st.sampled_from(["started", "stopped"]))}
-    )
-    return resources, there
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(machine=machines(), later=machines())
-def test_the_plan_of_check_mode_is_what_apply_does(
-    tmp_path_factory: pytest.TempPathFactory,
-    no_sync: None,
-    sandbox: Sandbox,
-    machine: tuple[list[Spec], dict[str, str]],
-    later: tuple[list[Spec], dict[str, str]],
-) -> None:
-    box = type(sandbox)(tmp_path_factory.mktemp("machine"))
-    for path, content in machine[1].items():
-        box.put(path, content)
-    (box.root / "etc/d").mkdir(exist_ok=True)
-    for resources in (machine[0], later[0]):
-        planned = box.run(*resources, check=True)
-        assert not planned.get("failed"), planned["msg"]
-        applied = box.run(*resources)
-        assert not applied.get("failed"), applied["msg"]
-        assert applied["changes"] == planned["changes"]
-        assert applied["diff"] == planned["diff"]
-        again = box.run(*resources, check=True)
-        assert again["changes"] == []
-        assert again["fingerprint"] == applied["fingerprint"]
 
 
 def test_timings_cover_every_resource(sandbox: Sandbox) -> None:
