@@ -40,6 +40,7 @@ class Marks:
     members: dict[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
     children: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     variables: dict[str, Place] = dataclasses.field(default_factory=dict)
+    variable_files: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
     broken: list[tuple[Place, str]] = dataclasses.field(default_factory=list)
     first_file: str = ""
@@ -63,8 +64,10 @@ def read_marks(sources: Sequence[str]) -> Marks:
     """
     marks = Marks()
     for file, is_inventory in _files(sources):
-        if is_inventory and not marks.first_file:
-            marks.first_file = str(file)
+        if is_inventory:
+            marks.first_file = marks.first_file or str(file)
+        else:
+            _name_variable_file(file, marks)
         _read_file(file, is_inventory, marks)
     return marks
 
@@ -91,6 +94,18 @@ def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
                 if entry not in seen and entry.is_file() and _readable(entry):
                     seen.add(entry)
                     yield entry, False
+
+
+def _name_variable_file(file: Path, marks: Marks) -> None:
+    """Record whose variables a file holds: ``group_vars/NAME.yml`` or a file below ``group_vars/NAME``."""
+    for folder in file.parents:
+        if folder.name in _VARIABLE_FOLDERS:
+            inside = file.relative_to(folder)
+            name = inside.parts[0] if len(inside.parts) > 1 else inside.stem
+            if file.suffix == "" and len(inside.parts) == 1:
+                name = file.name
+            marks.variable_files.setdefault((folder.name, name), str(file))
+            return
 
 
 def _readable(path: Path) -> bool:

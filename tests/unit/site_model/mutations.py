@@ -653,4 +653,34 @@ SECRETS = (
     edit("site name missing", ALL, _NAME + "\n", "", "site_name: is not set", at="site_api_endpoint"),
 )
 
-MUTATIONS = (*NAMES, *TYPES, *NETWORKS, *GROUPS, *ENDPOINTS, *MEMBERS, *VERSIONS, *SECRETS)
+FILES = (
+    Mutation(
+        "variables of a group that is not there",
+        (("group_vars/gvizor.yml", "", "base_min_cpus: 2\n"),),
+        "group_vars/gvizor.yml",
+        "base_min_cpus",
+        "group_vars/gvizor: there is no group gvizor, so nobody reads this file; name it after gvisor",
+    ),
+    Mutation(
+        "variables of a host that is not there",
+        (("host_vars/gpu-a-1.yml", "", "base_min_cpus: 2\n"),),
+        "host_vars/gpu-a-1.yml",
+        "base_min_cpus",
+        "there is no host gpu-a-1, so nobody reads this file; name it after gpu-a-01",
+    ),
+    Mutation(
+        "vaulted value without a password",
+        (
+            (
+                ALL,
+                _MTU,
+                "site_wan_mtu: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3131\n",
+            ),
+        ),
+        ALL,
+        "site_wan_mtu",
+        "cannot be resolved",
+    ),
+)
+
+MUTATIONS = (*FILES, *NAMES, *TYPES, *NETWORKS, *GROUPS, *ENDPOINTS, *MEMBERS, *VERSIONS, *SECRETS)

@@ -22,7 +22,10 @@ def test_the_example_itself_is_right(example: Example) -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_mutation(example: Example, mutation: Mutation) -> None:
     for file, old, new in mutation.changes:
-        example.replace(file, old, new)
+        if old:
+            example.replace(file, old, new)
+        else:
+            example.append(file, new)
     problems = example.problems()
     found = [problem for problem in problems if mutation.says in str(problem)]
     everything = "\n".join(map(str, problems))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
 GROUPS: tuple[str, ...] = ("etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy")
 PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
@@ -23,6 +23,23 @@ def check_group_names(draft: Draft) -> None:
         near = nearest(group, GROUPS)
         remedy = f"write {near}" if near else "begin the names of your own groups with user_ or rack_"
         draft.problems.add(draft.group_place(group), f"groups.{group}", "unknown group", remedy)
+
+
+def check_variable_files(draft: Draft) -> None:
+    """A variables file named after nobody is read by nobody, and Ansible says nothing about it."""
+    groups = {*draft.inventory.group_layers, *GROUPS, *_BUILT_IN}
+    for (folder, name), file in draft.marks.variable_files.items():
+        known = groups if folder == "group_vars" else set(draft.hosts)
+        if name in known or (folder == "group_vars" and name.startswith(PREFIXES)):
+            continue
+        near = nearest(name, known)
+        what = "group" if folder == "group_vars" else "host"
+        draft.problems.add(
+            Place(file, 1),
+            f"{folder}/{name}",
+            f"there is no {what} {name}, so nobody reads this file",
+            f"name it after {near}" if near else "remove it, or name it after one that is there",
+        )
 
 
 def check_counts(draft: Draft) -> None:
@@ -121,4 +138,12 @@ def check_racks(draft: Draft) -> None:
             )
 
 
-CHECKS = (check_group_names, check_counts, check_roles, check_features, check_sides, check_racks)
+CHECKS = (
+    check_group_names,
+    check_variable_files,
+    check_counts,
+    check_roles,
+    check_features,
+    check_sides,
+    check_racks,
+)
