@@ -10,13 +10,18 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    ClusterError,
+    UnreachableError,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
 Result = dict[str, t.Any]
+PATIENCE_OF_A_CHECK = 2.0
+"""Seconds that a check waits for an API that may not have been built yet."""
 
 
 class ClusterAction(ActionBase):  # type: ignore[misc]
@@ -36,10 +41,16 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         result: Result = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
         try:
-            session = Session(site_of_run(task_vars or {}), constants.DEFAULT_LOCAL_TMP)
+            patience = PATIENCE_OF_A_CHECK if self._task.check_mode else 3600
+            session = Session(site_of_run(task_vars or {}), constants.DEFAULT_LOCAL_TMP, patience)
             if self._task.check_mode and not session.store.exists():
                 return {**result, "changed": False, "msg": "Not checked: this site was not built yet."}
             result.update(self.visit(session, arguments))
+        except UnreachableError as error:
+            if not self._task.check_mode:
+                return {**result, "failed": True, "msg": str(error)}
+            # What would be built by the phases before is not there in a check.
+            result.update(changed=False, msg=f"Not checked: {error}")
         except (ClusterError, PkiError, SiteError) as error:
             result.update(failed=True, msg=str(error))
         return result

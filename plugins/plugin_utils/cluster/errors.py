@@ -19,6 +19,10 @@ class ClusterError(Exception):
         self.remedy = remedy
 
 
+class UnreachableError(ClusterError):
+    """Nothing answers at the API's address."""
+
+
 class ApiError(ClusterError):
     """The API answered with an error.
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the cluster that roles declare, applied by the server side with two requests an object.
 
-The kubernetes.core collection does the same in a process of its own per task. Importing its client and reading
-the whole API costs about two seconds of CPU there, more than everything else the phase does.
+The kubernetes.core collection does the same in a process of its own per task. Importing its client there and
+reading the whole API costs about two seconds of CPU, more than all else the phase does.
 """
 
 from __future__ import annotations

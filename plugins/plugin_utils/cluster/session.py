@@ -21,11 +21,13 @@ class Session:
     Args:
         site: from the inventory.
         folder: where a client key may be on disk for a moment, private to the run.
+        longest_patience: seconds after which no request is sent again, whoever asks.
     """
 
-    def __init__(self, site: Site, folder: str | Path | None = None) -> None:
+    def __init__(self, site: Site, folder: str | Path | None = None, longest_patience: float = 3600) -> None:
         self.site = site
         self._folder = folder
+        self._longest_patience = longest_patience
         self._store: Store | None = None
 
     @property
@@ -46,7 +48,7 @@ class Session:
 
     def api(self, patience: float = 30) -> Api:
         """Return a client; ``patience`` in seconds is how long a request that fails is sent again."""
-        return Api.from_kubeconfig(self.kubeconfig(), self._folder, patience)
+        return Api.from_kubeconfig(self.kubeconfig(), self._folder, min(patience, self._longest_patience))
 
     def etcd_context(self) -> ssl.SSLContext:
         """Return TLS to the etcd members, with a client certificate made for this visit."""
@@ -93,6 +95,7 @@ def expected(site: Site) -> Expected:
                 host.kubernetes_version,
                 host.in_group("control_plane"),
                 host.in_group("gvisor"),
+                host.site_group,
             )
             for host in node_hosts(site)
         ],
