@@ -13,7 +13,7 @@ import threading
 import time
 import types
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, smoke, smoke_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
@@ -25,13 +25,17 @@ Progress = t.Callable[[str], None]
 
 
 class ExpectedNode(t.NamedTuple):
-    """What the inventory says of one node. ``version`` is that of its kubelet, without the v."""
+    """What the inventory says of one node.
+
+    ``version`` is that of its kubelet, without the v; ``side`` is the end of the link it is on.
+    """
 
     name: str
     address: str
     version: str
     control_plane: bool
     gvisor: bool
+    side: str = ""
 
 
 class Expected(t.NamedTuple):
@@ -190,11 +194,20 @@ def _pods(api: Api, expected: Expected, seconds: int, progress: Progress) -> lis
         results = smoke_run.run(api, layout, expected.cluster_domain, seconds, expected.image, progress)
     except ClusterError as error:
         return [Check("pods", False, "the smoke pods could not be run", [str(error)])]
-    return pod_checks(results, time.monotonic() - begin)
+    sides = {node.name: node.side for node in expected.nodes}
+    return pod_checks(results, sides, time.monotonic() - begin)
 
 
-def pod_checks(results: Sequence[smoke_run.PodResult], seconds: float) -> list[Check]:
-    """Turn the pods' results into checks: runtime, names, and the network."""
+def pod_checks(
+    results: Sequence[smoke_run.PodResult], sides: Mapping[str, str], seconds: float
+) -> list[Check]:
+    """Turn the pods' results into checks: runtime, names, and the network.
+
+    Args:
+        results: of all pods.
+        sides: node name -> the end of the link it is on.
+        seconds: how long the pods took.
+    """
     problems = [f"{found.pod} on {found.node}: {found.problem}" for found in results if found.problem]
     well = sum(not found.problem for found in results)
     sandboxed = [found for found in results if found.runtime == "gvisor"]
@@ -204,6 +217,7 @@ def pod_checks(results: Sequence[smoke_run.PodResult], seconds: float) -> list[C
         {
             "pod": found.pod,
             "node": found.node,
+            "side": sides.get(found.node, ""),
             "address": found.address,
             "kernel says": found.findings.get("sandbox") or _kernel(found.findings.get("kernel", "")),
             "DNS": found.findings.get("dns_cluster", "") or "NO",

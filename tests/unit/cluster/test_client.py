@@ -87,7 +87,8 @@ def test_no_patience_is_one_attempt() -> None:
 def test_nobody_there() -> None:
     with server([(200, b"")]) as (url, _):
         pass
-    with pytest.raises(ClusterError, match=r"cannot be reached: Failed .*: Connection refused\. Check .*\(ironspan status\)"):
+    expected = r"cannot be reached: Failed .*: Connection refused\. Check .*\(ironspan status\)"
+    with pytest.raises(ClusterError, match=expected):
         client(url, patience=0.5).get("/x")
 
 
