@@ -8,6 +8,7 @@ External etcd is a matter of course here: nothing in this file lets kubeadm near
 from __future__ import annotations
 
 import json
+import re
 import time
 import typing as t
 
@@ -38,6 +39,7 @@ KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_CONF = "/etc/kubernetes/bootstrap-kubelet.conf"
 MARKER = "/var/lib/ironspan/kubeadm-attempt.json"
 """Written before kubeadm starts and removed when all is done: its presence means an attempt was cut off."""
+COREDNS_STAYS = re.compile(r"phase addon/coredns: .*start version .* not supported")
 NODE_GRACE = 75
 """Seconds until a node whose kubelet has stopped is no longer Ready: the default of 50, and some."""
 
@@ -168,9 +170,7 @@ class KubeadmKind:
             try:
                 if spec["action"] == "init":
                     with init_inputs(spec["config"], host):
-                        kubeadm(
-                            host, "init", "--skip-token-print", "--skip-certificate-key-print", *_ignore(spec)
-                        )
+                        _init(host, _ignore(spec))
                 else:
                     with join_inputs(spec, host):
                         kubeadm(host, "join", *_ignore(spec))
@@ -182,6 +182,17 @@ class KubeadmKind:
                 if "already exists in the cluster" not in error.message or time.monotonic() > until:
                     raise
                 time.sleep(5)
+
+
+def _init(host: Host, flags: t.Sequence[str]) -> None:
+    try:
+        kubeadm(host, "init", "--skip-token-print", "--skip-certificate-key-print", *flags)
+    except ResourceError as error:
+        # The store holds this cluster already (an earlier attempt, or a control plane made anew), and its CoreDNS
+        # is one whose Corefile kubeadm cannot migrate: it stays, and what comes after it is done here.
+        if not COREDNS_STAYS.search(error.message):
+            raise
+        kubeadm(host, "init", "phase", "addon", "kube-proxy")
 
 
 def _ignore(spec: Spec) -> t.List[str]:

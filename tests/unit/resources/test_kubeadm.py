@@ -76,6 +76,9 @@ for number, (path, text) in enumerate(steps):
         sys.exit(1)
     put(path, text)
 os.remove(root + "/etc/kubernetes/bootstrap-kubelet.conf")
+if os.path.exists(root + "/coredns"):
+    sys.exit("error execution phase addon/coredns: unable to get list of changes to the configuration.: "
+             "start version '1.14.7' not supported")
 """
 STEPS = {"control_plane": 6, "worker": 3}
 
@@ -151,6 +154,12 @@ def test_joins_once_and_leaves_no_input_behind(host: FakeHost, way: dict[str, An
     assert list((host.folder / "run/ironspan").iterdir()) == []
     assert not Path(host.path(kubeadm.MARKER)).exists()
     assert host.text("/etc/kubernetes/pki/sa.key") == "SA"
+
+
+def test_init_over_a_store_that_has_the_cluster_already(host: FakeHost) -> None:
+    host.put("/coredns", "")
+    converge(KIND, INIT_PLANE, host)
+    assert commands(host) == ["init", "init phase addon kube-proxy"]
 
 
 def test_the_token_is_in_the_discovery_file_and_nowhere_else(host: FakeHost) -> None:
