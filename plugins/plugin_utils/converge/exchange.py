@@ -58,6 +58,7 @@ def only_layers(document: str, layers: Sequence[str]) -> str:
     if wanted == content["layers"]:
         return document
     content["layers"] = wanted
+    content.pop("forget", None)  # other layers stay, and what is known about them with them
     content["resources"] = [
         resource for resource in content["resources"] if resource["id"].split("/", 1)[0] in wanted
     ]

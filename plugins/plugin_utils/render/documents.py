@@ -95,16 +95,15 @@ class Renderer:
             chosen.reverse()
         pieces = [self._piece(layer, template, host, _resources) for layer in chosen]
         fitness = self.fitness(host, chosen) if template == DESIRED else {}
-        head = {
+        head: dict[str, t.Any] = {
             "schema": SCHEMA,
             "site": self._site.name,
             "host": host.name,
             "layers": chosen,
             "fitness": fitness,
         }
-        if template == RESET:
-            # A bare host has no trace of the engine either.
-            head["forget"] = True
+        if template == RESET and layers is None:
+            head["forget"] = True  # nothing of the host is left to be known: the engine's own folder goes too
         resources = ", ".join(piece.text for piece in pieces if piece.text)
         return f'{json.dumps(head)[:-1]}, "resources": [{resources}]}}'
 

@@ -139,7 +139,8 @@ def test_a_failed_second_execution_fails_the_task() -> None:
 
 def test_only_layers() -> None:
     assert only_layers(TEXT, ["etcd", "base", "gvisor"]) is TEXT
-    smaller = json.loads(only_layers(TEXT, ["etcd"]))
+    smaller = json.loads(only_layers(json.dumps({**DOCUMENT, "forget": True}), ["etcd"]))
+    assert "forget" not in smaller
     assert smaller["layers"] == ["etcd"]
     assert [resource["id"] for resource in smaller["resources"]] == ["etcd/key", "etcd/server"]
     assert json.loads(only_layers(TEXT, ["node"]))["resources"] == []

@@ -115,6 +115,7 @@ def test_validate_assess_converge_and_again(tmp_path: Path) -> None:
     reset = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"))
     assert reset.returncode == 0, reset.stdout
     assert [name for name in files(tmp_path) if "motd" in name] == []
+    assert (tmp_path / "roots/w1/var/lib/ironspan").exists(), "only one layer was taken off"
 
 
 def test_a_role_alone_needs_no_validation_before(tmp_path: Path) -> None:
