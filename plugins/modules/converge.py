@@ -13,7 +13,14 @@ version_added: "0.1.0"
 description:
   - Compares a host with a document of typed resources, plans what differs, and applies it as one transaction.
   - A change that fails undoes the whole transaction. A run that was killed is finished by the next one.
-  - Playbooks use the action plugin of the same name, which renders the document from the inventory.
+  - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
+    C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
+    to a bare host, C(secrets) as a list (V(ca_keys) is all there is, the keys a control plane needs),
+    C(join_token) and O(root). It signs the certificates the host asks for and runs the module once more then.
+  - With O(mode=assess) the action fails a host that does not fit, with every reason, and puts one that differs
+    from its document into the group C(ironspan_pending), and into C(ironspan_restart_LAYER) when a running
+    service of that layer would restart.
+  - The action hands on what it is given when O(document) is among it.
 author:
   - The ironspan developers
 attributes:
