@@ -17,9 +17,9 @@ description:
     C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
     to a bare host, C(secrets) as a list (V(ca_keys) is all there is, the keys a control plane needs),
     C(join_token) and O(root). It signs the certificates the host asks for and runs the module once more then.
-  - With O(mode=assess) the action fails a host that does not fit, with every reason, and puts one that differs
-    from its document into the group C(ironspan_pending), and into C(ironspan_restart_LAYER) when a running
-    service of that layer would restart.
+  - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
+    from its document is put into the group C(ironspan_pending), and into C(ironspan_restart_LAYER) when a
+    running service of that layer would restart.
   - The action hands on what it is given when O(document) is among it.
 author:
   - The ironspan developers
