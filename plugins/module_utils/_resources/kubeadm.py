@@ -188,8 +188,8 @@ def _init(host: Host, flags: t.Sequence[str]) -> None:
     try:
         kubeadm(host, "init", "--skip-token-print", "--skip-certificate-key-print", *flags)
     except ResourceError as error:
-        # The store holds this cluster already (an earlier attempt, or a control plane made anew), and its CoreDNS
-        # is one whose Corefile kubeadm cannot migrate: it stays, and what comes after it is done here.
+        # The store holds this cluster already (an earlier attempt, or a control plane made anew), with a
+        # CoreDNS whose Corefile kubeadm cannot migrate: it stays, and what comes after it is done here.
         if not COREDNS_STAYS.search(error.message):
             raise
         kubeadm(host, "init", "phase", "addon", "kube-proxy")
