@@ -8,6 +8,7 @@ import base64
 import datetime
 import ipaddress
 import ssl
+import time
 import typing as t
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -319,6 +320,26 @@ def test_waits_for_all_and_names_who_is_missing(control: Control, api: Api, kube
     outcome = csr.approve_until_all_serve(api, NODES, list(NODES), 10, told.append)
     assert [verdict.node for verdict in outcome.approved] == ["rack-2"]
     assert told == ["2 of 2 kubelets have a serving certificate"]
+
+
+def test_request_of_a_former_life_does_not_count(control: Control, api: Api, kubelet: Api) -> None:
+    send(kubelet, signing_request("rack-1", ["10.98.1.11"]))
+    assert csr.approve_pending(api, NODES).waiting == ["rack-2"]
+    # It is reset and joins again: a client certificate is asked for with a bootstrap token.
+    time.sleep(1.1)
+    bootstrap.ensure_permissions(api)
+    token = bootstrap.create_token(api, 5)
+    body = signing_request("rack-1", [], names=[], signer="kubernetes.io/kube-apiserver-client-kubelet")
+    body["spec"]["usages"] = ["digital signature", "client auth"]
+    context = ssl.create_default_context(cadata=control.store.ca("kubernetes").certificate_pem)
+    joining = Api(f"https://{control.address}:{control.api_port}", context, "api.test.internal", 2)
+    headers = {"Authorization": f"Bearer {token.secret}"}
+    assert joining._pool.request("POST", f"{joining.server}{CSRS}", headers=headers, json=body).status == 201
+    assert csr.approve_pending(api, NODES).waiting == ["rack-1", "rack-2"]
+    send(kubelet, signing_request("rack-1", ["10.98.1.11"]))
+    outcome = csr.approve_pending(api, NODES)
+    assert ([verdict.node for verdict in outcome.approved], outcome.waiting) == (["rack-1"], ["rack-2"])
+    bootstrap.delete_token(api, token.identifier)
 
 
 def test_denied_request_ends_the_wait_at_once(api: Api, kubelet: Api) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import concurrent.futures
 import datetime
 import time
 import typing as t
@@ -20,6 +21,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import checked_request
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 SIGNER = "kubernetes.io/kubelet-serving"
 _PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -28,7 +31,10 @@ _NODES = "system:nodes"
 _NEEDED_USAGES = frozenset({"digital signature", "server auth"})
 _ALLOWED_USAGES = _NEEDED_USAGES | {"key encipherment"}
 """The kubelet-serving signer's rules: key encipherment only for RSA keys, and never client auth."""
+_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 _POLL_SECONDS = 0.5
+_PROBE_SECONDS = 5.0
+_PARALLEL = 16
 
 
 class Verdict(t.NamedTuple):
@@ -87,12 +93,17 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
         dry_run: decide, but tell nobody.
 
     Returns:
-        What was decided; ``waiting`` names nodes with no approved request that the cluster still remembers.
+        What was decided; ``waiting`` names nodes with no approved request that the cluster still remembers
+        from their present life (since they last joined).
     """
     approved: list[Verdict] = []
     denied: list[Verdict] = []
     served: set[str] = set()
-    for request in api.get(_PATH, fieldSelector=f"spec.signerName={SIGNER}")["items"]:
+    requests = api.get(_PATH)["items"]
+    joined = _joined(requests)
+    for request in requests:
+        if request["spec"]["signerName"] != SIGNER:
+            continue
         node = str(request["spec"].get("username", "")).removeprefix(_USER_PREFIX)
         conditions = {condition["type"] for condition in request.get("status", {}).get("conditions", ())}
         if not conditions:
@@ -102,9 +113,31 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
                 continue
             (denied if reason else approved).append(verdict)
             conditions = {"Denied" if reason else "Approved"}
-        if "Approved" in conditions and "Failed" not in conditions:
+        # Of a node that was reset and joined again, requests of its former life are still there.
+        outlived = request["metadata"]["creationTimestamp"] < joined.get(node, "")
+        if "Approved" in conditions and "Failed" not in conditions and not outlived:
             served.add(node)
     return Outcome(approved, denied, [name for name in nodes if name not in served])
+
+
+def _joined(requests: Sequence[Object]) -> dict[str, str]:
+    """Return when each node last joined: when it asked for its client certificate with a bootstrap token."""
+    joined: dict[str, str] = {}
+    for request in requests:
+        spec = request["spec"]
+        if spec["signerName"] == _CLIENT_SIGNER and spec.get("username", "").startswith("system:bootstrap:"):
+            node = _common_name(spec).removeprefix(_USER_PREFIX)
+            joined[node] = max(joined.get(node, ""), request["metadata"]["creationTimestamp"])
+    return joined
+
+
+def _common_name(spec: Object) -> str:
+    try:
+        request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
+    except (ValueError, KeyError):
+        return ""
+    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
 
 
 def serves(api: Api, node: str) -> bool:
@@ -146,6 +179,7 @@ def approve_until_all_serve(
     end = time.monotonic() + seconds
     served: set[str] = set()
     missing = list(wanted)
+    next_probe = 0.0
     while True:
         outcome = approve_pending(api, nodes)
         approved += outcome.approved
@@ -161,9 +195,10 @@ def approve_until_all_serve(
                 ),
                 "Make the inventory and the host agree (site_address, host name), then restart its kubelet.",
             )
-        if missing and not outcome.approved:
-            served.update(name for name in missing if serves(api, name))
+        if missing and not outcome.approved and time.monotonic() >= next_probe:
+            served.update(_serving(api, missing))
             missing = [name for name in missing if name not in served]
+            next_probe = time.monotonic() + _PROBE_SECONDS
         if len(missing) < before:
             progress(f"{len(wanted) - len(missing)} of {len(wanted)} kubelets have a serving certificate")
         if not missing:
@@ -174,6 +209,12 @@ def approve_until_all_serve(
                 "Look at the kubelet's log there: journalctl -u kubelet (serverTLSBootstrap must be true).",
             )
         time.sleep(_POLL_SECONDS)
+
+
+def _serving(api: Api, names: Sequence[str]) -> list[str]:
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
+        answers = pool.map(lambda name: serves(api, name), names)
+        return [name for name, answer in zip(names, answers, strict=True) if answer]
 
 
 def _decide(api: Api, verdict: Verdict) -> bool:

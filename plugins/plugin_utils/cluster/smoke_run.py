@@ -80,12 +80,17 @@ def remove_leftovers(api: Api, now: datetime.datetime | None = None) -> list[str
         if "deletionTimestamp" in metadata:
             continue
         notes = metadata.get("annotations", {})
-        deadline = notes.get(_DEADLINE, "")
-        expired = not deadline or datetime.datetime.fromisoformat(deadline) <= moment
-        if expired or _is_dead(notes.get(_OWNER, "")):
+        if _is_over_time(notes.get(_DEADLINE, ""), moment) or _is_dead(notes.get(_OWNER, "")):
             api.delete(f"{_NAMESPACES}/{metadata['name']}")
             deleted.append(metadata["name"])
     return deleted
+
+
+def _is_over_time(deadline: str, now: datetime.datetime) -> bool:
+    try:
+        return datetime.datetime.fromisoformat(deadline) <= now
+    except (ValueError, TypeError):
+        return True
 
 
 @contextlib.contextmanager
@@ -119,7 +124,10 @@ def _wait(
     end = time.monotonic() + seconds + 10
     told = -1
     while True:
+        begin = time.monotonic()
         items = api.get(f"{_NAMESPACES}/{space}/pods")["items"]
+        # The list of a large site is long: at most a fifth of the time goes into asking for it.
+        pause = max(_POLL_SECONDS, 4 * (time.monotonic() - begin))
         found = {item["metadata"]["name"]: item for item in items}
         done = sum(map(_is_over, items))
         if done != told:
@@ -129,7 +137,7 @@ def _wait(
             return found
         if time.monotonic() > end:
             return found
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
 
 
 def _is_over(item: Object) -> bool:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 import pytest
@@ -150,3 +151,31 @@ def test_pod_without_a_result_says_why(item: t.Any, reason: str) -> None:
     found = smoke_run.result(smoke.lay_out(TWO)[0], item)
     assert found.problem.startswith("no result in time: ")
     assert reason in found.problem
+
+
+NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "over"),
+    [
+        ("2026-11-21T11:59:59+00:00", True),
+        ("2026-11-21T12:00:01+00:00", False),
+        ("2026-11-21T12:00:01", True),
+        ("", True),
+        ("soon", True),
+    ],
+)
+def test_deadline_of_leftovers(deadline: str, over: bool) -> None:
+    assert smoke_run._is_over_time(deadline, NOW) is over
+
+
+def test_living_and_dead_owners() -> None:
+    mine = smoke_run._this_process()
+    assert not smoke_run._is_dead(mine)
+    machine, process, start = mine.rsplit("/", 2)
+    assert smoke_run._is_dead(f"{machine}/{process}/{int(start) + 1}"), "its number was given to another"
+    assert smoke_run._is_dead(f"{machine}/{2**22 + 1}/{start}")
+    assert not smoke_run._is_dead(f"elsewhere/{2**22 + 1}/{start}"), "another machine's cannot be judged"
+    for text in ("", "/", "//", "x", f"{machine}/x/1"):
+        assert not smoke_run._is_dead(text)
