@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import (
@@ -101,7 +102,6 @@ class _Run:
         self.crash = CrashPoints(self.root)
         self.store = Store(self.root, self.crash)
         self.kept = State({})
-        self.document: t.Optional[Document] = None
 
     def execute(self) -> None:
         """Fill in the result."""
@@ -114,18 +114,29 @@ class _Run:
         if interrupted and self.writing:
             host = self._finish_what_is_over(document, host)
         self.result["resumed"] = interrupted and self.writing
-        comparison = compare_all(document, host, self.timings)
+        comparison = self._compare(document, host)
         planned = {name: o.change for name, o in comparison.outcomes.items() if o.change is not None}
         if self.writing:
             self._apply(document, host, comparison, planned)
         else:
-            self._describe(document, host, comparison, planned)
+            self._describe(document, comparison, planned)
         if interrupted:
             self.result["changes"].insert(0, dict(INTERRUPTED))
         self.result["changed"] = bool(self.result["changes"]) and not self.assess
         self._look_around(document, host)
         self.result["csrs"] = host.csrs
         self.result["timings"] = {name: round(ms, 2) for name, ms in self.timings.items()}
+
+    def _compare(self, document: Document, host: LocalHost) -> Comparison:
+        try:
+            return compare_all(document, host, self.timings)
+        except EngineError as error:
+            if self.writing and host.history.begun:
+                # There is no way forward for what a killed run began, so it goes back.
+                transaction = self._transaction(host)
+                transaction.reopen()
+                self._roll_back(transaction, error)
+            raise
 
     def _host(self, document: Document) -> LocalHost:
         history = History(read_journal(self.store.journal_path)[0])
@@ -169,17 +180,15 @@ class _Run:
     def _describe(
         self,
         document: Document,
-        host: LocalHost,
         comparison: Comparison,
         planned: t.Mapping[str, Change],
     ) -> None:
-        self._list(document, planned)
-        self.result["pending"] = [
-            {"resource": name, "needs": needs} for name, needs in comparison.waiting().items()
-        ]
+        self._list(document, planned, comparison)
         self.result["fingerprint"] = fingerprint(document, planned, comparison.waiting())
 
-    def _list(self, document: Document, changes: t.Mapping[str, Change]) -> None:
+    def _list(self, document: Document, changes: t.Mapping[str, Change], comparison: Comparison) -> None:
+        waiting = comparison.waiting()
+        self.result["pending"] = [{"resource": name, "needs": needs} for name, needs in waiting.items()]
         listed = [resource for resource in document.resources if resource.id in changes]
         self.result["changes"] = [change_entry(resource, changes[resource.id]) for resource in listed]
         if self.diff:
@@ -209,7 +218,7 @@ class _Run:
                         applied[resource.id] = change
                         self._timed(transaction, resource, change)
                 except Exception as error:
-                    self._roll_back(transaction, resource, error)
+                    self._roll_back(transaction, error, resource.id)
             owned = _owned(document, comparison)
             settled = [name for name, outcome in comparison.outcomes.items() if not outcome.needs]
             try:
@@ -217,16 +226,13 @@ class _Run:
             except OSError as error:
                 if host.history.commit is not None:
                     raise
-                self._roll_back(transaction, document.resources[-1], error)
+                self._roll_back(transaction, error)
         elif host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
             self.kept.owned.update(owned)
             self.store.save(self.kept)
         if document.forget and not comparison.waiting() and not self.kept.owned:
             self.store.remove()
-        self._list(document, applied)
-        self.result["pending"] = [
-            {"resource": name, "needs": needs} for name, needs in comparison.waiting().items()
-        ]
+        self._list(document, applied, comparison)
         self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
 
     def _fresh(
@@ -246,14 +252,12 @@ class _Run:
         return outcome.change
 
     def _timed(self, transaction: Transaction, resource: Resource, change: Change) -> None:
-        import time
-
         started = time.perf_counter()
         transaction.apply(resource, change)
         self.timings[resource.id] += (time.perf_counter() - started) * 1000
 
-    def _roll_back(self, transaction: Transaction, resource: Resource, error: Exception) -> None:
-        problems = error.problems if isinstance(error, EngineError) else [problem_of(resource.id, error)]
+    def _roll_back(self, transaction: Transaction, error: Exception, name: str = "") -> None:
+        problems = error.problems if isinstance(error, EngineError) else [problem_of(name, error)]
         undone, troubles = transaction.roll_back(EngineError(problems).text())
         self.result["rolled_back"] = undone
         self.result["changes"] = []

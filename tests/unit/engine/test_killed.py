@@ -197,6 +197,23 @@ def test_a_failing_run_killed_anywhere_leaves_the_host_as_it_was(
     assert step > 110
 
 
+@pytest.mark.usefixtures("no_sync")
+def test_a_killed_run_followed_by_an_impossible_document_goes_back(
+    tmp_path: Path, sandbox: Sandbox, mirror: Mirror
+) -> None:
+    populate(sandbox)
+    wanted = document(mirror, "new\n")
+    before = sandbox.snapshot()
+    impossible = {"kind": "file", "id": "l/x", "path": "/no/such/folder/x", "content": ""}
+    for step in (3, 20, 40, 60):
+        host = fresh(tmp_path, sandbox)
+        assert killed_at(step, host, wanted)
+        result = host.run(document={**wanted, "resources": [*wanted["resources"], impossible]})
+        assert result["failed_resource"] == "l/x"
+        assert host.snapshot() == before
+        assert execute(host, wanted)["resumed"] is False
+
+
 def test_the_real_module_process_killed(tmp_path: Path, sandbox: Sandbox, mirror: Mirror) -> None:
     """The same through the module's own main(), in a Python of its own, as Ansible starts it."""
     populate(sandbox)
