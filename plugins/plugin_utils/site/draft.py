@@ -98,6 +98,10 @@ class Draft:
         place = place_of(self.inventory.names.get(name))
         return place or self.marks.groups.get(name) or self.home()
 
+    def from_plugin(self, group: str) -> bool:
+        """Tell whether a group is in no file that somebody wrote."""
+        return place_of(self.inventory.names.get(group)) is None and group not in self.marks.groups
+
     def member_place(self, group: str, host: str) -> Place:
         """Return where a host is listed in a group."""
         return self.marks.member(group, host) or self.host_place(host)

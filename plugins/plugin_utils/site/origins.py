@@ -35,6 +35,18 @@ def place_of(value: t.Any) -> Place | None:
     return None
 
 
+def from_plugin(key: t.Any) -> bool:
+    """Tell whether a variable came from an inventory plugin or script, not from a line somebody wrote.
+
+    Args:
+        key: the variable's name as a key of its dictionary; those that people write are tagged.
+    """
+    if Origin is None:
+        return False
+    place = place_of(key)
+    return place is None or place.line == 0
+
+
 def place_of_setting(key: t.Any, value: t.Any) -> Place | None:
     """Return where a variable was written.
 

@@ -12,6 +12,7 @@ from ansible.parsing.vault import EncryptedString
 from ansible.template import Templar, trust_as_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value
@@ -75,7 +76,13 @@ class Resolver:
         specification = self._draft.specification
         known = specification.options
         prefixes = tuple(f"{role}_" for role in specification.roles)
-        settings = self._draft.inventory.every_setting()
+        # An inventory plugin brings whatever its source says about a host; nobody has misspelt that. What
+        # looks like a role's variable is checked all the same.
+        settings = [
+            setting
+            for setting in self._draft.inventory.every_setting()
+            if str(setting.key).startswith(prefixes) or not from_plugin(setting.key)
+        ]
         # Playbooks take their own switches with -e; only what looks like a role's variable is checked there.
         settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))
         for setting in settings:

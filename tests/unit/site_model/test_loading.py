@@ -199,6 +199,27 @@ def test_switches_of_playbooks_are_not_variables_of_the_site(example: Example) -
     assert "unknown variable; write site_wan_mtu" in str(problem)
 
 
+SCRIPT = """\
+#!/bin/sh
+cat <<'END'
+{"size_large": {"hosts": ["az-1"]},
+ "_meta": {"hostvars": {"az-1": {"vm_size": "large", "site_rak": "a", "site_rack": "from-script"}}}}
+END
+"""
+
+
+def test_what_an_inventory_script_says(example: Example, tmp_path: Path) -> None:
+    script = tmp_path / "cloud"
+    script.write_text(SCRIPT)
+    script.chmod(0o755)
+    _site, problems = load_site([example.folder, script], environment=example.environment)
+    assert [problem.path for problem in problems] == ["site_rak"]
+    assert "write site_rack" in problems[0].remedy
+    script.write_text(SCRIPT.replace('"site_rak": "a", ', ""))
+    site, problems = load_site([example.folder, script], environment=example.environment)
+    assert site is not None and site.hosts["az-1"].rack == "from-script"
+
+
 def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
     site, (problem,) = load_site([tmp_path / "nothing"])
     assert site is None and problem.file == str(tmp_path / "nothing")

@@ -16,9 +16,14 @@ MOST_ETCD_MEMBERS = 7
 
 
 def check_group_names(draft: Draft) -> None:
-    """Groups switch features on, so a misspelt group is a feature silently off."""
+    """Groups switch features on, so a misspelt group is a feature silently off.
+
+    Groups that only an inventory plugin made (regions, sizes, ...) are nobody's mistake.
+    """
     for group in draft.inventory.group_layers:
         if group in GROUPS or group in _BUILT_IN or group.startswith(PREFIXES):
+            continue
+        if draft.from_plugin(group):
             continue
         near = nearest(group, GROUPS)
         remedy = f"write {near}" if near else "begin the names of your own groups with user_ or rack_"
