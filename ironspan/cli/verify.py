@@ -35,10 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     display = console.from_arguments(arguments)
     options = ansible_arguments(arguments)
     code, running = run_playbook("verify", "verify", options, display, arguments.verbose)
-    result = running.run.results.get(VERIFY, {})
-    if arguments.report and result:
-        text = json.dumps(
-            {name: value for name, value in result.items() if not name.startswith("_")}, indent=2
-        )
+    report = running.run.results.get(VERIFY, {}).get("report")
+    if arguments.report and report:
+        text = json.dumps(report, indent=2)
         pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
     return int(code)
