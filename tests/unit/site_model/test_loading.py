@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import origins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Taint
@@ -19,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
     shown,
 )
 
-from .conftest import Example
+from .conftest import KEY, Example
 
 
 def test_the_site_is_typed(example: Example) -> None:
@@ -197,6 +199,49 @@ def test_switches_of_playbooks_are_not_variables_of_the_site(example: Example) -
     assert example.problems(extra_vars={"reset_consent": "example", "awx_job_id": 7}) == []
     (problem,) = example.problems(extra_vars={"site_wan_mut": 1})
     assert "unknown variable; write site_wan_mtu" in str(problem)
+
+
+def test_a_store_of_another_key(example: Example, tmp_path: Path) -> None:
+    store = tmp_path / "pki"
+    open_store(store, None, {"IRONSPAN_PKI_KEY": base64.b64encode(bytes(32)).decode()}).ensure_cas()
+    example.replace(
+        "group_vars/all.yml",
+        "site_pki_store: ~/.local/share/ironspan/example/pki",
+        f"site_pki_store: {store}",
+    )
+    (problem,) = example.problems()
+    assert problem.line == example.line("group_vars/all.yml", "site_pki_store:")
+    assert "was made with another key" in problem.message
+    example.environment = {"IRONSPAN_PKI_KEY": base64.b64encode(bytes(32)).decode()}
+    assert example.problems() == []
+    (store / "store.json").write_text("{}")
+    (problem,) = example.problems()
+    assert "is damaged" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "says"),
+    [
+        (None, 0o600, "does not exist"),
+        ("", 0o600, "is not 32 bytes in base64"),
+        ("hunter2", 0o600, "is not 32 bytes in base64"),
+        (KEY, 0o644, "can be read by others"),
+        (KEY, 0o600, ""),
+    ],
+)
+def test_the_key_file(example: Example, tmp_path: Path, content: str | None, mode: int, says: str) -> None:
+    key = tmp_path / "key"
+    if content is not None:
+        key.write_text(content)
+        key.chmod(mode)
+    example.environment = {}
+    example.append("group_vars/all.yml", f"site_pki_key_file: {key}\n")
+    problems = example.problems()
+    assert len(problems) == (1 if says else 0)
+    for problem in problems:
+        assert says in problem.message
+        assert problem.line == example.line("group_vars/all.yml", "site_pki_key_file: /")
+        assert "hunter2" not in problem.message
 
 
 SCRIPT = """\

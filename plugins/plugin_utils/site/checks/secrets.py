@@ -10,16 +10,29 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 
 
 def check_pki_key(draft: Draft) -> None:
-    """The PKI store needs its key, from a file that only its owner reads, or from the environment."""
+    """The PKI store needs its key, from a file that only its owner reads, or from the environment.
+
+    A store that exists must have been made with this key.
+    """
     # Imported here because it brings `cryptography` with it, which a template's author does not need.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 
-    key_file = draft.site_value("site_pki_key_file")
-    if not key_file and not draft.site_value("site_pki_store"):
+    key_file, store = draft.site_value("site_pki_key_file"), draft.site_value("site_pki_store")
+    if not key_file and not store:
         return
     try:
-        load_key(key_file or None, draft.environment)
+        key = load_key(key_file or None, draft.environment)
+        folder = Folder(Path(store or "/nonexistent").expanduser(), lambda: key)
+        wanted = folder.header()["key_id"] if store and folder.exists() else sealing.key_id(key)
+        given = sealing.key_id(key)
+        if wanted != given:
+            raise PkiError(
+                f"The PKI store {folder.path} was made with another key ({wanted}, not {given}).",
+                "Give the key that it was made with.",
+            )
     except PkiError as error:
         draft.problems.add(
             draft.site_place("site_pki_key_file" if key_file else "site_pki_store"),
