@@ -228,6 +228,7 @@ def test_a_store_of_another_key(example: Example, tmp_path: Path) -> None:
         (KEY, 0o644, "can be read by others"),
         (KEY, 0o600, ""),
     ],
+    ids=["missing", "empty", "malformed", "open", "right"],
 )
 def test_the_key_file(example: Example, tmp_path: Path, content: str | None, mode: int, says: str) -> None:
     key = tmp_path / "key"
