@@ -43,7 +43,7 @@ class ActionModule(ClusterAction):
         Display().display(text)
         if arguments["report"] and not self._task.check_mode:
             report.write(arguments["report"])
-        result: Result = {"changed": False, "report": report.as_json(), "evidence": text.splitlines()}
+        result: Result = {"changed": False, "report": report.as_json()}
         if not report.ok:
             wrong = [f"{check.name}: {problem}" for check in report.checks for problem in check.problems]
             result.update(failed=True, msg="The cluster is not as it should be.\n" + "\n".join(wrong))

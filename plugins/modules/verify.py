@@ -54,11 +54,6 @@ report:
   returned: success or failure
   type: dict
   sample: {schema: 1, kind: verify, site: lab, ok: true, seconds: 9.1, checks: []}
-evidence:
-  description: The tables for people, line by line.
-  returned: success or failure
-  type: list
-  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -183,9 +183,9 @@ class Api:
                     headers={"Content-Type": content_type, "Accept": "application/json, */*"},
                     timeout=urllib3.Timeout(connect=min(timeout, 10), read=timeout),
                 )
-            except urllib3.exceptions.SSLError as error:
-                raise ClusterError(f"TLS with {self.server} failed: {_short(error)}.", _TRUST) from error
             except urllib3.exceptions.HTTPError as error:
+                if _is_distrust(error):
+                    raise ClusterError(f"TLS with {self.server} failed: {_short(error)}.", _TRUST) from error
                 if time.monotonic() + pause > end:
                     raise UnreachableError(
                         f"{self.server} cannot be reached: {_short(error)}.",
@@ -202,6 +202,15 @@ class Api:
 
 
 _TRUST = "The endpoint is not this site's API server, or the clocks differ; see docs/pki.md."
+
+
+def _is_distrust(error: Exception) -> bool:
+    """Tell a server that is not ours from one that is not there.
+
+    A load balancer without a living server behind it closes the connection in the middle of the handshake.
+    """
+    causes = (error, error.__cause__, *error.args)
+    return any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes)
 
 
 def _will_pass(error: ApiError) -> bool:

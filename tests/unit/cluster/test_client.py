@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import socket
 import ssl
 import threading
 import time
@@ -14,7 +15,11 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    ApiError,
+    ClusterError,
+    UnreachableError,
+)
 
 Answer = tuple[int, bytes]
 
@@ -102,3 +107,27 @@ def test_answer_that_is_no_json(body: bytes) -> None:
 def test_error_without_a_status_object(body: bytes) -> None:
     with server([(400, body)]) as (url, _), pytest.raises(ApiError, match="HTTP 400"):
         client(url).get("/x")
+
+
+@pytest.mark.parametrize("first", [b"", b"\x15\x03\x03\x00\x02\x02\x28", b"HTTP/1.0 503 no server\r\n\r\n"])
+def test_load_balancer_without_a_server_is_not_taken_for_a_stranger(first: bytes) -> None:
+    """It closes the connection, alerts, or talks plain HTTP where TLS is expected."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(5)
+        connections = []
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    connections.append(connection.recv(10000))
+                    connection.sendall(first)
+                    connection.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        with pytest.raises(UnreachableError, match="cannot be reached"):
+            client(f"https://127.0.0.1:{listener.getsockname()[1]}", patience=1).get("/x")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert len(connections) > 1, "it was asked again"
