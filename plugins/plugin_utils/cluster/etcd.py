@@ -177,4 +177,6 @@ def _sentence(error: Exception) -> str:
         return f"its certificate is not accepted ({error.verify_message})"
     if isinstance(error, TimeoutError):
         return f"no answer within {_TIMEOUT_SECONDS} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error) or type(error).__name__

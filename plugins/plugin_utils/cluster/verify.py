@@ -125,7 +125,8 @@ def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
         for member in members
     ]
     healthy = sum(member.healthy for member in members)
-    same = "one cluster" if len({member.cluster for member in members}) == 1 else "NOT one cluster"
+    clusters = {member.cluster for member in members if not member.error}
+    same = {0: "none answers", 1: "one cluster"}.get(len(clusters), "NOT one cluster")
     return Check("etcd", not problems, f"{healthy} of {len(members)} healthy, {same}", problems, evidence)
 
 

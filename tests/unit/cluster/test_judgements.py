@@ -166,3 +166,17 @@ def test_table() -> None:
     rows = [{"name": "a", "count": 10}, {"name": "long name", "count": 2}]
     assert table(rows) == "name       count\na          10\nlong name  2"
     assert table([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (TimeoutError("timed out"), "no answer within 10 s"),
+        (TimeoutError(110, "Connection timed out"), "no answer within 10 s"),
+        (ValueError("HTTP 401 for /v3/maintenance/status"), "HTTP 401 for /v3/maintenance/status"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_sentence_for_a_member_that_does_not_answer(error: Exception, sentence: str) -> None:
+    assert etcd._sentence(error) == sentence
