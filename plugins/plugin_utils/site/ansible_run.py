@@ -8,9 +8,13 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible import context
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import (
     Loaded,
     load_from_ansible,
+    load_site,
     require_site,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
@@ -29,13 +33,14 @@ def load_from_variables(variables: Mapping[str, t.Any], roles_folder: Path = ROL
     """
     # hostvars is the only thing a plugin gets that knows the whole inventory. Its parts have no public names.
     hostvars = variables["hostvars"]
-    return load_from_ansible(
-        hostvars._inventory,
-        hostvars._loader,
-        hostvars,
-        hostvars._variable_manager.extra_vars,
-        roles_folder,
-    )
+    try:
+        manager, loader = hostvars._inventory, hostvars._loader
+        extra_vars = hostvars._variable_manager.extra_vars
+    except AttributeError:  # another ansible-core: read what the command line names once more
+        loader = DataLoader()
+        inventories = context.CLIARGS.get("inventory") or ()
+        return load_site(inventories, loader, roles_folder, load_extra_vars(loader))
+    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder)
 
 
 def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:

@@ -8,9 +8,12 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.ironspan.hybrid.plugins.lookup.objects import LookupModule as Objects
@@ -32,6 +35,15 @@ def test_values_of_the_site(tmp_path: Path) -> None:
     write_inventory(tmp_path)
     values = SiteLookup().run(["name", "api_port", "dns_address"], variables_of(tmp_path))
     assert values == ["small", 6443, "10.96.0.10"]
+
+
+def test_without_the_parts_of_hostvars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_inventory(tmp_path)
+    arguments = {"inventory": (str(file),), "extra_vars": ("site_name=other",)}
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(arguments))
+    # The function remembers its answer in an attribute; nothing counts as not asked yet.
+    monkeypatch.setattr(load_extra_vars, "extra_vars", {}, raising=False)
+    assert SiteLookup().run(["name"], {"hostvars": {}}) == ["other"]
 
 
 def test_every_attribute_is_there(tmp_path: Path) -> None:
