@@ -111,11 +111,12 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
     install = run()
     assert install.changed == fleet.count, install.output
     runs = []
-    for _ in range(RUNS if fleet.count <= 20 else 2):
+    for _ in range(RUNS if fleet.count <= 20 else 1):
         runs.append(run())
         assert runs[-1].changed == 0, runs[-1].output
         assert len(runs[-1].tasks) == fleet.count, runs[-1].output
-    pings.append(fleet.play(ping, fleet.folder / "hosts.yml"))
+    if fleet.count <= 20:
+        pings.append(fleet.play(ping, fleet.folder / "hosts.yml"))
     one = run("--limit", f"{fleet.names[0]},localhost", keep_sent=True)
     assert one.ssh_operations == 1, one.output
 
