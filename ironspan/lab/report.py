@@ -32,7 +32,7 @@ def answers(address: str, port: int, timeout_s: float = 1.0) -> bytes | None:
 
 
 def wait_ssh(
-    lab: Path, one: LabHost, machine: Machine, stop: threading.Event, timeout_s: float = 120.0
+    lab: Path, one: LabHost, machine: Machine, stop: threading.Event, timeout_s: float = 300.0
 ) -> None:
     """Return once a real SSH login works; LabError with the end of the host's log when it never does.
 
