@@ -20,8 +20,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
     nearest,
     shown,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import load_specification
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from .conftest import KEY, Example
+from .conftest import EXAMPLE, KEY, Example
 
 
 def test_the_site_is_typed(example: Example) -> None:
@@ -269,6 +272,38 @@ def test_what_an_inventory_script_says(example: Example, tmp_path: Path) -> None
 def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
     site, (problem,) = load_site([tmp_path / "nothing"])
     assert site is None and problem.file == str(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("text", ["", "just text\n", "- a\n", "all: {hosts: {h1: [1]}}\n"])
+def test_a_file_that_is_no_inventory(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "hosts.yml"
+    file.write_text(text)
+    site, (problem,) = load_site([file])
+    assert site is None
+    assert (problem.file, problem.line) == (str(file), 1)
+    assert "no host was read from it" in problem.message
+
+
+VARIABLES = sorted(name for name in load_specification().options if name.startswith(("site_", "etcd_")))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["10.0.0.0/8", "a:1", "{{ x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(VARIABLES), VALUES, min_size=1, max_size=6))
+def test_no_value_breaks_the_reader(values: dict[str, object]) -> None:
+    """Whatever somebody writes, the answer is a site or a list of problems."""
+    site, problems = load_site([EXAMPLE], extra_vars=values, environment={"IRONSPAN_PKI_KEY": KEY})
+    assert (site is None) == bool(problems)
+    assert all(problem.file and problem.message and problem.remedy for problem in problems)
 
 
 def test_a_variables_file_that_is_not_yaml(example: Example) -> None:

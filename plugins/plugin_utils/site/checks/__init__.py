@@ -39,5 +39,13 @@ def run_checks(draft: Draft) -> None:
     settings.check_files(draft)
     if draft.marks.broken:
         return
+    if not draft.hosts:
+        draft.problems.add(
+            draft.home(),
+            "(inventory)",
+            "no host was read from it: it is empty, or of a form that Ansible warns about",
+            "write it like inventories/example/hosts.yml",
+        )
+        return
     for check in CHECKS:
         check(draft)
