@@ -399,6 +399,7 @@ def test_pods_obey_admission_and_their_services_have_addresses(site: Site) -> No
     assert process.returncode == 0
 
 
+@pytest.mark.usefixtures("gvisor_class")
 def test_everything_wrong_is_named_at_once(site: Site) -> None:
     api = site.control.api()
     make_node(api, "rack-2", ADDRESSES["rack-2"], ready="False")
@@ -410,11 +411,30 @@ def test_everything_wrong_is_named_at_once(site: Site) -> None:
         make_node(api, "rack-2", ADDRESSES["rack-2"])
         api.delete("/api/v1/nodes/stranger")
     for part in (
+        "waiting for rack-2 to be Ready",
         "rack-2 is not Ready: stopped by the test",
         "nodes that the inventory does not: stranger",
+        "gvisor-0002 on rack-1: it does not run in gVisor but on Linux version 6.18.0",
+        "it cannot reach 10.244.9.9",
     ):
         assert part in text
+    assert "runc-0003" not in text, "no pod for a node that is not Ready"
     assert spaces(site) == []
+
+
+@pytest.mark.usefixtures("gvisor_class")
+def test_node_that_never_joined_is_not_waited_for(site: Site) -> None:
+    api = site.control.api()
+    assert api.delete("/api/v1/nodes/rack-2")
+    try:
+        begin = time.monotonic()
+        with kubelets(api):
+            text = run(site, [{"ironspan.hybrid.verify": {"timeout": 120}}], status=2)
+    finally:
+        make_node(api, "rack-2", ADDRESSES["rack-2"])
+    assert "nodes: rack-2 is not in the cluster" in text
+    assert "3 of 3 pods reach all peers" in text
+    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.usefixtures("gvisor_class")

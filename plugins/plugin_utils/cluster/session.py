@@ -8,9 +8,12 @@ import ssl
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import (
+    Expected,
+    ExpectedNode,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import Expected, ExpectedNode
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 

@@ -29,7 +29,10 @@ _NOBODY = 65534
 
 
 class SmokePod(t.NamedTuple):
-    """Where one pod shall run and whom it asks."""
+    """Where one pod shall run and whom it asks.
+
+    ``asks`` is the service across the site: workers ask the control plane's pods, those ask the workers'.
+    """
 
     name: str
     node: str
@@ -38,11 +41,7 @@ class SmokePod(t.NamedTuple):
     group: int
     peer_groups: tuple[int, ...]
     peers: int
-
-    @property
-    def asks(self) -> str:
-        """The service across the site: workers ask the control plane's pods, those ask the workers'."""
-        return WORKERS if self.control_plane else CONTROL_PLANE
+    asks: str
 
 
 class SmokeNode(t.NamedTuple):
@@ -69,6 +68,7 @@ def lay_out(nodes: Sequence[SmokeNode]) -> list[SmokePod]:
     wanted = [(node, runtime) for node in ordered for runtime in ("runc", "gvisor")[: 1 + node.gvisor]]
     groups = max(1, -(-len(wanted) // GROUP_SIZE))
     sizes = [len(wanted[group::groups]) for group in range(groups)]
+    both = len({node.control_plane for node in nodes}) == 2
     pods = []
     for index, (node, runtime) in enumerate(wanted):
         # Dealt out like cards, so that a group spans both ends of the link.
@@ -76,7 +76,9 @@ def lay_out(nodes: Sequence[SmokeNode]) -> list[SmokePod]:
         peer_groups = tuple(dict.fromkeys((group, (group + 1) % groups)))
         peers = sum(sizes[number] for number in peer_groups)
         name = f"{runtime}-{index:04d}"
-        pods.append(SmokePod(name, node.name, runtime, node.control_plane, group, peer_groups, peers))
+        across = not node.control_plane if both else node.control_plane
+        asks = CONTROL_PLANE if across else WORKERS
+        pods.append(SmokePod(name, node.name, runtime, node.control_plane, group, peer_groups, peers, asks))
     return pods
 
 

@@ -16,41 +16,13 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, smoke, smoke_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import Expected
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import check_nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report
 
-_POLL_SECONDS = 0.5
 Progress = t.Callable[[str], None]
-
-
-class ExpectedNode(t.NamedTuple):
-    """What the inventory says of one node.
-
-    ``version`` is that of its kubelet, without the v; ``side`` is the end of the link it is on.
-    """
-
-    name: str
-    address: str
-    version: str
-    control_plane: bool
-    gvisor: bool
-    side: str = ""
-
-
-class Expected(t.NamedTuple):
-    """What the inventory says of the site, as far as it is checked here.
-
-    ``etcd`` is member name -> address; ``etcd_version`` "" accepts any, as long as it is the same everywhere.
-    """
-
-    site: str
-    kubernetes_version: str
-    cluster_domain: str
-    nodes: Sequence[ExpectedNode]
-    etcd: dict[str, str]
-    etcd_version: str = ""
-    image: str = smoke.IMAGE
 
 
 def verify(
@@ -76,21 +48,31 @@ def verify(
         The report. It names all problems; nothing is raised for a site that is not well.
     """
     begin, started = time.monotonic(), datetime.datetime.now(datetime.UTC)
-    stopping = threading.Event()
-    with concurrent.futures.ThreadPoolExecutor(3) as pool, _stoppable():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool, _stoppable():
         others = [
             pool.submit(_timed, "api", lambda: check_api(api, expected)),
             pool.submit(_timed, "etcd", lambda: check_etcd(etcd_context, expected)),
-            pool.submit(_timed, "nodes", lambda: check_nodes(api, expected, seconds, stopping)),
         ]
         # In this thread, the only one that an interrupt reaches: it must take the pods away then.
-        try:
-            pods = _pods(api, expected, seconds, progress) if run_pods else _pods_not_run()
-        except BaseException:
-            stopping.set()
-            raise
-        checks = [other.result() for other in others] + pods
+        checks = _check_nodes_and_pods(api, expected, seconds, run_pods, progress)
+        checks = [other.result() for other in others] + checks
     return Report(expected.site, started.isoformat(timespec="seconds"), time.monotonic() - begin, checks)
+
+
+def _check_nodes_and_pods(
+    api: Api, expected: Expected, seconds: int, run_pods: bool, progress: Progress
+) -> list[Check]:
+    try:
+        found = check_nodes(api, expected, seconds, progress)
+    except ClusterError as error:
+        return [Check("nodes", False, "could not be checked", [str(error)])]
+    if not run_pods:
+        return [found.check, Check("network", None, "smoke pods are not run in check mode")]
+    # Pods on a node that is not there would only tell that it is not, and hold up the others.
+    nodes = [node for node in expected.nodes if node.name in found.ready]
+    if not nodes:
+        return [found.check, Check("network", None, "no node is Ready")]
+    return [found.check, *_pods(api, expected._replace(nodes=nodes), seconds, progress)]
 
 
 def check_api(api: Api, expected: Expected) -> Check:
@@ -130,62 +112,6 @@ def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
     return Check("etcd", not problems, f"{healthy} of {len(members)} healthy, {same}", problems, evidence)
 
 
-def check_nodes(
-    api: Api, expected: Expected, seconds: float, stopping: threading.Event | None = None
-) -> Check:
-    """Wait until all nodes are Ready at their version, at most ``seconds`` and not once ``stopping``."""
-    stopping = stopping or threading.Event()
-    end = time.monotonic() + seconds
-    while True:
-        found = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
-        problems = [
-            problem for node in expected.nodes if (problem := _node_problem(node, found.get(node.name)))
-        ]
-        if not problems or time.monotonic() > end or stopping.wait(_POLL_SECONDS):
-            break
-    strangers = sorted(found.keys() - {node.name for node in expected.nodes})
-    if strangers:
-        problems.append(f"the cluster has nodes that the inventory does not: {', '.join(strangers)}")
-    ready = sum(_is_ready(item) for item in found.values())
-    evidence = [
-        {
-            "node": name,
-            "ready": "yes" if _is_ready(item) else "NO",
-            "kubelet": item["status"]["nodeInfo"]["kubeletVersion"],
-            "runtime": item["status"]["nodeInfo"]["containerRuntimeVersion"],
-            "kernel": item["status"]["nodeInfo"]["kernelVersion"],
-            "address": _address(item),
-        }
-        for name, item in sorted(found.items())
-    ]
-    return Check("nodes", not problems, f"{ready} of {len(expected.nodes)} Ready", problems, evidence)
-
-
-def _node_problem(expected: ExpectedNode, item: Object | None) -> str:
-    if item is None:
-        return f"{expected.name} is not in the cluster"
-    if not _is_ready(item):
-        conditions = item.get("status", {}).get("conditions", ())
-        reasons = [c.get("message", "") for c in conditions if c["type"] == "Ready"]
-        return f"{expected.name} is not Ready: {' '.join(reasons) or 'its kubelet has not reported'}"
-    version = item["status"]["nodeInfo"]["kubeletVersion"]
-    if version != f"v{expected.version}":
-        return f"{expected.name} runs kubelet {version}, wanted v{expected.version}"
-    if _address(item) != expected.address:
-        return f"{expected.name} has the address {_address(item)}, wanted {expected.address}"
-    return ""
-
-
-def _is_ready(item: Object) -> bool:
-    conditions = item.get("status", {}).get("conditions", ())
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
-def _address(item: Object) -> str:
-    addresses = item.get("status", {}).get("addresses", ())
-    return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
-
-
 def _pods(api: Api, expected: Expected, seconds: int, progress: Progress) -> list[Check]:
     begin = time.monotonic()
     layout = smoke.lay_out(
@@ -194,7 +120,7 @@ def _pods(api: Api, expected: Expected, seconds: int, progress: Progress) -> lis
     try:
         results = smoke_run.run(api, layout, expected.cluster_domain, seconds, expected.image, progress)
     except ClusterError as error:
-        return [Check("pods", False, "the smoke pods could not be run", [str(error)])]
+        return [Check("network", False, "the smoke pods could not be run", [str(error)])]
     sides = {node.name: node.side for node in expected.nodes}
     return pod_checks(results, sides, time.monotonic() - begin)
 
@@ -252,10 +178,6 @@ def pod_checks(
 
 def _kernel(line: str) -> str:
     return " ".join(line.split()[:3])
-
-
-def _pods_not_run() -> list[Check]:
-    return [Check("network", None, "smoke pods are not run in check mode")]
 
 
 def _timed(name: str, check: t.Callable[[], Check]) -> Check:

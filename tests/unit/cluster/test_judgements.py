@@ -7,8 +7,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, nodes, verify
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import ExpectedNode
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import node_problem
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report, table
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,8 +85,8 @@ def node(ready: str = "True", version: str = "v1.36.4", address: str = "10.98.0.
     ],
 )
 def test_problems_of_nodes(item: Object | None, problem: str) -> None:
-    expected = verify.ExpectedNode("az-1", "10.98.0.11", "1.36.4", True, False)
-    found = verify._node_problem(expected, item)
+    expected = ExpectedNode("az-1", "10.98.0.11", "1.36.4", True, False)
+    found = node_problem(expected, item)
     assert problem in found if problem else not found
 
 

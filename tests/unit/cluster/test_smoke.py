@@ -179,3 +179,16 @@ def test_living_and_dead_owners() -> None:
     assert not smoke_run._is_dead(f"elsewhere/{2**22 + 1}/{start}"), "another machine's cannot be judged"
     for text in ("", "/", "//", "x", f"{machine}/x/1"):
         assert not smoke_run._is_dead(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "asks"),
+    [
+        ([True, False], ["workers", "control-plane"]),
+        ([True, True], ["control-plane", "control-plane"]),
+        ([False, False], ["workers", "workers"]),
+    ],
+)
+def test_a_service_without_pods_is_never_asked(flags: list[bool], asks: list[str]) -> None:
+    pods = smoke.lay_out([smoke.SmokeNode(f"n-{i}", flag, False) for i, flag in enumerate(flags)])
+    assert [pod.asks for pod in pods] == asks

@@ -1,0 +1,95 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes of the inventory: in the cluster, Ready, at their version and address."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import (
+    Expected,
+    ExpectedNode,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check
+
+_POLL_SECONDS = 0.5
+
+
+class NodesCheck(t.NamedTuple):
+    """The verdict, and the names of the expected nodes that are Ready."""
+
+    check: Check
+    ready: frozenset[str]
+
+
+def check_nodes(
+    api: Api, expected: Expected, seconds: float, progress: t.Callable[[str], None] = lambda text: None
+) -> NodesCheck:
+    """Wait for nodes that are not Ready yet; what else is wrong with a node does not pass by waiting.
+
+    Args:
+        api: the cluster.
+        expected: what the inventory says.
+        seconds: how long to wait.
+        progress: told whom it waits for, whenever that changes.
+    """
+    begin = time.monotonic()
+    told: list[str] = []
+    while True:
+        found = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
+        waiting = [
+            node.name for node in expected.nodes if node.name in found and not _is_ready(found[node.name])
+        ]
+        if not waiting or time.monotonic() > begin + seconds:
+            break
+        if waiting != told:
+            progress(f"waiting for {', '.join(waiting)} to be Ready")
+            told = waiting
+        time.sleep(_POLL_SECONDS)
+    problems = [problem for node in expected.nodes if (problem := node_problem(node, found.get(node.name)))]
+    strangers = sorted(found.keys() - {node.name for node in expected.nodes})
+    if strangers:
+        problems.append(f"the cluster has nodes that the inventory does not: {', '.join(strangers)}")
+    ready = frozenset(node.name for node in expected.nodes if _is_ready(found.get(node.name, {})))
+    evidence = [
+        {
+            "node": name,
+            "ready": "yes" if _is_ready(item) else "NO",
+            "kubelet": item["status"]["nodeInfo"]["kubeletVersion"],
+            "runtime": item["status"]["nodeInfo"]["containerRuntimeVersion"],
+            "kernel": item["status"]["nodeInfo"]["kernelVersion"],
+            "address": _address(item),
+        }
+        for name, item in sorted(found.items())
+    ]
+    summary = f"{len(ready)} of {len(expected.nodes)} Ready"
+    elapsed = time.monotonic() - begin
+    return NodesCheck(Check("nodes", not problems, summary, problems, evidence, elapsed), ready)
+
+
+def node_problem(expected: ExpectedNode, item: Object | None) -> str:
+    """Say what is wrong with one node, "" when nothing is."""
+    if item is None:
+        return f"{expected.name} is not in the cluster"
+    if not _is_ready(item):
+        conditions = item.get("status", {}).get("conditions", ())
+        reasons = [c.get("message", "") for c in conditions if c["type"] == "Ready"]
+        return f"{expected.name} is not Ready: {' '.join(reasons) or 'its kubelet has not reported'}"
+    version = item["status"]["nodeInfo"]["kubeletVersion"]
+    if version != f"v{expected.version}":
+        return f"{expected.name} runs kubelet {version}, wanted v{expected.version}"
+    if _address(item) != expected.address:
+        return f"{expected.name} has the address {_address(item)}, wanted {expected.address}"
+    return ""
+
+
+def _is_ready(item: Object) -> bool:
+    conditions = item.get("status", {}).get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _address(item: Object) -> str:
+    addresses = item.get("status", {}).get("addresses", ())
+    return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
