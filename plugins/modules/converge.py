@@ -136,7 +136,7 @@ rolled_back:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
 
 
 class ConvergeModule(AnsibleModule):  # type: ignore[misc]
@@ -159,6 +159,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    _bytecode.use(module.params["root"])
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+
     result = run(module.params, check_mode=module.check_mode, diff=module._diff)
     # Otherwise Ansible sends all parameters back, and the document is most of them.
     result["invocation"] = {"module_args": {"mode": module.params["mode"], "root": module.params["root"]}}

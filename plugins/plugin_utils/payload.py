@@ -13,6 +13,7 @@ import ast
 import base64
 import dataclasses
 import fcntl
+import hashlib
 import io
 import tokenize
 import typing as t
@@ -26,6 +27,7 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 
 COMPRESSION = "ZIP_DEFLATED"
+BYTECODE = "/module_utils/_bytecode.py"
 
 
 def without_docstrings(source: str) -> str:
@@ -70,14 +72,19 @@ def _blank(statement: ast.stmt, lines: list[str]) -> None:
 def compact(archive: bytes) -> bytes:
     """Return a zip of Python modules without docstrings, packed as tightly as possible."""
     packed = io.BytesIO()
+    identity = hashlib.sha256()
     with (
         zipfile.ZipFile(io.BytesIO(archive)) as source,
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target,
     ):
-        for info in source.infolist():
+        # The module that holds the identity comes last, when all the others have been seen.
+        for info in sorted(source.infolist(), key=lambda info: info.filename.endswith(BYTECODE)):
             data = source.read(info)
             if info.filename.endswith(".py"):
                 data = without_docstrings(data.decode("utf-8")).encode("utf-8")
+            identity.update(f"{info.filename} {len(data)}\n".encode() + data)
+            if info.filename.endswith(BYTECODE):
+                data = data.replace(b'IDENTITY = ""', f'IDENTITY = "{identity.hexdigest()}"'.encode())
             fresh = zipfile.ZipInfo(info.filename, info.date_time)
             fresh.compress_type = zipfile.ZIP_DEFLATED
             target.writestr(fresh, data, compresslevel=9)

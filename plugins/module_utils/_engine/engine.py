@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import (
     UNKNOWN,
     Comparison,
@@ -232,6 +233,8 @@ class _Run:
             self.store.save(self.kept)
         if document.forget and not comparison.waiting() and not self.kept.owned:
             self.store.remove()
+        else:
+            _bytecode.keep(self.root)
         self._list(document, applied, comparison)
         self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
 

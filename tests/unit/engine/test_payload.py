@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -106,7 +107,17 @@ def test_the_payload_is_within_its_budget_and_runs(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     assert execute(data, tmp_path)["changed"]
     assert (tmp_path / "etc/a").read_text() == "x"
+    # Compiled code is kept by the run that writes, and used by those after it.
+    (kept,) = (tmp_path / "var/lib/ironspan/code").iterdir()
+    assert len(list(kept.glob("_engine/__pycache__/engine.*.pyc"))) == 1
+    (kept / "_engine/order.py").write_text("raise RuntimeError('not looked at')")
     assert not execute(data, tmp_path)["changed"]
+    shutil.rmtree(kept / "_engine/__pycache__")
+    with pytest.raises(subprocess.CalledProcessError):
+        execute(data, tmp_path)
+    shutil.rmtree(kept)
+    assert not execute(data, tmp_path)["changed"]
+    assert kept.is_dir()
     # A second worker of the same run finds everything done.
     seen = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
     assert abs(len(built(tmp_path)) - len(data)) < 20
