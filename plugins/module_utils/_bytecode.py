@@ -13,12 +13,14 @@ import os
 import sys
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins import module_utils
-
 IDENTITY = ""
 """Digest of the payload. It is filled in when the payload is packed; without it nothing is kept or used."""
 
 FOLDER = "/var/lib/ironspan/code"
+
+
+_PACKAGE = sys.modules[__name__.rpartition(".")[0]]
+"""What lies beside this module."""
 
 
 def _home(root: str) -> str:
@@ -34,7 +36,7 @@ def use(root: str) -> None:
     """
     if IDENTITY and os.path.isdir(_home(root)):
         # What is missing there is still found in what was sent.
-        module_utils.__path__.insert(0, _home(root))
+        t.cast("t.List[str]", _PACKAGE.__path__).insert(0, _home(root))
 
 
 def keep(root: str) -> None:
@@ -43,7 +45,7 @@ def keep(root: str) -> None:
     Args:
         root: the host's root folder; the engine's folder is there.
     """
-    archive: t.Optional[str] = getattr(module_utils.__loader__, "archive", None)
+    archive: t.Optional[str] = getattr(_PACKAGE.__loader__, "archive", None)
     if not IDENTITY or not archive or os.path.isdir(_home(root)):
         return
     import shutil
@@ -62,7 +64,7 @@ def _unpack(archive: str, folder: str) -> None:
     import py_compile
     import zipfile
 
-    prefix = module_utils.__name__.replace(".", "/") + "/"
+    prefix = _PACKAGE.__name__.replace(".", "/") + "/"
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     with zipfile.ZipFile(archive) as source:
         for name in source.namelist():
