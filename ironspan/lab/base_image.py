@@ -48,7 +48,7 @@ UseDNS no
 MaxStartups 100:30:200
 MaxSessions 100
 """,
-    "etc/default/locale": "LANG=C.UTF-8\n",
+    "etc/locale.conf": "LANG=C.UTF-8\n",  # Debian links /etc/default/locale to it
     "etc/systemd/journald.conf.d/ironspan-lab.conf": """\
 # On disk, small, and without the machine's kernel log.
 [Journal]

@@ -18,6 +18,9 @@ from ironspan.lab.layout import API_NAME, MIRROR_PORT, LabHost
 from ironspan.lab.machine import Machine, detect
 from ironspan.lab.wan import control
 
+#: What a busy host's sshd may take for its greeting; asking again sooner only makes it busier.
+_GREETING_S = 5.0
+
 
 def answers(address: str, port: int, timeout_s: float = 1.0) -> bytes | None:
     """The first bytes a TCP server sends by itself, b"" when it sends none; None when nobody listens."""
@@ -39,7 +42,7 @@ def wait_ssh(
     Setting `stop` ends the wait with a LabError.
     """
     deadline = time.monotonic() + timeout_s
-    while not (answers(str(one.address), 22) or b"").startswith(b"SSH-"):
+    while not (answers(str(one.address), 22, _GREETING_S) or b"").startswith(b"SSH-"):
         gone = host.running(machine, lab, one) is None
         if gone or time.monotonic() > deadline:
             log = lab / "log" / f"{host.process_name(one)}.log"
@@ -114,5 +117,5 @@ def _host(machine: Machine, folder: Path, one: LabHost) -> dict[str, Any]:
         "address": str(one.address),
         "pid": outer,
         "init_pid": host.init_pid(machine, one) if outer else None,
-        "ssh": bool(outer) and (answers(str(one.address), 22) or b"").startswith(b"SSH-"),
+        "ssh": bool(outer) and (answers(str(one.address), 22, _GREETING_S) or b"").startswith(b"SSH-"),
     }
