@@ -71,11 +71,15 @@ def join_inputs(spec: Spec, host: Host) -> t.Iterator[None]:
             f"the cluster's CA certificate {spec['ca_path']} is not there",
             "Declare it as a file resource before the join.",
         )
-    # The end of a control plane's join needs no token: admin.conf is there by then.
-    token = "" if read_text(host, ADMIN_CONF) else host.secret(spec["token_secret"]).decode().strip()
+    discovery, token = DISCOVERY, ""
     try:
-        _write(host, DISCOVERY, text.discovery_file(spec["endpoint"], authority, token))
-        _write(host, CONFIG, text.join_configuration(spec["config"], host.path(DISCOVERY), spec["ca_path"]))
+        if read_text(host, ADMIN_CONF) is None:
+            token = host.secret(spec["token_secret"]).decode().strip()
+            _write(host, DISCOVERY, text.discovery_file(spec["endpoint"], authority, token))
+        else:
+            # The end of a control plane's join needs no token: its own credentials are there by then.
+            discovery = ADMIN_CONF
+        _write(host, CONFIG, text.join_configuration(spec["config"], host.path(discovery), spec["ca_path"]))
         yield
     except ResourceError as error:
         if token and token in error.message:

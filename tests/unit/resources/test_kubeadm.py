@@ -268,6 +268,8 @@ def test_the_end_of_a_control_planes_join_is_done_again_alone(host: FakeHost) ->
     killed(host, JOIN_PLANE, 5)
     assert converge(KIND, JOIN_PLANE, host) is not None
     assert commands(host) == ["join phase control-plane-join all"]
+    # With the control plane's own credentials: a discovery file without any is refused for five minutes.
+    assert f'kubeConfigPath: "{host.path(ADMIN_CONF)}"' in host.text("/seen/kubeadm.yaml")
 
 
 def test_the_end_of_an_init_is_not_trusted(host: FakeHost) -> None:
