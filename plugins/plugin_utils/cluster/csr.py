@@ -20,7 +20,10 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import checked_request
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import (
+    UNREADABLE,
+    checked_request,
+)
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
@@ -134,7 +137,7 @@ def _joined(requests: Sequence[Object]) -> dict[str, str]:
 def _common_name(spec: Object) -> str:
     try:
         request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
-    except (ValueError, KeyError):
+    except (KeyError, *UNREADABLE):
         return ""
     names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""

@@ -11,9 +11,19 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 
 ALGORITHMS = ("ecdsa-p256", "rsa-2048")
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What ``cryptography`` raises for malformed requests and certificates."""
 
 
 class Expectation(t.TypedDict, total=False):
@@ -43,7 +53,7 @@ def checked_request(csr_pem: str | bytes, expect: Expectation) -> x509.Certifica
     try:
         request = x509.load_pem_x509_csr(csr_pem.encode() if isinstance(csr_pem, str) else csr_pem)
         differences = list(_differences(request, expect))
-    except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+    except UNREADABLE as error:
         raise PkiError("This is not a certificate request that can be read.", _REMEDY) from error
     if differences:
         raise PkiError(
@@ -85,6 +95,10 @@ def _key_differences(request: x509.CertificateSigningRequest, expect: Expectatio
         digest = request.signature_hash_algorithm
     except (InvalidSignature, UnsupportedAlgorithm):
         valid, digest = False, None
+    if valid and request.public_bytes(Encoding.DER)[-len(request.signature) - 1]:
+        # The signature is a bit string at the very end, after a count of unused bits, which the verification
+        # does not look at: it is the one byte that could be another without anyone noticing.
+        yield "its signature is not encoded as DER wants it"
     if not valid:
         yield "its signature is wrong, so the sender does not hold the key"
     elif digest is None or digest.name not in ("sha256", "sha384", "sha512"):

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import admin_kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import (
+    UNREADABLE,
     Expectation,
     checked_request,
 )
@@ -273,7 +274,7 @@ class Store:
     def _certificate(self, name: str) -> x509.Certificate:
         try:
             return x509.load_pem_x509_certificate(self._folder.public(_certificate_file(name)))
-        except ValueError as error:
+        except UNREADABLE as error:
             raise PkiError(
                 f"{self.path}/{_certificate_file(name)} is damaged.", "Restore it from a backup."
             ) from error

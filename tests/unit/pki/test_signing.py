@@ -169,17 +169,30 @@ def test_ed25519_is_refused(store: Store) -> None:
         store.sign(request.public_bytes(Encoding.PEM), "etcd-client", {"common_name": "az-1"})
 
 
+def altered(position: int, change: int) -> str:
+    """Return the module's request with one byte changed."""
+    lines = REQUEST[0].splitlines()
+    der = bytearray(base64.b64decode("".join(lines[1:-1])))
+    der[position] ^= change
+    return f"{lines[0]}\n{base64.encodebytes(bytes(der)).decode()}{lines[-1]}\n"
+
+
+@pytest.mark.parametrize("change", [1, 2, 3, 4, 7, 8, 255])
+def test_every_byte_of_a_request_counts(store: Store, change: int) -> None:
+    der = base64.b64decode("".join(REQUEST[0].splitlines()[1:-1]))
+    for position in range(len(der)):
+        with pytest.raises(PkiError):
+            store.sign(altered(position, change), "etcd-server", EXPECT)
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_no_altered_request_is_signed(store: Store, data: st.DataObject) -> None:
     """A change of any byte of the request either breaks it or its signature: nothing is signed."""
-    lines = REQUEST[0].splitlines()
-    der = bytearray(base64.b64decode("".join(lines[1:-1])))
+    der = base64.b64decode("".join(REQUEST[0].splitlines()[1:-1]))
     position = data.draw(st.integers(0, len(der) - 1))
-    der[position] ^= data.draw(st.integers(1, 255))
-    body = base64.encodebytes(bytes(der)).decode()
     with pytest.raises(PkiError):
-        store.sign(f"{lines[0]}\n{body}{lines[-1]}\n", "etcd-server", EXPECT)
+        store.sign(altered(position, data.draw(st.integers(1, 255))), "etcd-server", EXPECT)
 
 
 REQUEST: list[str] = []
