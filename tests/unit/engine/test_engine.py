@@ -442,9 +442,13 @@ def test_a_noop_is_quick(sandbox: Sandbox, mirror: Mirror) -> None:
         **mirror.offer("/tool", os.urandom(30 << 20)),
     }
     sandbox.changed(FOLDER, *files, tool)
-    started = time.process_time()
-    assert sandbox.changed(FOLDER, *files, tool) == []
-    assert time.process_time() - started < 0.1
+    taken = []
+    for _ in range(5):
+        started = time.process_time()
+        assert sandbox.changed(FOLDER, *files, tool) == []
+        taken.append(time.process_time() - started)
+    # The least of five: busy neighbours stretch a second of CPU.
+    assert min(taken) < 0.1
 
 
 def test_the_journal_stays_readable_for_people(sandbox: Sandbox) -> None:
