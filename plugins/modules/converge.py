@@ -18,8 +18,9 @@ description:
     to a bare host, C(secrets) as a list (V(ca_keys) is all there is, the keys a control plane needs),
     C(join_token) and O(root). It signs the certificates the host asks for and runs the module once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
-    from its document is put into the group C(ironspan_pending), and into C(ironspan_restart_LAYER) when a
-    running service of that layer would restart.
+    from its document is put into the group C(ironspan_pending); into C(ironspan_pending_LAYER) when it has
+    something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not
+    joined); and into C(ironspan_restart_LAYER) when a running service of that layer would restart.
   - The action hands on what it is given when O(document) is among it.
 author:
   - The ironspan developers

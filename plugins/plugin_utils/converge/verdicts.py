@@ -8,6 +8,9 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 PENDING_GROUP = "ironspan_pending"
+JOINING_GROUP = "ironspan_pending_{layer}"
+MEMBER_LAYERS = ("etcd", "control_plane", "node")
+"""Layers that make a host a member of something, which takes credentials; a phase each."""
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
 
@@ -58,16 +61,23 @@ def _reason(verdict: Verdict) -> str:
 def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     """Return the groups an assessed host goes into.
 
-    ``ironspan_pending`` when anything is to be done, and ``ironspan_restart_LAYER`` for every layer of which
-    a running service would restart, so that a playbook can take such hosts one after the other.
+    ``ironspan_pending`` when anything is to be done; ``ironspan_pending_LAYER`` when that is so of a layer
+    with credentials, of ``node`` only when it is the joining itself; ``ironspan_restart_LAYER`` for every
+    layer of which a running service would restart, so that a playbook can take such hosts one after the other.
     """
-    changes = result.get("changes") or ()
-    if not changes and not result.get("pending"):
+    changes, pending = result.get("changes") or (), result.get("pending") or ()
+    if not changes and not pending:
         return []
+    members = {str(entry["resource"]).split("/", 1)[0] for entry in pending} | {
+        str(change["resource"]).split("/", 1)[0]
+        for change in changes
+        if change.get("kind") == "kubeadm" or not str(change["resource"]).startswith("node/")
+    }
     restarting = {
         str(change["resource"]).split("/", 1)[0] for change in changes if change.get("action") == "restart"
     }
-    return [PENDING_GROUP, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
+    joining = [JOINING_GROUP.format(layer=layer) for layer in MEMBER_LAYERS if layer in members]
+    return [PENDING_GROUP, *joining, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
 
 
 def failure_message(result: Mapping[str, t.Any]) -> str:

@@ -207,7 +207,16 @@ def test_an_unfit_host_says_every_reason() -> None:
         ({}, []),
         ({"changes": [], "pending": []}, []),
         ({"changes": [{"resource": "base/x", "action": "create"}]}, ["ironspan_pending"]),
-        ({"pending": [{"resource": "node/join"}]}, ["ironspan_pending"]),
+        ({"pending": [{"resource": "node/join"}]}, ["ironspan_pending", "ironspan_pending_node"]),
+        ({"changes": [{"resource": "node/kubelet", "kind": "artifact"}]}, ["ironspan_pending"]),
+        (
+            {"changes": [{"resource": "node/join", "kind": "kubeadm"}]},
+            ["ironspan_pending", "ironspan_pending_node"],
+        ),
+        (
+            {"changes": [{"resource": "control_plane/audit-policy", "kind": "file"}]},
+            ["ironspan_pending", "ironspan_pending_control_plane"],
+        ),
         (
             {
                 "changes": [
@@ -215,7 +224,7 @@ def test_an_unfit_host_says_every_reason() -> None:
                     {"resource": "a/b", "action": "start"},
                 ]
             },
-            ["ironspan_pending", "ironspan_restart_etcd"],
+            ["ironspan_pending", "ironspan_pending_etcd", "ironspan_restart_etcd"],
         ),
     ],
 )

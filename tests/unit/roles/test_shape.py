@@ -13,7 +13,12 @@ import yaml
 from tests.unit.roles.conftest import ROLES, ROOT
 
 PHASES = ("validate", "assess", "prepare", "etcd", "control_plane", "network", "nodes", "isolation", "verify")
-SCOPED = ("prepare", "etcd", "control_plane", "nodes")
+SCOPED = {
+    "prepare": ":&ironspan_pending",
+    "etcd": ":&ironspan_pending_etcd",
+    "control_plane": ":&ironspan_pending_control_plane",
+    "nodes": ":&ironspan_pending_node",
+}
 
 
 def load(*path: str) -> t.Any:
@@ -63,7 +68,7 @@ def test_site_goes_through_the_phases() -> None:
     assert [play["ansible.builtin.import_playbook"] for play in plays] == [f"{phase}.yml" for phase in PHASES]
     for play, phase in zip(plays, PHASES, strict=True):
         scope = play.get("vars", {}).get("ironspan_scope")
-        assert scope == (":&ironspan_pending" if phase in SCOPED else None)
+        assert scope == SCOPED.get(phase)
 
 
 @pytest.mark.parametrize("phase", SCOPED)
