@@ -63,7 +63,7 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
 
     ``ironspan_pending`` when anything is to be done; ``ironspan_pending_LAYER`` when that is so of a layer
     with credentials, of ``node`` only when it is the joining itself; ``ironspan_restart_LAYER`` for every
-    layer of which a running service would restart, so that a playbook can take such hosts one after the other.
+    layer of which a running service would restart, so that a playbook can take such hosts one by one.
     """
     changes, pending = result.get("changes") or (), result.get("pending") or ()
     if not changes and not pending:
