@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
@@ -46,6 +47,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "mode",
             "secrets",
             "join_token",
+            "consent",
             "root",
             "roles_folder",
             "document",
@@ -72,6 +74,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
         try:
             text, notes = self._document(mode, variables, roles_folder)
+            if mode == "reset":
+                _insist_on_consent(json.loads(text)["site"], str(arguments.get("consent") or ""))
             if arguments.get("layers"):
                 text = only_layers(text, _names(arguments, "layers"))
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
@@ -139,6 +143,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         for group in groups:
             self.add_group(group, parent_group_names=[])
         result["groups"] = groups
+
+
+def _insist_on_consent(site: str, consent: str) -> None:
+    """Refuse to reset a host unless the site was named.
+
+    Checked for every host: a play on localhost that asks first is left out by ``--limit``.
+    """
+    if consent != site:
+        raise ExchangeError(
+            f"this would take the host out of {site} and delete all that {site} has on it, etcd's data too",
+            f"if that is what you want, run it again with -e reset_consent={site}",
+        )
 
 
 def _names(arguments: dict[str, t.Any], name: str) -> list[str]:
