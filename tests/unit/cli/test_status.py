@@ -39,7 +39,7 @@ def test_an_inventory_that_is_named_wins(tmp_path: pathlib.Path, monkeypatch: py
 def test_a_bad_inventory_is_refused_with_its_problems(tmp_path: pathlib.Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(json.dumps({"all": {"vars": {"site_nmae": "x"}, "hosts": {"a": {}}}}))
-    # a process of its own: Ansible's plugin loader is set up once, before anything of the collection is imported
+    # a process of its own: Ansible's plugin loader must come before any import from the collection
     done = subprocess.run(
         [sys.executable, "-m", "ironspan", "status", "-i", str(inventory)],
         capture_output=True,
