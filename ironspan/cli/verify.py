@@ -35,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     display = console.from_arguments(arguments)
     options = ansible_arguments(arguments)
     code, running = run_playbook("verify", "verify", options, display, arguments.verbose)
-    report = running.run.results.get(VERIFY, {}).get("report")
+    result = running.run.results.get(VERIFY, {})
+    if display.mode != "json" and not arguments.verbose:
+        display.note("\n".join(result.get("evidence", [])))
+    report = result.get("report")
     if arguments.report and report:
         text = json.dumps(report, indent=2)
         pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
