@@ -197,7 +197,11 @@ class Run:
         healthy = [host for host in hosts if host not in unwell]
         if any(failure.why == "input" for failure in self.failures):
             return [line for failure in self.failures for line in failure.reason.splitlines()]
-        lines = [f"{len(healthy)} of {len(hosts)} hosts finished, {changes} changes, {took:.1f} s"]
+        lines = (
+            [f"{len(healthy)} of {len(hosts)} hosts finished, {changes} changes, {took:.1f} s"]
+            if hosts
+            else []
+        )
         if self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")
         for failure in self.failures:

@@ -35,11 +35,18 @@ def run(arguments: argparse.Namespace) -> int:
     display = console.from_arguments(arguments)
     options = ansible_arguments(arguments)
     code, running = run_playbook("verify", "verify", options, display, arguments.verbose)
-    result = running.run.results.get(VERIFY, {})
-    if display.mode != "json" and not arguments.verbose:
-        display.note("\n".join(result.get("evidence", [])))
-    report = result.get("report")
+    report = running.run.results.get(VERIFY, {}).get("report")
+    if report and display.mode != "json" and not arguments.verbose:
+        display.note(as_text(report))
     if arguments.report and report:
         text = json.dumps(report, indent=2)
         pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
     return int(code)
+
+
+def as_text(report: dict[str, t.Any]) -> str:
+    """Return a report's tables from its machine-readable form."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report
+
+    checks = [Check(**check) for check in report["checks"]]
+    return Report(report["site"], report["started"], report["seconds"], checks).as_text()
