@@ -85,11 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if planned:
                 planned.ensure(variables, roles_folder)
                 if planned.host(host) is None:
-                    return {
-                        **result,
-                        "changed": False,
-                        "msg": "This host is not in the plan; it is left alone.",
-                    }
+                    return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
             text, notes = self._document(mode, variables, roles_folder)
             if mode == "apply" and planned:
                 planned.insist_compared(host)

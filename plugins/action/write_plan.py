@@ -95,8 +95,8 @@ def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
 
 
 def _cluster(site: Site, roles_folder: Path) -> Content:
-    """Return what is declared for the cluster, and how it differs, as the API itself says without doing it."""
-    renderer, authorities = renderer_for(site, roles_folder)
+    """Return what is declared for the cluster, and how it differs: the API says, without doing it."""
+    renderer, _authorities = renderer_for(site, roles_folder)
     objects = {
         layer: renderer.objects(layer) for layer in LAYERS_WITH_OBJECTS if _used(site, layer, roles_folder)
     }
@@ -110,7 +110,6 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
         },
         "changes": [],
     }
-    authorities.uid()
     try:
         api = Session(site, constants.DEFAULT_LOCAL_TMP, PATIENCE_OF_A_CHECK).api()
         for change in apply_objects(api, [o for layer in objects.values() for o in layer], dry_run=True):

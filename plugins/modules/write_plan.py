@@ -11,8 +11,8 @@ module: write_plan
 short_description: Write down what a run would do
 version_added: "0.1.0"
 description:
-  - Puts together what C(ironspan.hybrid.converge) with O(ironspan.hybrid.converge#module:mode=plan) found on the
-    hosts of this run, and a server-side dry run of the objects of the cluster.
+  - Puts together what the action C(ironspan.hybrid.converge) with the mode C(plan) found on the hosts of this
+    run, and a server-side dry run of the objects of the cluster.
   - Writes one file of canonical JSON that can be read, signed and applied, and holds no secrets.
   - It is an action plugin and runs on the controller only. Run it on C(localhost).
 author:

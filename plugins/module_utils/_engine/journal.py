@@ -4,7 +4,7 @@
 
 Steps, in the order of a transaction's life:
 
-``begin``    digest, serial (the number this transaction gives to what it changes), time, plan (digest, or empty)
+``begin``    digest, serial (the number this transaction gives to what it changes), time, plan
 ``resume``   a later run goes on with the transaction of a killed one
 ``start``    id, kind, spec, change: a resource is about to be changed
 ``backup``   id, path, what: the earlier state of a path, kept before the path is touched

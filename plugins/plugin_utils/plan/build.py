@@ -186,7 +186,7 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
 
 
 def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
-    """Return the kinds of everything that a plan changes; objects of the cluster are of kind cluster_object."""
+    """Return the kinds of everything that a plan changes; cluster_object for objects of the cluster."""
     kinds = {
         str(entry["kind"])
         for host in content["hosts"].values()

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import kinds_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, when
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import PlanPolicy, Site
 
@@ -20,11 +19,6 @@ FUTURE_S = 300
 def approvals_needed(plan: Plan, policy: PlanPolicy) -> int:
     """Return how many people must approve a plan: none when it only changes what needs no approval."""
     return policy.approvals if kinds_of(plan.content) - set(policy.unapproved_kinds) else 0
-
-
-def when(seconds: int) -> str:
-    """Return a time as people write it, in UTC."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def check(plan: Plan, path: Path, site: Site, now: float) -> list[str]:

@@ -12,6 +12,7 @@ resource is written once, below its own digest.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import json
 import typing as t
@@ -76,6 +77,11 @@ class Plan:
         document = self.hosts[host]["document"]
         pool = self.content["resources"]
         return json.dumps({**document, "resources": [pool[name] for name in document["resources"]]})
+
+
+def when(seconds: int) -> str:
+    """Return a time as people write it, in UTC."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def digest_of(value: t.Any) -> str:
@@ -149,30 +155,29 @@ def load(path: Path) -> Plan:
 
 
 def _misshapen(content: Content) -> str:
-    """Return what is missing or of another type; a plan that nobody signed may have been written by anyone."""
-    for where, value, shape in (
-        ("plan", content, _SHAPE),
-        ("cluster", content.get("cluster"), _CLUSTER_SHAPE),
-    ):
+    """Return what is missing or of another type: a plan that nobody signed may be anyone's."""
+    cluster = content.get("cluster")
+    for where, value, shape in (("plan", content, _SHAPE), ("cluster", cluster, _CLUSTER_SHAPE)):
         wrong = _difference(value, shape)
         if wrong:
             return f"{where}.{wrong}"
     if not all(isinstance(content["site"].get(name), str) for name in ("name", "uid")):
         return "plan.site"
     for name, host in content["hosts"].items():
-        wrong = _difference(host, _HOST_SHAPE)
-        if not wrong and (
-            not isinstance(host["document"].get("resources"), list)
-            or not all(
-                isinstance(key, str) and key in content["resources"] for key in host["document"]["resources"]
-            )
-            or host["document"].get("host") != name
-        ):
-            wrong = "document"
-        if not wrong and "/" in name:
-            wrong = "name"
+        wrong = _difference(host, _HOST_SHAPE) or _document_difference(name, host["document"], content)
         if wrong:
             return f"hosts.{name}.{wrong}"
+    return ""
+
+
+def _document_difference(name: str, document: Content, content: Content) -> str:
+    names = document.get("resources")
+    if not isinstance(names, list) or not all(isinstance(key, str) for key in names):
+        return "document.resources"
+    if any(key not in content["resources"] for key in names):
+        return "document.resources"
+    if document.get("host") != name or document.get("site") != content["site"]["name"] or "/" in name:
+        return "document.host"
     return ""
 
 
