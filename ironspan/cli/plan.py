@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import sys
 import typing as t
 
 from ironspan.cli import console
@@ -125,7 +126,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     else:
         from ironspan.cli.plan_text import shown
 
-        text = shown(plan, approved, colour=arguments.output is None and console.sys.stdout.isatty())
+        text = shown(plan, approved, colour=arguments.output is None and sys.stdout.isatty())
     if arguments.output:
         arguments.output.write_text(text, encoding="utf-8")
     else:

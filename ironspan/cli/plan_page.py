@@ -17,8 +17,8 @@ STYLE = """
   --card: #fff; --plus: #dafbe1; --plus-text: #116329; --minus: #ffebe9; --minus-text: #a40e26;
   --warn: #fff4d6; --warn-text: #6b4a00; --mark: #0b5cad; }
 @media (prefers-color-scheme: dark) { :root { --text: #e4e8ec; --soft: #9aa5b1; --line: #333c46;
-  --page: #12161b; --card: #1a2027; --plus: #12301c; --plus-text: #7ee2a0; --minus: #3a1517; --minus-text: #ff9ca3;
-  --warn: #35290c; --warn-text: #f3cf7a; --mark: #79b8ff; } }
+  --page: #12161b; --card: #1a2027; --plus: #12301c; --plus-text: #7ee2a0; --minus: #3a1517;
+  --minus-text: #ff9ca3; --warn: #35290c; --warn-text: #f3cf7a; --mark: #79b8ff; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }

@@ -117,7 +117,7 @@ def _signer(data: bytes, signature: Path, allowed_signers: Path) -> tuple[str, s
     lines = sorted(found.stdout.decode(errors="replace").split("\n"))
     principals = [line.split(",")[0].strip() for line in lines if line.strip()]
     if found.returncode or not principals:
-        return "", "its key is not among the allowed signers"
+        return "", "its key is not among the allowed signers now"
     # A key on several lines is still one person: the first name stands for all.
     name = principals[0]
     if set(name) & set("*?!"):
