@@ -127,6 +127,8 @@ def run_show(arguments: argparse.Namespace) -> int:
         from ironspan.cli.plan_text import shown
 
         text = shown(plan, approved, colour=arguments.output is None and sys.stdout.isatty())
+    # JSON can hold what no encoding can: half of a pair of surrogates.
+    text = text.encode(errors="replace").decode()
     if arguments.output:
         arguments.output.write_text(text, encoding="utf-8")
     else:

@@ -34,7 +34,7 @@ options:
   purpose:
     description:
       - What the run is going to do. V(apply) and V(reset) lock the site until the run ends, whatever way.
-      - V(apply) insists on a plan where the site wants approvals, and checks the one in C(ironspan_plan):
+      - V(apply) insists on a plan where the site wants approvals, and checks the one in C(ironspan_plan),
         its digest, site, expiry and signatures. Documents come from the plan then.
     type: str
     choices: [check, plan, apply, reset]
