@@ -70,11 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
     options = ansible_arguments(arguments)
     playbook = arguments.playbook
     if is_plan(playbook):
+        if arguments.limit and "localhost" not in arguments.limit:
+            # The plan is checked on this machine, whichever hosts it is about.
+            arguments.limit += ",localhost"
+        options = ansible_arguments(arguments)
         options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
         playbook = "site"
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
-    kept = running.run.results.get(VALIDATE, {}).get("kept")
+    checked = running.run.results.get(VALIDATE, {})
+    kept = checked.get("kept")
     if kept:
+        if checked.get("inventory_moved"):
+            display.note("! the inventory was changed after the plan was made; the plan was applied as it is")
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.keep import report
 
         report(pathlib.Path(kept), event="end", code=int(code), log=str(running.log), **running.run.as_dict())

@@ -26,7 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     groups_for,
     unfit_message,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
@@ -87,6 +87,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if planned.host(host) is None:
                     return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
             text, notes = self._document(mode, variables, roles_folder)
+            if mode in ("apply", "reset") and not self._task.check_mode:
+                site_lock.take_for_run(RunFolder().path, notes["pki_store"])
             if mode == "apply" and planned:
                 planned.insist_compared(host)
             elif mode == "apply" and not self._task.check_mode:

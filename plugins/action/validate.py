@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 PURPOSES = ("check", "plan", "apply", "reset")
+MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -50,8 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if purpose == "apply" and changing and not file:
                 insist_on_a_plan(site.plan.approvals)
             if changing:
-                # This worker ends with its task, ansible-playbook with the run.
-                site_lock.take(site.pki_store, os.getppid())
+                site_lock.take_for_run(RunFolder().path, site.pki_store)
             if file:
                 return {**result, **_planned(file, site, changing)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
@@ -81,7 +80,6 @@ def _planned(file: str, site: Site, changing: bool) -> dict[str, t.Any]:
     run = PlannedRun(RunFolder())
     plan = run.lay_out(file, site, keeping=changing)
     head = run.head()
-    warnings = ["The inventory was changed after the plan was made; the plan is applied as it is."]
     return {
         "changed": False,
         "site": site.name,
@@ -90,6 +88,7 @@ def _planned(file: str, site: Site, changing: bool) -> dict[str, t.Any]:
         "made": [],
         "plan": plan.digest,
         "approved_by": head["approved_by"],
+        "inventory_moved": head["inventory_moved"],
         "kept": head["kept"],
-        **({"warnings": warnings} if head["inventory_moved"] else {}),
+        **({"warnings": [MOVED]} if head["inventory_moved"] else {}),
     }

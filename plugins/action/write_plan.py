@@ -24,15 +24,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import SUFFIX, Content
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
-LAYERS_WITH_OBJECTS = ("flannel", "gvisor")
-"""In the order in which the phases apply them."""
 COMPARED = "compared"
 
 
@@ -97,9 +96,7 @@ def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
 def _cluster(site: Site, roles_folder: Path) -> Content:
     """Return what is declared for the cluster, and how it differs: the API says, without doing it."""
     renderer, _authorities = renderer_for(site, roles_folder)
-    objects = {
-        layer: renderer.objects(layer) for layer in LAYERS_WITH_OBJECTS if _used(site, layer, roles_folder)
-    }
+    objects = {layer: renderer.objects(layer) for layer in LAYERS if _used(site, layer, roles_folder)}
     declared = declared_nodes(site)
     found: Content = {
         "state": COMPARED,
@@ -124,7 +121,9 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
 
 
 def _used(site: Site, layer: str, roles_folder: Path) -> bool:
-    return (roles_folder / layer).is_dir() and any(layer in host.layers for host in site.hosts.values())
+    return (roles_folder / layer / OBJECTS).is_file() and any(
+        layer in host.layers for host in site.hosts.values()
+    )
 
 
 def _entry(kind: str, name: str, before: Content, after: Content) -> Content:

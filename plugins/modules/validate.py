@@ -78,6 +78,10 @@ approved_by:
   returned: with a plan
   type: list
   elements: str
+inventory_moved:
+  description: Whether the inventory was changed after the plan was made.
+  returned: with a plan
+  type: bool
 kept:
   description: Folder on the controller that keeps the plan and its report.
   returned: with a plan

@@ -62,6 +62,28 @@ def take(store: str, owner: int) -> None:
         os.close(descriptor)
 
 
+def take_for_run(folder: Path, store: str) -> None:
+    """Lock the site for this run of ansible-playbook, once.
+
+    Args:
+        folder: private to the run.
+        store: folder of the site's PKI store.
+
+    Raises:
+        PlanError: another run has it.
+    """
+    mark = folder / "site-lock"
+    if mark.exists():
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "site-lock.taking").open("w") as taking:
+        fcntl.flock(taking, fcntl.LOCK_EX)
+        if not mark.exists():
+            # This worker ends with its task, its parent with the run.
+            take(store, os.getppid())
+            mark.touch()
+
+
 def _wait(descriptor: int, path: Path) -> None:
     until = time.monotonic() + _PATIENCE_S
     while True:

@@ -96,7 +96,7 @@ def apply(folder: Path, *options: str, text: str = APPLY) -> subprocess.Complete
 
 def message(done: subprocess.CompletedProcess[str]) -> str:
     """Return what a run says, its lines joined."""
-    return re.sub(r"\s+", " ", done.stdout)
+    return re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
 def test_a_plan_is_made_and_applied_exactly_so(tmp_path: Path) -> None:
