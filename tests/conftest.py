@@ -1,10 +1,9 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: the table of measured costs."""
+"""What all tests share: the table of measured costs, shown before pytest's own summary."""
 
 from __future__ import annotations
 
-import collections.abc
 import os
 import pathlib
 
@@ -12,13 +11,22 @@ import pytest
 
 from tests.bench.table import Table
 
+TABLE = pytest.StashKey[Table]()
+
 
 @pytest.fixture(scope="session")
-def table() -> collections.abc.Iterator[Table]:
-    """Return the table that this run fills; IRONSPAN_BENCH_RECORD names the page that is written from it."""
-    filled = Table()
-    yield filled
-    target = os.environ.get("IRONSPAN_BENCH_RECORD")
-    if target and filled.sections:
+def table(request: pytest.FixtureRequest) -> Table:
+    """Return the table that this run fills."""
+    return request.config.stash.setdefault(TABLE, Table())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show the table; IRONSPAN_BENCH_RECORD names the page that is written from it."""
+    filled = config.stash.get(TABLE, None)
+    if filled is None or not filled.sections:
+        return
+    terminalreporter.section("measured costs")
+    for line in filled.lines():
+        terminalreporter.write_line(line)
+    if target := os.environ.get("IRONSPAN_BENCH_RECORD"):
         filled.write(pathlib.Path(target))
-    print("\n" + filled.text())

@@ -17,6 +17,7 @@ from ironspan.lab import (
     base_image,
     files,
     host,
+    inotify,
     inventory,
     keys,
     mirror,
@@ -84,6 +85,7 @@ class Lab:
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
         with files.locked(state.lab_lock(self.name), busy):
             current = self._open(azure, rack, wan_mtu)
+            inotify.ensure()
             if build_artifacts and not mirror.filled():
                 self._build_artifacts(progress)
             building = base_image.building_path(self.name)
@@ -192,6 +194,7 @@ class Lab:
         else:
             state.lab_lock(self.name).unlink(missing_ok=True)
             progress("lab", "skip", f"there is no lab {self.name!r}")
+        inotify.restore()
         removal.tidy_run_folders()
         state.tidy_root()
         if purge_cache:

@@ -60,6 +60,14 @@ class Table:
         over, self._over = self._over, []
         assert not over, "\n".join(over)
 
+    def lines(self) -> list[str]:
+        """Return the figures for a terminal."""
+        return [
+            f"{section}: {row.what}: {row.measured}" + (f" (budget {row.budget})" if row.budget else "")
+            for section, rows in self.sections.items()
+            for row in rows
+        ]
+
     def text(self) -> str:
         """Return the page."""
         machine = (

@@ -19,8 +19,8 @@ BIN = pathlib.Path(sys.executable).parent
 # Ansible starts this in the place of ssh: one line in a file for every SSH operation.
 COUNTER = """\
 #!/bin/sh
-echo "$@" | tr '\\n' ' ' >> "$IRONSPAN_TEST_SSH_LOG"
-echo >> "$IRONSPAN_TEST_SSH_LOG"
+line=$(printf '%s ' "$@" | tr '\\n' ' ')
+printf '%s\\n' "$line" >> "$IRONSPAN_TEST_SSH_LOG"
 exec ssh "$@"
 """
 

@@ -233,6 +233,9 @@ class _Run:
             self.kept.owned.update(owned)
             self.store.save(self.kept)
         if document.forget and not comparison.waiting() and not self.kept.owned:
+            # What this execution still imports may lie in the folder that goes.
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import facts  # noqa: F401
+
             self.store.remove()
         else:
             _bytecode.keep(self.root)

@@ -169,18 +169,20 @@ class Store:
                 self.unlock()
                 time.sleep(0.1)
         if writing:
+            self.prepare()
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"process {os.getpid()}\n".encode("ascii"), 0)
 
     def _open_lock(self, writing: bool) -> bool:
         """Open the lock file; False when there is none and nothing is to be written."""
-        if writing:
-            self.prepare()
         try:
+            if writing:
+                os.makedirs(self.folder, mode=0o700, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY
             self._lock = os.open(self._lock_path, flags | os.O_CLOEXEC, 0o600)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        except FileNotFoundError:
+            # For a writer: removed between the two lines above, so try again.
+            return self._open_lock(writing) if writing else False
         return True
 
     def _is_current(self) -> bool:
@@ -190,14 +192,15 @@ class Store:
             return False
 
     def remove(self) -> None:
-        """Remove the whole folder; the lock goes last, with it."""
+        """Remove the whole folder, the lock with it."""
         import shutil
 
-        # Whoever finds the journal gone has nothing to repair, whatever is left.
-        for name in ("journal", "backup"):
-            shutil.rmtree(os.path.join(self.folder, name))
+        # At once, by a rename: runs that wait for the lock make themselves a new folder meanwhile.
+        removed = os.path.join(os.path.dirname(self.folder), ".ironspan-removed")
+        shutil.rmtree(removed, ignore_errors=True)
+        os.rename(self.folder, removed)
         self._crash.reach()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(removed)
 
     def unlock(self) -> None:
         """Let other runs go on."""

@@ -82,15 +82,16 @@ class AbsentKind:
             return None
         if what == "folder":
             entries = len(os.listdir(real))
+            mounted = _mounts(real)[:1] == [os.path.realpath(real)]
             if spec["keep_used"]:
-                if self._used(path, host):
+                if mounted or self._used(path, host):
                     return None
             elif entries and not spec["recursive"]:
                 raise ResourceError(
                     f"{path} is a folder with {entries} entries",
                     "Empty it, or write recursive: true to remove all.",
                 )
-            if _mounts(real)[:1] == [os.path.realpath(real)]:
+            if mounted:
                 if not entries:
                     return None
                 return Change("delete", {"entries": entries}, {"entries": 0}, "a mount point with content")

@@ -45,6 +45,7 @@ ALONE = """\
         mode: {mode}
         root: "{{{{ user_root }}}}"
         roles_folder: "{roles}"
+        consent: "{{{{ consent | default('') }}}}"
 """
 TWO = ("--limit", "localhost,a1,w2")
 SSH = """\
@@ -112,7 +113,13 @@ def test_validate_assess_converge_and_again(tmp_path: Path) -> None:
     assert third.stdout.count("changed=1") == 1
     assert files(tmp_path) == before
 
-    reset = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"), *TWO)
+    for consent in ("", "other"):
+        refused = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"), *TWO, "-e", f"consent={consent}")
+        assert refused.returncode == 2
+        assert "run it again with -e reset_consent=small" in " ".join(refused.stdout.split())
+        assert files(tmp_path) == before
+
+    reset = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"), *TWO, "-e", "consent=small")
     assert reset.returncode == 0, reset.stdout
     assert [name for name in files(tmp_path) if "motd" in name] == []
     assert (tmp_path / "roots/w2/var/lib/ironspan").exists(), "only one layer was taken off"

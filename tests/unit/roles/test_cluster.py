@@ -83,3 +83,12 @@ def test_gvisor_runtime_class(render: Render, inventory: str) -> None:
     assert runtime_class["handler"] == "runsc"
     assert runtime_class["overhead"] == {"podFixed": {"cpu": "50m", "memory": "64Mi"}}
     assert runtime_class["scheduling"]["nodeSelector"] == {"ironspan.io/gvisor": "true"}
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_the_runtime_class_selects_exactly_the_hosts_with_gvisor(render: Render, inventory: str) -> None:
+    (runtime_class,) = render(inventory).renderer.objects("gvisor")
+    selector = runtime_class["scheduling"]["nodeSelector"].items()
+    site = render(inventory).site
+    selected = {host.name for host in site.hosts.values() if selector <= host.labels.items()}
+    assert selected == {host.name for host in site.group("gvisor")} != set()

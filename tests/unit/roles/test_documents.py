@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS
 
-from tests.unit.roles.conftest import INVENTORIES, Rendered
+from tests.unit.roles.conftest import INVENTORIES, UID, Rendered
 
 Render = Callable[..., Rendered]
 TEMPLATES = ("desired.yml.j2", "reset.yml.j2")
@@ -227,8 +227,13 @@ def test_reset_stops_what_it_takes_away_first(render: Render) -> None:
 
 
 def test_reset_leaves_the_data_of_other_clusters(render: Render) -> None:
-    paths = [path for path in absent_paths(render(), "az-1") if path.startswith("/var/lib/etcd")]
-    assert paths == ["/var/lib/etcd/5f0c1e6a9b7d"]
+    found = render().document("az-1", "reset.yml.j2")["resources"]
+    removed = {r["path"]: r.get("recursive", False) for r in found if r["kind"] == "absent"}
+    assert {path: deep for path, deep in removed.items() if path.startswith("/var/lib/etcd")} == {
+        f"/var/lib/etcd/{UID}": True,
+        "/var/lib/etcd": False,
+    }
+    assert [r["keep_used"] for r in found if r.get("path") == "/var/lib/etcd"] == [True]
 
 
 @pytest.mark.parametrize(

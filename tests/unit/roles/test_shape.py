@@ -109,3 +109,15 @@ def test_reset_insists_on_consent_before_it_contacts_a_host() -> None:
     (consent,) = [task for task in plays[0]["tasks"] if "ansible.builtin.assert" in task]
     assert "reset_consent" in consent["ansible.builtin.assert"]["that"]
     assert all("localhost" not in play["hosts"] for play in plays[1:])
+
+
+def test_reset_hands_the_consent_to_every_host() -> None:
+    converging = [
+        task["ironspan.hybrid.converge"]
+        for play in load("playbooks", "reset.yml")
+        for task in play["tasks"]
+        if "ironspan.hybrid.converge" in task
+    ]
+    assert len(converging) == 2
+    wanted = {"mode": "reset", "consent": "{{ reset_consent | default('') }}"}
+    assert all(arguments == wanted for arguments in converging)

@@ -1,0 +1,64 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The generator of the reference pages."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import typing as t
+
+import pytest
+
+from tools import reference
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        ({"required": True}, "**required**"),
+        ({}, ""),
+        ({"default": "1.2"}, '`"1.2"`'),
+        ({"default": ["a|b"]}, '`["a\\|b"]`'),
+        ({"default": ["x" * 100]}, "see defaults/main.yml"),
+    ],
+)
+def test_defaults_are_shown_as_json(option: dict[str, t.Any], shown: str) -> None:
+    assert reference.default_of(option) == shown
+
+
+def test_options_inside_options_get_rows_of_their_own() -> None:
+    inner = {"key": {"type": "str", "required": True, "description": ["The key.", "In full."]}}
+    rows = list(
+        reference.option_rows(
+            {"taints": {"type": "list", "elements": "dict", "default": [], "options": inner}}
+        )
+    )
+    assert rows == [
+        "| `taints` | list of dict | `[]` |  |",
+        "| `taints.key` | str | **required** | The key. In full. |",
+    ]
+
+
+def test_choices_are_named() -> None:
+    (row,) = reference.option_rows({"mode": {"choices": ["apply", "assess"], "description": "What to do."}})
+    assert "What to do. One of `apply`, `assess`." in row
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    parser = argparse.ArgumentParser(prog="tool", description="Does it.")
+    nested = parser.add_subparsers().add_parser("deep", description="Deeper.")
+    nested.add_argument("--size", metavar="N", help="how many (50 %% of it: %(default)s)", default=3)
+    text = "\n".join(reference.command_sections(parser))
+    assert "## tool deep" in text
+    assert "| `--size N` | how many (50 % of it: 3) |" in text
+
+
+def test_a_page_that_differs_or_is_missing_is_stale(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh, old, missing = (tmp_path / name for name in ("fresh", "old", "missing"))
+    fresh.write_text("a\n")
+    old.write_text("b\n")
+    monkeypatch.setattr(reference, "pages", lambda: dict.fromkeys((fresh, old, missing), "a\n"))
+    assert reference.stale() == [old, missing]
