@@ -14,8 +14,6 @@ from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
 
-WRITE_PLAN = "ironspan.hybrid.write_plan"
-
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     """Add the commands."""
@@ -58,6 +56,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 def run_plan(arguments: argparse.Namespace) -> int:
     """Run ``plan`` and return its exit code."""
     from ironspan.cli.playbook import run_playbook
+    from ironspan.cli.report import WRITE_PLAN
 
     display = console.from_arguments(arguments)
     if arguments.limit and "localhost" not in arguments.limit:
@@ -67,7 +66,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
     options = [*ansible_arguments(arguments), "-e", json.dumps({"ironspan_plan_file": str(file)})]
     code, running = run_playbook("plan", "plan", options, display, arguments.verbose)
     written = running.run.results.get(WRITE_PLAN, {})
-    if display.mode == "json" or "path" not in written:
+    if display.mode == "json":
+        return int(code)
+    if "path" not in written:
+        display.note("no plan was written")
         return int(code)
     path, needed = pathlib.Path(written["path"]), int(written["approvals_needed"])
     summary = written["summary"]

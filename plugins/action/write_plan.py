@@ -53,14 +53,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {**result, "changed": False, "skipped": True, "msg": msg}
         try:
             site = site_of_run(variables, roles_folder)
-            hosts = RunFolder().assessments()
+            hosts, asked = RunFolder().assessments(), _asked(variables, site)
+            if asked and not hosts:
+                # Each host says what is wrong with it.
+                return {
+                    **result,
+                    "changed": False,
+                    "skipped": True,
+                    "msg": "No plan: no host gave an answer.",
+                }
             now = int(time.time())
             plan = build.build(
                 site,
                 hosts,
                 _cluster(site, roles_folder),
                 now,
-                sorted(_asked(variables, site) - hosts.keys()),
+                sorted(asked - hosts.keys()),
                 int(context.CLIARGS.get("forks") or 1),
             )
         except (PlanError, PkiError, SiteError) as error:

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load, seal
 
+from tests.unit.plan import samples
 from tests.unit.render import support
 from tests.unit.render.support import KEY, ROLES
-from tests.unit.render.test_playbooks import files, play
+from tests.unit.render.test_playbooks import ROOT, SSH, files, mirror_index, play
 
 PLAN = """\
 - hosts: localhost
@@ -251,3 +255,38 @@ def test_a_second_run_on_the_site_is_refused(tmp_path: Path) -> None:
         assert files(tmp_path) == {}
         checked = play(tmp_path, APPLY.format(roles=ROLES), *TWO, "--check")
         assert checked.returncode == 0, "a check changes nothing and needs no lock"
+
+
+def test_the_commands_on_a_real_site(tmp_path: Path) -> None:
+    """Hosts that do not answer make no plan; a plan that is not right contacts no host."""
+    folder, ssh, log = tmp_path / "inventory", tmp_path / "ssh", tmp_path / "ssh.log"
+    shutil.copytree(ROOT / "inventories" / "example", folder)
+    (tmp_path / "index.json").write_text(mirror_index())
+    ssh.write_text(SSH.format(log=log))
+    ssh.chmod(0o755)
+    environment = {
+        "ANSIBLE_SSH_EXECUTABLE": str(ssh), "ANSIBLE_SSH_RETRIES": "0", "ANSIBLE_BECOME": "0",
+        "IRONSPAN_PKI_KEY": KEY, "XDG_STATE_HOME": str(tmp_path / "state"),
+    }  # fmt: skip
+
+    def ironspan(*arguments: str) -> subprocess.CompletedProcess[str]:
+        common = ["-i", str(folder), "-e", f"site_artifacts_index={tmp_path / 'index.json'}"]
+        common += ["-e", f"site_pki_store={tmp_path / 'pki'}", "--plain"]
+        return subprocess.run(
+            [sys.executable, "-m", "ironspan", *arguments, *common],
+            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+
+    planned = ironspan("plan", "--limit", "az-1,gpu-a-01", "-o", str(tmp_path))
+    assert planned.returncode == 4, planned.stdout
+    assert "no plan was written" in planned.stdout
+    assert "az-1: unreachable" in planned.stdout
+    assert list(tmp_path.glob("*.plan.json")) == []
+    assert len(log.read_text().splitlines()) == 2
+
+    path = samples.written(tmp_path)
+    refused = ironspan("apply", str(path), "--limit", "az-1")
+    assert refused.returncode == 2, refused.stdout
+    assert "the plan is for the site 'small', this inventory is" in refused.stdout
+    assert len(log.read_text().splitlines()) == 2
