@@ -100,15 +100,15 @@ def check(data: bytes, plan: Path, allowed_signers: Path) -> Approvals:
         raise PlanError(
             f"there is no file of allowed signers {allowed_signers}", "correct site_plan_allowed_signers"
         )
-    names: dict[str, None] = {}
+    names: set[str] = set()
     void = []
     for signature in sorted(folder_of(plan).glob("*.sig")):
         name, reason = _signer(data, signature, allowed_signers)
         if name:
-            names[name] = None
+            names.add(name)
         else:
             void.append(f"{signature.name}: {reason}")
-    return Approvals(list(names), void)
+    return Approvals(sorted(names), void)
 
 
 def _signer(data: bytes, signature: Path, allowed_signers: Path) -> tuple[str, str]:

@@ -29,7 +29,7 @@ PLANNED = {
 
 def action(kind: type, planned: dict[str, t.Any]) -> t.Any:
     """Return an action without the rest of Ansible."""
-    made = object.__new__(kind)
+    made: t.Any = object.__new__(kind)
     made.planned = planned
     made._task = types.SimpleNamespace(check_mode=False)
     return made
