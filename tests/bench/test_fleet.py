@@ -98,8 +98,8 @@ def run_of(fleet: Fleet) -> collections.abc.Callable[..., Cost]:
 PING = "- {hosts: nodes, gather_facts: false, tasks: [{ansible.builtin.ping: }]}\n"
 PING_RUN_S, PING_CONTROLLER_S, PING_TARGET_S = 0.5, 0.035, 0.2
 """What ansible.builtin.ping costs where the budgets were set, an otherwise idle machine: the start of a run,
-the controller's side of one host, and the host's side with its SSH session. CPU-seconds differ between machines
-and stretch when neighbours are busy; the same ping in the same run tells by how much."""
+the controller's side of one host, and the host's side with its SSH session. CPU-seconds differ between
+machines and stretch when neighbours are busy; the same ping in the same run tells by how much."""
 
 
 def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
