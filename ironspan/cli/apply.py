@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import typing as t
 
@@ -48,9 +49,12 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     parser = subparsers.add_parser(
         "apply",
         help="make the hosts match the inventory",
-        description="Run playbooks/site.yml, or another playbook, and show it by phase and host.",
+        description="Run playbooks/site.yml, or another playbook, and show it by phase and host. "
+        "With a plan file, apply exactly that plan.",
     )
-    parser.add_argument("playbook", nargs="?", default="site", help="name or path of a playbook (site)")
+    parser.add_argument(
+        "playbook", nargs="?", default="site", help="name or path of a playbook (site), or a plan file"
+    )
     add_run_options(parser)
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
     parser.add_argument("--diff", action="store_true", help="show the text that changes")
@@ -60,8 +64,31 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ironspan.cli.playbook import run_playbook
+    from ironspan.cli.report import VALIDATE
 
     display = console.from_arguments(arguments)
     options = ansible_arguments(arguments)
-    code, _ = run_playbook("apply", arguments.playbook, options, display, arguments.verbose)
+    playbook = arguments.playbook
+    if is_plan(playbook):
+        if arguments.limit and "localhost" not in arguments.limit:
+            # The plan is checked on this machine, whichever hosts it is about.
+            arguments.limit += ",localhost"
+        options = ansible_arguments(arguments)
+        options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
+        playbook = "site"
+    code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
+    checked = running.run.results.get(VALIDATE, {})
+    kept = checked.get("kept")
+    if kept:
+        if checked.get("inventory_moved"):
+            display.note("! the inventory was changed after the plan was made; the plan was applied as it is")
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.keep import report
+
+        report(pathlib.Path(kept), event="end", code=int(code), log=str(running.log), **running.run.as_dict())
+        display.note(f"report: {kept}")
     return int(code)
+
+
+def is_plan(name: str) -> bool:
+    """Tell whether an argument is a plan file and not a playbook."""
+    return name.endswith(".plan.json") or (pathlib.Path(name).is_file() and name.endswith(".json"))

@@ -17,6 +17,7 @@ from ironspan.cli.outcome import CommandError, Exit
 PARTS = (
     "ironspan.cli.validate",
     "ironspan.cli.apply",
+    "ironspan.cli.plan",
     "ironspan.cli.verify",
     "ironspan.cli.status",
     "ironspan.artifacts.cli",

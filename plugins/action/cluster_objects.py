@@ -16,14 +16,20 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare imp
 class ActionModule(ClusterAction):
     """The action ``ironspan.hybrid.cluster_objects``."""
 
+    CHANGES_THE_SITE = True
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         "layers": {"type": "list", "elements": "str", "required": True},
     }
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Render, compare and apply."""
-        renderer, _authorities = renderer_for(session.site)
-        objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
+        if self.planned is not None:
+            objects = [
+                item for layer in arguments["layers"] for item in self.planned["objects"].get(layer, ())
+            ]
+        else:
+            renderer, _authorities = renderer_for(session.site)
+            objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
         changes = apply_objects(session.api(), objects, dry_run=self._task.check_mode)
         return {
             "changed": bool(changes),

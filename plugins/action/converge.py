@@ -26,13 +26,21 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     groups_for,
     unfit_message,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    insist_on_a_plan,
+    plan_file,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 MODULE = "ironspan.hybrid.converge"
-MODES = ("apply", "assess", "reset")
+MODES = ("apply", "assess", "plan", "reset")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -72,26 +80,39 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if mode not in MODES:
             raise AnsibleActionFail(f"mode is {mode!r}; write one of {', '.join(MODES)}")
         roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
+        planned = PlannedRun(RunFolder()) if plan_file(variables) and mode != "reset" else None
+        host = str(variables["inventory_hostname"])
         try:
+            if planned:
+                planned.ensure(variables, roles_folder)
+                if planned.host(host) is None:
+                    return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
             text, notes = self._document(mode, variables, roles_folder)
             if mode == "reset":
                 _insist_on_consent(json.loads(text)["site"], str(arguments.get("consent") or ""))
+            if mode in ("apply", "reset") and not self._task.check_mode:
+                site_lock.take_for_run(RunFolder().path, notes["pki_store"])
+            if mode == "apply" and planned:
+                planned.insist_compared(host)
+            elif mode == "apply" and not self._task.check_mode:
+                insist_on_a_plan(notes["approvals"])
             if arguments.get("layers"):
                 text = only_layers(text, _names(arguments, "layers"))
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
             request = Request(
                 document=text,
-                mode="apply" if mode == "reset" else mode,
+                mode={"reset": "apply", "plan": "assess"}.get(mode, mode),
                 mirror=notes["mirror"],
                 secrets=_secrets(arguments, credentials),
                 check_mode=self._task.check_mode,
                 root=arguments.get("root") or "/",
+                plan=planned.head()["digest"] if planned else "",
             )
             execute = Stopwatch(
                 lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
             )
             answer = exchange(request, execute, credentials.sign)
-        except (ExchangeError, SiteError) as error:
+        except (ExchangeError, PlanError, SiteError) as error:
             return {**result, "failed": True, "msg": str(error)}
         result.update(answer)
         # The parameters come back with the answer, document included.
@@ -99,9 +120,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result.pop("csrs", None)
         if result.get("failed"):
             result["msg"] = failure_message(result)
-        elif mode == "assess" and not result.get("unreachable"):
+        elif mode in ("assess", "plan") and not result.get("unreachable"):
+            if planned:
+                self._compare_with_plan(result, planned, host)
             self._assess(result, notes, execute)
+            if mode == "plan" and not result.get("failed"):
+                entry = build.host_entry(json.loads(text), result, notes["mirror"])
+                RunFolder().put_assessment(host, entry)
+                # The plan shows it, for all hosts together.
+                result.pop("diff", None)
+        if planned and mode == "apply":
+            planned.report(host, result)
         return result
+
+    def _compare_with_plan(self, result: dict[str, t.Any], planned: PlannedRun, host: str) -> None:
+        """Add a verdict, so that a host that moved is one that does not fit."""
+        digest = planned.head()["digest"]
+        verdict = plan_verdict(planned.host(host) or {}, result, digest)
+        result.setdefault("verdicts", []).append(verdict)
+        if verdict["ok"]:
+            planned.mark_compared(host)
 
     def _document(self, mode: str, variables: dict[str, t.Any], roles_folder: Path) -> tuple[str, HostNotes]:
         folder = RunFolder()

@@ -15,11 +15,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 class ActionModule(ClusterAction):
     """The action ``ironspan.hybrid.node_metadata``."""
 
+    CHANGES_THE_SITE = True
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {}
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Compare all nodes in one request, change those that differ."""
-        changes = nodes.declare(session.api(), declared_nodes(session.site), dry_run=self._task.check_mode)
+        declared = declared_nodes(session.site)
+        if self.planned is not None:
+            declared = {name: nodes.Declared(**entry) for name, entry in self.planned["nodes"].items()}
+        changes = nodes.declare(session.api(), declared, dry_run=self._task.check_mode)
         return {
             "changed": bool(changes),
             "nodes": [change.node for change in changes],

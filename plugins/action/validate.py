@@ -7,12 +7,24 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    insist_on_a_plan,
+    plan_file,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+PURPOSES = ("check", "plan", "apply", "reset")
+MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -22,16 +34,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
     _supports_check_mode = True
     _supports_diff = True
-    _VALID_ARGS = frozenset({"roles_folder"})
+    _VALID_ARGS = frozenset({"roles_folder", "purpose"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Validate; the message has all problems, the result a summary."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         roles_folder = Path(self._task.args.get("roles_folder") or ROLES_FOLDER)
+        purpose = self._task.args.get("purpose") or PURPOSES[0]
+        if purpose not in PURPOSES:
+            raise AnsibleActionFail(f"purpose is {purpose!r}; write one of {', '.join(PURPOSES)}")
+        changing = purpose in ("apply", "reset") and not self._task.check_mode
+        file = plan_file(task_vars or {}) if purpose != "reset" else ""
         try:
             site = site_of_run(task_vars or {}, roles_folder)
+            if purpose == "apply" and changing and not file:
+                insist_on_a_plan(site.plan.approvals)
+            if changing:
+                site_lock.take_for_run(RunFolder().path, site.pki_store)
+            if file:
+                return {**result, **_planned(file, site, changing)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
             documents = RunFolder().write(site, renderer)
+        except PlanError as error:
+            return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
         except SiteError as error:
             count = len(error.problems)
             what = "1 problem" if count == 1 else f"{count} problems"
@@ -49,3 +74,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "documents": documents,
             "made": authorities.made,
         }
+
+
+def _planned(file: str, site: Site, changing: bool) -> dict[str, t.Any]:
+    run = PlannedRun(RunFolder())
+    plan = run.lay_out(file, site, keeping=changing)
+    head = run.head()
+    return {
+        "changed": False,
+        "site": site.name,
+        "hosts": len(site.hosts),
+        "documents": len(plan.hosts),
+        "made": [],
+        "plan": plan.digest,
+        "approved_by": head["approved_by"],
+        "inventory_moved": head["inventory_moved"],
+        "kept": head["kept"],
+        **({"warnings": [MOVED]} if head["inventory_moved"] else {}),
+    }

@@ -15,9 +15,10 @@ description:
   - A change that fails undoes the whole transaction. A run that was killed is finished by the next one.
   - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
     C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
-    to a bare host, C(secrets) as a list (V(ca_keys) is all there is, the keys a control plane needs),
-    C(join_token), O(root), and for V(reset) C(consent), which must be the site's name. It signs the
-    certificates the host asks for and runs the module once more then.
+    to a bare host, or V(plan), which assesses for C(ironspan.hybrid.write_plan), C(secrets) as a list
+    (V(ca_keys) is all there is, the keys a control plane needs), C(join_token), O(root), and for V(reset)
+    C(consent), which must be the site's name. It signs the certificates the host asks for and runs the module
+    once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
     from its document is put into the group C(ironspan_pending); into C(ironspan_pending_LAYER) when it has
     something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not
@@ -56,6 +57,10 @@ options:
     default: {}
   mirror:
     description: Address of the artefact mirror, such as V(http://10.0.0.1:8080).
+    type: str
+    default: ""
+  plan:
+    description: SHA-256 of the plan that is applied. The host remembers the last one.
     type: str
     default: ""
   root:
@@ -118,6 +123,10 @@ timings:
   description: Milliseconds spent on each resource.
   returned: success
   type: dict
+plan:
+  description: SHA-256 of the plan that the last change before this execution belonged to.
+  returned: success
+  type: str
 resumed:
   description: Whether an earlier run that had been killed was finished.
   returned: always
@@ -157,6 +166,7 @@ def main() -> None:
             "secrets": {"type": "dict", "default": {}, "no_log": True},
             "certificates": {"type": "dict", "default": {}},
             "mirror": {"type": "str", "default": ""},
+            "plan": {"type": "str", "default": ""},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

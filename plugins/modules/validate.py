@@ -31,6 +31,14 @@ options:
       - Folder of the roles whose variables are known and whose templates are rendered.
       - The collection's own by default.
     type: path
+  purpose:
+    description:
+      - What the run is going to do. V(apply) and V(reset) lock the site until the run ends, whatever way.
+      - V(apply) insists on a plan where the site wants approvals, and checks the one in C(ironspan_plan),
+        its digest, site, expiry and signatures. Documents come from the plan then.
+    type: str
+    choices: [check, plan, apply, reset]
+    default: check
 """
 
 EXAMPLES = r"""
@@ -61,6 +69,23 @@ made:
   returned: success
   type: list
   elements: str
+plan:
+  description: SHA-256 of the plan that is applied.
+  returned: with a plan
+  type: str
+approved_by:
+  description: Names of the allowed signers who approved it.
+  returned: with a plan
+  type: list
+  elements: str
+inventory_moved:
+  description: Whether the inventory was changed after the plan was made.
+  returned: with a plan
+  type: bool
+kept:
+  description: Folder on the controller that keeps the plan and its report.
+  returned: with a plan
+  type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -68,7 +93,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 def main() -> None:
     """Refuse to run: the action plugin does the work."""
-    module = AnsibleModule(argument_spec={"roles_folder": {"type": "path"}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"roles_folder": {"type": "path"}, "purpose": {"type": "str", "default": "check"}},
+        supports_check_mode=True,
+    )
     module.fail_json(msg="ironspan.hybrid.validate runs on the controller only, by its action plugin")
 
 

@@ -56,7 +56,7 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
 
     Args:
         params: the module's parameters: ``document``, and optionally ``mode`` (apply or assess), ``secrets``,
-            ``certificates``, ``mirror`` (URL) and ``root``.
+            ``certificates``, ``mirror`` (URL), ``plan`` (digest of the plan this belongs to) and ``root``.
         check_mode: say what would be changed, change nothing.
         diff: return diffs too.
 
@@ -112,6 +112,7 @@ class _Run:
         self.kept = self.store.load()
         host = self._host(document)
         interrupted = bool(host.history.begun)
+        self.result["plan"] = host.history.plan or self.kept.plan
         if interrupted and self.writing:
             host = self._finish_what_is_over(document, host)
         self.result["resumed"] = interrupted and self.writing
@@ -209,7 +210,7 @@ class _Run:
         owned = _owned(document, plan)
         if planned or host.history.begun:
             transaction = self._transaction(host)
-            transaction.open(document.digest)
+            transaction.open(document.digest, self.params.get("plan") or "")
             host.planned.clear()
             comparison = Comparison(host, self.timings)
             for resource in document.resources:

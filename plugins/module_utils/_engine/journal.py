@@ -4,7 +4,7 @@
 
 Steps, in the order of a transaction's life:
 
-``begin``    digest, serial (the number this transaction gives to what it changes), time
+``begin``    digest, serial (the number this transaction gives to what it changes), time, plan
 ``resume``   a later run goes on with the transaction of a killed one
 ``start``    id, kind, spec, change: a resource is about to be changed
 ``backup``   id, path, what: the earlier state of a path, kept before the path is touched
@@ -125,6 +125,8 @@ class History:
         self.notes: t.Dict[str, t.Dict[str, t.Any]] = {}
         self.undone: t.Set[int] = set()
         self.begun: Record = {}
+        self.plan = ""
+        """Digest of the plan that the last run of this transaction belonged to."""
         self.commit: t.Optional[Record] = None
         self.rollback: t.Optional[Record] = None
         self.backups: t.Dict[str, t.List[Record]] = {}
@@ -137,6 +139,8 @@ class History:
         """Take one more record into account."""
         self._count += 1
         step, name = record["step"], record.get("id", "")
+        if step in ("begin", "resume"):
+            self.plan = record.get("plan", "")
         if step == "begin":
             self.begun = record
         elif step == "start":

@@ -28,7 +28,8 @@ class State:
 
     ``serial`` numbers the transactions. ``changed`` holds the serial of the last change of each resource,
     ``settled`` the serial up to which a resource has taken its requirements' changes into account: a unit
-    whose configuration has a larger number than the unit itself still owes a restart.
+    whose configuration has a larger number than the unit itself still owes a restart. ``plan`` is the digest
+    of the plan that the last transaction belongs to, empty when it belongs to none.
     """
 
     def __init__(self, data: t.Mapping[str, t.Any]) -> None:
@@ -37,6 +38,7 @@ class State:
         self.settled: t.Dict[str, int] = dict(data.get("settled", {}))
         self.notes: t.Dict[str, t.Dict[str, t.Any]] = dict(data.get("notes", {}))
         self.owned: t.Dict[str, t.List[str]] = dict(data.get("owned", {}))
+        self.plan: str = data.get("plan", "")
 
     def data(self) -> t.Dict[str, t.Any]:
         """Return what state.json holds."""
@@ -47,6 +49,7 @@ class State:
             "settled": self.settled,
             "notes": self.notes,
             "owned": self.owned,
+            "plan": self.plan,
         }
 
     def fold(self, history: History) -> None:
@@ -59,6 +62,7 @@ class State:
             return
         serial = int(history.begun["serial"])
         self.serial = max(self.serial, serial)
+        self.plan = history.plan
         for name in history.started:
             self.changed[name] = serial
         for name in history.commit["settled"]:

@@ -36,16 +36,16 @@ class Transaction:
         self._host = host
         self._journal = Journal(store.journal_path, host.crash)
 
-    def open(self, digest: str) -> None:
+    def open(self, digest: str, plan: str = "") -> None:
         """Begin, or continue what a killed run began."""
         self._journal.open()
         self._host.journal = self._journal
         self._host.backup_folder = self._store.backup_folder
         now = int(time.time())
         if self._host.history.begun:
-            self._host.write("resume", digest=digest, time=now)
+            self._host.write("resume", digest=digest, time=now, plan=plan)
         else:
-            self._host.write("begin", digest=digest, serial=self._kept.serial + 1, time=now)
+            self._host.write("begin", digest=digest, serial=self._kept.serial + 1, time=now, plan=plan)
         if self._host.unsaved:
             self._host.write("notes", values=self._host.unsaved)
 

@@ -16,6 +16,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    insist_on_a_plan,
+    plan_file,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
@@ -35,6 +42,9 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
     _supports_diff = True
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {}
+    CHANGES_THE_SITE = False
+    """Whether it applies what the inventory declares, which a plan fixes and approvals are for."""
+    planned: dict[str, t.Any] | None = None
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Check the arguments, open the site, do the work; errors become messages with a remedy."""
@@ -43,6 +53,7 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         try:
             patience = PATIENCE_OF_A_CHECK if self._task.check_mode else 3600
             session = Session(site_of_run(task_vars or {}), constants.DEFAULT_LOCAL_TMP, patience)
+            self.planned = self._planned(task_vars or {}, session)
             if self._task.check_mode and not session.store.exists():
                 return {**result, "changed": False, "msg": "Not checked: this site was not built yet."}
             result.update(self.visit(session, arguments))
@@ -51,9 +62,21 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
                 return {**result, "failed": True, "msg": str(error)}
             # What would be built by the phases before is not there in a check.
             result.update(changed=False, msg=f"Not checked: {error}")
-        except (ClusterError, PkiError, SiteError) as error:
+        except (ClusterError, PkiError, PlanError, SiteError) as error:
             result.update(failed=True, msg=str(error))
         return result
+
+    def _planned(self, variables: dict[str, t.Any], session: Session) -> dict[str, t.Any] | None:
+        """Return what the plan of this run says of the cluster, None without one."""
+        if not self.CHANGES_THE_SITE:
+            return None
+        if plan_file(variables):
+            run = PlannedRun(RunFolder())
+            run.ensure(variables)
+            return t.cast("dict[str, t.Any]", run.head()["cluster"])
+        if not self._task.check_mode:
+            insist_on_a_plan(session.site.plan.approvals)
+        return None
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Do the work.

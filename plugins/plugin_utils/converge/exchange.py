@@ -37,6 +37,7 @@ class Request:
         secrets: secrets by name.
         check_mode: nothing is signed, because nothing is changed.
         root: folder to treat as the host's root; for tests.
+        plan: digest of the plan that is applied, for the host to remember.
     """
 
     document: str
@@ -45,6 +46,7 @@ class Request:
     secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     check_mode: bool = False
     root: str = "/"
+    plan: str = ""
 
 
 def only_layers(document: str, layers: Sequence[str]) -> str:
@@ -84,6 +86,8 @@ def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
     }
     if request.root != "/":
         arguments["root"] = request.root
+    if request.plan:
+        arguments["plan"] = request.plan
     result = execute(arguments)
     requests = result.get("csrs") or {}
     failed = result.get("failed") or result.get("unreachable")

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ansible import constants
@@ -36,6 +36,7 @@ class HostNotes(t.TypedDict):
     pki_store: str
     pki_key_file: str
     max_clock_skew_s: float | None
+    approvals: int
 
 
 class RunFolder:
@@ -62,11 +63,15 @@ class RunFolder:
         Raises:
             SiteError: the site or a template has problems.
         """
+        self.once(lambda: self.write(*make(), template), template)
+
+    def once(self, write: Callable[[], t.Any], template: str = DESIRED) -> None:
+        """Let ``write`` put the documents there unless another process has."""
         if self.has(template):
             return
         with self._locked():
             if not self.has(template):
-                self.write(*make(), template)
+                write()
 
     def write(self, site: Site, renderer: Renderer, template: str = DESIRED) -> int:
         """Render and write the documents of all hosts.
@@ -78,9 +83,7 @@ class RunFolder:
             SiteError: with the problems of all hosts and layers.
         """
         problems: dict[Problem, None] = {}
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        building = self.path / f".{_FOLDERS[template]}-{os.getpid()}"
-        building.mkdir(mode=0o700)
+        found: list[tuple[str, str, HostNotes]] = []
         for host in site.hosts.values():
             try:
                 text = renderer.document_text(host, template=template)
@@ -88,20 +91,47 @@ class RunFolder:
             except SiteError as error:
                 problems.update(dict.fromkeys(error.problems))
                 continue
-            (building / f"{host.name}.json").write_text(text, encoding="utf-8")
             notes = HostNotes(
                 mirror=host.mirror_url,
                 pki_store=site.pki_store,
                 pki_key_file=site.pki_key_file,
                 max_clock_skew_s=skew,
+                approvals=site.plan.approvals,
             )
-            (building / f"{host.name}.notes").write_text(json.dumps(notes), encoding="utf-8")
+            found.append((host.name, text, notes))
         if problems:
-            shutil.rmtree(building)
             raise SiteError(sorted(problems))
+        self.put(found, template)
+        return len(site.hosts)
+
+    def put(self, documents: Iterable[tuple[str, str, HostNotes]], template: str = DESIRED) -> None:
+        """Write documents, all in one step, in the place of those that are there.
+
+        Args:
+            documents: host name, document as JSON, and notes.
+            template: ``DESIRED`` or ``RESET``.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        building = self.path / f".{_FOLDERS[template]}-{os.getpid()}"
+        building.mkdir(mode=0o700)
+        for name, text, notes in documents:
+            (building / f"{name}.json").write_text(text, encoding="utf-8")
+            (building / f"{name}.notes").write_text(json.dumps(notes), encoding="utf-8")
         shutil.rmtree(self._folder(template), ignore_errors=True)
         building.rename(self._folder(template))
-        return len(site.hosts)
+
+    def put_assessment(self, host: str, entry: Mapping[str, t.Any]) -> None:
+        """Keep what a plan says of a host until the plan is written."""
+        folder = self.path / "assessed"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / f"{host}.json").write_text(json.dumps(entry), encoding="utf-8")
+
+    def assessments(self) -> dict[str, dict[str, t.Any]]:
+        """Return what the plan will say, by host."""
+        return {
+            file.name.removesuffix(".json"): json.loads(file.read_text(encoding="utf-8"))
+            for file in (self.path / "assessed").glob("*.json")
+        }
 
     def read(self, host: str, template: str = DESIRED) -> tuple[str, HostNotes]:
         """Return a host's document as JSON, and the notes beside it.

@@ -10,6 +10,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     Host,
+    PlanPolicy,
     Site,
     Taint,
     layers_of,
@@ -42,6 +43,12 @@ def build_site(draft: Draft) -> Site:
         pki_key_file=value("site_pki_key_file") or "",
         artifacts_index=value("site_artifacts_index") or str(default_index_path()),
         hosts=hosts,
+        plan=PlanPolicy(
+            approvals=value("site_plan_approvals"),
+            allowed_signers=value("site_plan_allowed_signers") or "",
+            expires_hours=value("site_plan_expires_hours"),
+            unapproved_kinds=tuple(value("site_plan_unapproved_kinds")),
+        ),
     )
 
 

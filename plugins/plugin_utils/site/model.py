@@ -85,6 +85,23 @@ class Host:
         return group in self.groups
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlanPolicy:
+    """What the site asks of a plan before it is applied.
+
+    Args:
+        approvals: how many people must have signed it.
+        allowed_signers: file of those who may, in the form of ssh-keygen(1).
+        expires_hours: hours after which it must be made again.
+        unapproved_kinds: kinds of resources that need no approval.
+    """
+
+    approvals: int = 0
+    allowed_signers: str = ""
+    expires_hours: int = 24
+    unapproved_kinds: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Site:
     """The whole site.
@@ -105,6 +122,7 @@ class Site:
     pki_key_file: str
     artifacts_index: str
     hosts: Mapping[str, Host]
+    plan: PlanPolicy = PlanPolicy()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")

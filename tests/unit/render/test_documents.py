@@ -246,7 +246,7 @@ def test_the_run_folder_keeps_nothing_half_written(tmp_path: Path, roles: Path) 
         folder.write(site, renderer(site, roles))
     assert {Path(problem.file).name for problem in raised.value.problems} >= {"motd.j2"}
     assert not folder.has()
-    assert [path.name for path in (tmp_path / "run").iterdir()] == []
+    assert list(tmp_path.glob("run/*")) == []
 
 
 @pytest.mark.parametrize(

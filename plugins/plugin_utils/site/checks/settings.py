@@ -23,6 +23,10 @@ SITE_WIDE: tuple[str, ...] = (
     "site_pki_store",
     "site_pki_key_file",
     "site_artifacts_index",
+    "site_plan_approvals",
+    "site_plan_allowed_signers",
+    "site_plan_expires_hours",
+    "site_plan_unapproved_kinds",
 )
 """Variables that describe the cluster and not a host."""
 
@@ -112,4 +116,23 @@ def check_etcd_timing(draft: Draft) -> None:
         )
 
 
-CHECKS = (check_required, check_site_wide, check_etcd_timing)
+def check_plan_policy(draft: Draft) -> None:
+    """Approvals need to be checked against somebody, and a plan needs time to be approved."""
+    approvals, signers = (
+        draft.site_value("site_plan_approvals"),
+        draft.site_value("site_plan_allowed_signers"),
+    )
+    if isinstance(approvals, int) and approvals > 0 and not signers:
+        draft.problems.add(
+            draft.site_place("site_plan_approvals"),
+            "site_plan_allowed_signers",
+            f"is not set, and {approvals} approvals are wanted",
+            "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS",
+        )
+    for variable, least in (("site_plan_approvals", 0), ("site_plan_expires_hours", 1)):
+        value = draft.site_value(variable)
+        if isinstance(value, int) and value < least:
+            draft.problems.add(draft.site_place(variable), variable, f"is {value}", f"write {least} or more")
+
+
+CHECKS = (check_required, check_site_wide, check_etcd_timing, check_plan_policy)

@@ -1,0 +1,92 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What both displays of a plan show: its numbers, its hosts, and the lines that differ."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import typing as t
+from collections.abc import Iterator, Mapping
+
+CONTEXT = 3
+
+
+class Line(t.NamedTuple):
+    """One line of a difference; sign is "+", "-", " " or "@"."""
+
+    sign: str
+    text: str
+
+
+class Item(t.NamedTuple):
+    """One thing that changes, on a host or in the cluster."""
+
+    name: str
+    kind: str
+    action: str
+    reason: str
+    lines: list[Line]
+
+
+def duration(seconds: int) -> str:
+    """Return a length of time in the unit that people would use."""
+    if seconds < 90:
+        return f"{seconds} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def difference(before: str, after: str) -> list[Line]:
+    """Return the lines of a unified diff, without its header."""
+    found = difflib.unified_diff(before.splitlines(), after.splitlines(), n=CONTEXT, lineterm="")
+    lines = [Line(line[0] if line else " ", line[1:]) for line in found][2:]
+    return [Line("@", f"@{line.text}") if line.sign == "@" else line for line in lines]
+
+
+def _attributes(change: Mapping[str, t.Any]) -> list[Line]:
+    before, after = change["before"], change["after"]
+    # Digests say nothing that the text does not.
+    hidden = {"sha256"} if "text" in change else set()
+    lines = []
+    for name in sorted((before.keys() | after.keys()) - hidden):
+        if name in before and before[name] != after.get(name):
+            lines.append(Line("-", f"{name}: {_value(before[name])}"))
+        if name in after and after[name] != before.get(name):
+            lines.append(Line("+", f"{name}: {_value(after[name])}"))
+    return lines
+
+
+def _value(value: t.Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def items_of(host: Mapping[str, t.Any]) -> Iterator[Item]:
+    """Yield what changes on a host, in order; last what waits for an input that only the run has."""
+    for change in host["changes"]:
+        lines = _attributes(change)
+        if "text" in change:
+            lines += difference(change["text"]["before"], change["text"]["after"])
+        yield Item(change["resource"], change["kind"], change["action"], change["reason"], lines)
+    for entry in host["pending"]:
+        what, _, name = entry["needs"].partition(":")
+        yield Item(entry["resource"], entry["kind"], "then", f"needs the {what} {name}, made by the run", [])
+
+
+def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
+    """Yield what changes in the cluster."""
+    for change in cluster["changes"]:
+        action = "update" if change["before"] else "create"
+        yield Item(change["name"], change["kind"], action, "", difference(change["before"], change["after"]))
+
+
+def facts(content: Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    """Return the numbers at the top, as (name, value)."""
+    summary = content["summary"]
+    return [
+        ("hosts that change", f"{summary['hosts_changing']} of {summary['hosts']}"),
+        ("changes on hosts", str(summary["changes"] + summary["pending"])),
+        ("changes in the cluster", str(summary["cluster_changes"])),
+        ("running services restarted", str(summary["interrupts"])),
+        ("reboots", str(summary["reboots"])),
+        ("estimated time", duration(summary["seconds"])),
+    ]

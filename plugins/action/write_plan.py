@@ -1,0 +1,143 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the plan file from what the hosts of this run answered, and from a dry run against the cluster."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from pathlib import Path
+
+import yaml
+from ansible import constants, context
+from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import PATIENCE_OF_A_CHECK
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    ClusterError,
+    UnreachableError,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, declared_nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import SUFFIX, Content
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+COMPARED = "compared"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """The action ``ironspan.hybrid.write_plan``."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _VALID_ARGS = frozenset({"file", "roles_folder"})
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Build the plan and write it."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        roles_folder = Path(self._task.args.get("roles_folder") or ROLES_FOLDER)
+        if self._task.check_mode:
+            msg = "A plan is not made in check mode; without it, planning changes no host either."
+            return {**result, "changed": False, "skipped": True, "msg": msg}
+        try:
+            site = site_of_run(variables, roles_folder)
+            hosts, asked = RunFolder().assessments(), _asked(variables, site)
+            if asked and not hosts:
+                # Each host says what is wrong with it.
+                return {
+                    **result,
+                    "changed": False,
+                    "skipped": True,
+                    "msg": "No plan: no host gave an answer.",
+                }
+            now = int(time.time())
+            plan = build.build(
+                site,
+                hosts,
+                _cluster(site, roles_folder),
+                now,
+                sorted(asked - hosts.keys()),
+                int(context.CLIARGS.get("forks") or 1),
+            )
+        except (PlanError, PkiError, SiteError) as error:
+            return {**result, "failed": True, "msg": str(error)}
+        path = Path(self._task.args.get("file") or ".").expanduser()
+        if path.is_dir():
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+            path = path / f"{site.name}-{stamp}{SUFFIX}"
+        try:
+            path.write_bytes(plan.data)
+        except OSError as error:
+            return {**result, "failed": True, "msg": f"{path} cannot be written: {error.strerror}"}
+        return {
+            **result,
+            "changed": False,
+            "path": str(path.absolute()),
+            "digest": plan.digest,
+            "summary": plan.content["summary"],
+            "plan_warnings": plan.content["warnings"],
+            "approvals_needed": approvals_needed(plan, site.plan),
+        }
+
+
+def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
+    """Return the hosts of this run, which --limit may have made fewer."""
+    try:
+        names = {str(host) for host in variables["hostvars"]._inventory.list_hosts("all")}
+    except AttributeError:
+        return set()
+    return names & set(site.hosts)
+
+
+def _cluster(site: Site, roles_folder: Path) -> Content:
+    """Return what is declared for the cluster, and how it differs: the API says, without doing it."""
+    renderer, _authorities = renderer_for(site, roles_folder)
+    objects = {layer: renderer.objects(layer) for layer in LAYERS if _used(site, layer, roles_folder)}
+    declared = declared_nodes(site)
+    found: Content = {
+        "state": COMPARED,
+        "objects": objects,
+        "nodes": {
+            name: {"labels": dict(entry.labels), "taints": [dict(taint) for taint in entry.taints]}
+            for name, entry in declared.items()
+        },
+        "changes": [],
+    }
+    try:
+        api = Session(site, constants.DEFAULT_LOCAL_TMP, PATIENCE_OF_A_CHECK).api()
+        for change in apply_objects(api, [o for layer in objects.values() for o in layer], dry_run=True):
+            found["changes"].append(_entry("object", change.name, change.before, change.after))
+        for node in nodes.declare(api, declared, dry_run=True):
+            found["changes"].append(_entry("node", f"Node {node.node}", node.before, node.after))
+    except UnreachableError as error:
+        found["state"] = f"no API answers: the cluster does not exist yet, or is down. {error}"
+    except ClusterError as error:
+        found["state"] = str(error)
+    return found
+
+
+def _used(site: Site, layer: str, roles_folder: Path) -> bool:
+    return (roles_folder / layer / OBJECTS).is_file() and any(
+        layer in host.layers for host in site.hosts.values()
+    )
+
+
+def _entry(kind: str, name: str, before: Content, after: Content) -> Content:
+    return {
+        "kind": kind,
+        "name": name,
+        "before": yaml.safe_dump(before) if before else "",
+        "after": yaml.safe_dump(after),
+    }

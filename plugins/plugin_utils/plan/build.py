@@ -1,0 +1,197 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Puts a plan together from what hosts and cluster answered."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import estimate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import (
+    SCHEMA,
+    Content,
+    Plan,
+    digest_of,
+    pooled,
+    seal,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+)
+HIDDEN = "(a private key, not shown)"
+_INTERRUPTING = ("restart", "stop")
+
+
+def without_private_keys(text: str) -> str:
+    """Return a text as it may be shown: files that somebody else wrote on a host may hold anything."""
+    return _PRIVATE_KEY.sub(HIDDEN, text)
+
+
+def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirror: str) -> Content:
+    """Return what an assessment says of one host, for the plan.
+
+    Args:
+        document: what the host was compared with.
+        answer: the module's result, made with diffs.
+        mirror: base URL of the mirror it fetches from.
+    """
+    resources = {resource["id"]: resource for resource in document["resources"]}
+    texts = _texts(answer.get("diff") or ())
+    changes = [
+        {**change, **({"text": texts[change["resource"]]} if change["resource"] in texts else {})}
+        for change in answer.get("changes") or ()
+    ]
+    pending = list(answer.get("pending") or ())
+    units = [
+        (str(resources.get(change["resource"], {}).get("name", change["resource"])), change["action"])
+        for change in changes
+        if change["kind"] == "systemd_unit"
+    ]
+    touched = [entry["resource"] for entry in (*changes, *pending)]
+    layers = estimate.by_layer(resources, dict.fromkeys(touched))
+    return {
+        "document": dict(document),
+        "digest": answer["digest"],
+        "fingerprint": answer["fingerprint"],
+        "mirror": mirror,
+        "changes": changes,
+        "pending": [
+            {**entry, "kind": str(resources.get(entry["resource"], {}).get("kind"))} for entry in pending
+        ],
+        "interrupts": [unit for unit, action in units if action in _INTERRUPTING],
+        "starts": [unit for unit, action in units if action not in _INTERRUPTING],
+        "seconds": math.ceil(sum(layers.values())),
+        "layer_seconds": {layer: math.ceil(seconds) for layer, seconds in layers.items()},
+    }
+
+
+def _texts(diffs: Iterable[Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
+    """Return the texts that differ by resource id, which ends the header of a diff."""
+    texts = {}
+    for entry in diffs:
+        header = str(entry.get("before_header"))
+        match = re.search(r"\(([^()]*)\)\Z", header)
+        # Attributes have another header on their other side; they are among the changes already.
+        if match and entry.get("after_header") == header:
+            texts[match[1]] = {
+                side: without_private_keys(str(entry.get(side) or "")) for side in ("before", "after")
+            }
+    return texts
+
+
+def inventory_digest(site: Site) -> str:
+    """Return the SHA-256 of everything that the inventory says of the site's hosts."""
+    return digest_of(
+        {
+            name: [
+                host.address,
+                host.ansible_host,
+                list(host.groups),
+                json.loads(_json(dict(host.variables))),
+            ]
+            for name, host in site.hosts.items()
+        }
+    )
+
+
+def _json(value: t.Any) -> str:
+    return json.dumps(value, default=str, sort_keys=True)
+
+
+def build(
+    site: Site,
+    hosts: Mapping[str, Content],
+    cluster: Content,
+    now: int,
+    left_out: Sequence[str] = (),
+    forks: int = 50,
+) -> Plan:
+    """Return the plan.
+
+    Args:
+        site: from the inventory.
+        hosts: host name to its entry.
+        cluster: objects, nodes, and how they differ.
+        now: seconds since 1970.
+        left_out: hosts that were asked and gave no usable answer.
+        forks: how many hosts are worked on at the same time.
+
+    Raises:
+        PlanError: there is nothing to plan, or a document holds a private key.
+    """
+    if not hosts:
+        raise PlanError("no host could be compared with its document", "mend what the run says above")
+    pool: dict[str, t.Any] = {}
+    entries = {
+        name: {**entry, "document": pooled(entry["document"], pool)} for name, entry in sorted(hosts.items())
+    }
+    seconds = [entry.pop("layer_seconds") for entry in entries.values()]
+    busy = [entry for entry in entries.values() if entry["changes"] or entry["pending"]]
+    content: Content = {
+        "schema": SCHEMA,
+        "site": {"name": site.name, "uid": site.uid},
+        "created": now,
+        "expires": now + int(site.plan.expires_hours * 3600),
+        "inventory": inventory_digest(site),
+        "resources": pool,
+        "hosts": entries,
+        "cluster": cluster,
+        "left_out": sorted(left_out),
+        "summary": {
+            "hosts": len(entries),
+            "hosts_changing": len(busy),
+            "changes": sum(len(entry["changes"]) for entry in busy),
+            "pending": sum(len(entry["pending"]) for entry in busy),
+            "cluster_changes": len(cluster["changes"]),
+            "interrupts": sum(len(entry["interrupts"]) for entry in busy),
+            "reboots": 0,
+            "seconds": estimate.of_site([layers for layers in seconds if layers], forks),
+            "seconds_source": estimate.SOURCE,
+        },
+        "warnings": _warnings(entries, cluster, left_out),
+    }
+    plan = seal(content)
+    if b"PRIVATE KEY-----" in plan.data:
+        raise PlanError(
+            "a document or object of this plan holds a private key, and a plan is read by many",
+            "give it to the host as a secret, see the resource kind 'file'",
+        )
+    return plan
+
+
+def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequence[str]) -> list[str]:
+    warnings = []
+    if left_out:
+        names = ", ".join(sorted(left_out))
+        warnings.append(
+            f"Not in this plan, because unreachable or unfit: {names}. Applying it leaves them alone."
+        )
+    if cluster["state"] != "compared":
+        warnings.append(f"Objects of the cluster were not compared: {cluster['state']}")
+    for unit, what in (
+        ("kubelet.service", "nodes are unready for a moment"),
+        ("containerd.service", "containers keep running, none starts meanwhile"),
+    ):
+        hosts = [name for name, entry in entries.items() if unit in entry["interrupts"]]
+        if hosts:
+            warnings.append(f"{unit} restarts on {len(hosts)} hosts ({what}): {', '.join(hosts[:20])}.")
+    return warnings
+
+
+def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
+    """Return the kinds of everything that a plan changes; cluster_object for objects of the cluster."""
+    kinds = {
+        str(entry["kind"])
+        for host in content["hosts"].values()
+        for entry in (*host["changes"], *host["pending"])
+    }
+    if content["cluster"]["changes"]:
+        kinds.add("cluster_object")
+    return kinds

@@ -1,0 +1,68 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How long a change takes, roughly: so that a reviewer knows minutes from hours."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from collections.abc import Mapping
+
+SOURCE = (
+    "typical seconds by kind of resource, rounded up, from runs of the lab on two cores; "
+    "artefacts by size at 20 MB/s; not measured on this site"
+)
+SECONDS: dict[str, float] = {
+    "package": 15,
+    "container_image": 4,
+    "kubeadm": 60,
+    "systemd_unit": 3,
+    "key_and_csr": 0.2,
+    "certificate": 0.3,
+    "kernel_module": 0.2,
+    "user": 0.2,
+    "swap": 0.5,
+}
+"""Seconds that a change of a kind takes; every other kind takes OTHERS."""
+OTHERS = 0.05
+BYTES_A_SECOND = 20_000_000
+AROUND_S = 20
+"""Connecting, comparing, and the verification at the end."""
+ONE_BY_ONE = "control_plane"
+"""The layer whose hosts are changed one after the other."""
+
+
+def seconds_of(resource: Mapping[str, t.Any]) -> float:
+    """Return about how long it takes to make or change a resource of a document."""
+    kind = str(resource.get("kind"))
+    if kind == "artifact":
+        return 0.2 + float(resource.get("size") or 0) / BYTES_A_SECOND
+    return SECONDS.get(kind, OTHERS)
+
+
+def by_layer(resources: Mapping[str, Mapping[str, t.Any]], names: t.Iterable[str]) -> dict[str, float]:
+    """Return the seconds that changes take, by layer.
+
+    Args:
+        resources: those of the document, by id.
+        names: ids of those that change.
+    """
+    result: dict[str, float] = {}
+    for name in names:
+        layer = name.split("/", 1)[0]
+        result[layer] = result.get(layer, 0) + seconds_of(resources.get(name, {}))
+    return result
+
+
+def of_site(hosts: t.Sequence[Mapping[str, float]], forks: int) -> int:
+    """Return the seconds of a whole run: hosts side by side, control planes one after the other.
+
+    Args:
+        hosts: seconds by layer of every host that changes.
+        forks: how many hosts are worked on at the same time.
+    """
+    if not hosts:
+        return AROUND_S
+    together = max(sum(s for layer, s in host.items() if layer != ONE_BY_ONE) for host in hosts)
+    waves = math.ceil(len(hosts) / max(1, forks))
+    return math.ceil(AROUND_S + together * waves + sum(host.get(ONE_BY_ONE, 0) for host in hosts))

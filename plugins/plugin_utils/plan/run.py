@@ -1,0 +1,152 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A plan inside a run of ansible-playbook: checked once, its documents put where every host's action looks.
+
+The variable ``ironspan_plan`` names the file. Workers are separate processes; what they share is in the
+folder of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import check, keep
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import inventory_digest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import StoreAuthorities
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+VARIABLE = "ironspan_plan"
+
+
+def plan_file(variables: Mapping[str, t.Any]) -> str:
+    """Return the plan that this run applies, an empty text when it applies none."""
+    return str(variables.get(VARIABLE) or "")
+
+
+class PlannedRun:
+    """The plan of this run as its actions see it.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._path = folder.path / "planned"
+
+    def ensure(self, variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> None:
+        """Check the plan and lay out its documents, unless another process has.
+
+        Raises:
+            PlanError: the plan may not be applied.
+            SiteError: the inventory has problems.
+        """
+        self._folder.once(lambda: self.lay_out(plan_file(variables), site_of_run(variables, roles_folder)))
+
+    def lay_out(self, file: str, site: Site, keeping: bool = False) -> Plan:
+        """Check a plan and lay out its documents.
+
+        Args:
+            file: the plan file.
+            site: from the inventory.
+            keeping: keep the plan on the controller, because it is about to be applied.
+        """
+        path = Path(file)
+        plan = load(path)
+        authorities = StoreAuthorities(site, make=False)
+        site.uid_source = authorities.uid
+        approved_by = check.check(plan, path, site, time.time())
+        moved = plan.content["inventory"] != inventory_digest(site)
+        head: dict[str, t.Any] = {"digest": plan.digest, "cluster": plan.content["cluster"], "kept": ""}
+        if keeping:
+            head["kept"] = str(keep.keep(plan, path, approved_by, moved))
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write("head.json", {**head, "approved_by": approved_by, "inventory_moved": moved})
+        for name, entry in plan.hosts.items():
+            self._write(
+                f"{name}.host.json", {key: entry[key] for key in ("fingerprint", "changes", "pending")}
+            )
+        self._folder.put(
+            (name, plan.document_text(name), _notes(site, entry)) for name, entry in plan.hosts.items()
+        )
+        return plan
+
+    def _write(self, name: str, value: t.Any) -> None:
+        (self._path / name).write_text(json.dumps(value), encoding="utf-8")
+
+    def _read(self, name: str) -> t.Any:
+        return json.loads((self._path / name).read_text(encoding="utf-8"))
+
+    def head(self) -> dict[str, t.Any]:
+        """Return digest, cluster objects, the folder on the controller, and who approved."""
+        return t.cast("dict[str, t.Any]", self._read("head.json"))
+
+    def host(self, name: str) -> dict[str, t.Any] | None:
+        """Return what the plan says of a host, None when the host is not in it."""
+        try:
+            return t.cast("dict[str, t.Any]", self._read(f"{name}.host.json"))
+        except FileNotFoundError:
+            return None
+
+    def mark_compared(self, name: str) -> None:
+        """Remember that a host is as it was when the plan was made."""
+        (self._path / f"{name}.compared").touch()
+
+    def insist_compared(self, name: str) -> None:
+        """Refuse to change a host that this run has not compared with the plan.
+
+        Raises:
+            PlanError: it was not, or it was found changed.
+        """
+        if not (self._path / f"{name}.compared").exists():
+            raise PlanError(
+                f"host {name} was not compared with the plan in this run",
+                "apply plans with playbooks/site.yml",
+            )
+
+    def report(self, host: str, result: Mapping[str, t.Any]) -> None:
+        """Add what became of a host to the plan's report."""
+        kept = self.head()["kept"]
+        if not kept or not (result.get("changed") or result.get("failed")):
+            return
+        keep.report(
+            Path(kept),
+            event="host",
+            host=host,
+            failed=bool(result.get("failed")),
+            changes=[entry["resource"] for entry in result.get("changes") or ()],
+            **({"message": str(result.get("msg"))} if result.get("failed") else {}),
+        )
+
+
+def _notes(site: Site, entry: Mapping[str, t.Any]) -> HostNotes:
+    skew = entry["document"].get("fitness", {}).get("max_clock_skew_s")
+    return HostNotes(
+        mirror=entry["mirror"],
+        pki_store=site.pki_store,
+        pki_key_file=site.pki_key_file,
+        max_clock_skew_s=skew,
+        approvals=0,
+    )
+
+
+def insist_on_a_plan(approvals: int) -> None:
+    """Refuse to change anything without a plan where plans must be approved.
+
+    Raises:
+        PlanError: the site wants approvals.
+    """
+    if approvals:
+        raise PlanError(
+            f"changes of this site need {approvals} approvals (site_plan_approvals)",
+            "make a plan with 'ironspan plan', have it approved, and apply that",
+        )

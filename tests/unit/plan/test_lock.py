@@ -1,0 +1,44 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The lock of a site: taken once, free when its run is dead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+
+
+def test_killed_runs_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_lock, "_PATIENCE_S", 0.2)
+    store = str(tmp_path / "deep" / "pki")
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    # A worker takes the lock for the run, and ends.
+    worker = f"from {site_lock.__name__} import take; take({store!r}, {run.pid})"
+    subprocess.run([sys.executable, "-c", worker], check=True)
+    with pytest.raises(PlanError, match=f"another run is changing this site: process {run.pid} on "):
+        site_lock.take(store, run.pid)
+    run.kill()
+    run.wait()
+    monkeypatch.setattr(site_lock, "_PATIENCE_S", 10.0)
+    next_run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    began = time.monotonic()
+    site_lock.take(store, next_run.pid)
+    assert time.monotonic() - began < 5
+    next_run.kill()
+    next_run.wait()
+
+
+def test_two_sites_do_not_know_each_other(tmp_path: Path) -> None:
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        site_lock.take(str(tmp_path / "one"), run.pid)
+        site_lock.take(str(tmp_path / "two"), run.pid)
+    finally:
+        run.kill()
+        run.wait()
