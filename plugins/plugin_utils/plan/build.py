@@ -87,13 +87,16 @@ def _texts(diffs: Iterable[Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
 
 
 def inventory_digest(site: Site) -> str:
-    """Return the SHA-256 of everything that the inventory says of the site's hosts."""
+    """Return the SHA-256 of everything that the inventory says of the site's hosts.
+
+    Groups that a run makes of its own accord, all called ``ironspan_...``, are not the inventory's.
+    """
     return digest_of(
         {
             name: [
                 host.address,
                 host.ansible_host,
-                list(host.groups),
+                [group for group in host.groups if not group.startswith("ironspan_")],
                 json.loads(_json(dict(host.variables))),
             ]
             for name, host in site.hosts.items()

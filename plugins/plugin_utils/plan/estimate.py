@@ -9,8 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 SOURCE = (
-    "typical seconds by kind of resource, rounded up, from runs of the lab on two cores; "
-    "artefacts by size at 20 MB/s; not measured on this site"
+    "a rough table of seconds by kind of resource, artefacts by size at 20 MB/s; not measured on this site"
 )
 SECONDS: dict[str, float] = {
     "package": 15,
@@ -28,8 +27,8 @@ OTHERS = 0.05
 BYTES_A_SECOND = 20_000_000
 AROUND_S = 20
 """Connecting, comparing, and the verification at the end."""
-ONE_BY_ONE = "control_plane"
-"""The layer whose hosts are changed one after the other."""
+ONE_BY_ONE = ("etcd", "control_plane")
+"""The layers whose hosts are changed one after the other."""
 
 
 def seconds_of(resource: Mapping[str, t.Any]) -> float:
@@ -55,7 +54,7 @@ def by_layer(resources: Mapping[str, Mapping[str, t.Any]], names: t.Iterable[str
 
 
 def of_site(hosts: t.Sequence[Mapping[str, float]], forks: int) -> int:
-    """Return the seconds of a whole run: hosts side by side, control planes one after the other.
+    """Return the seconds of a whole run: hosts side by side, members and control planes in turn.
 
     Args:
         hosts: seconds by layer of every host that changes.
@@ -63,6 +62,7 @@ def of_site(hosts: t.Sequence[Mapping[str, float]], forks: int) -> int:
     """
     if not hosts:
         return AROUND_S
-    together = max(sum(s for layer, s in host.items() if layer != ONE_BY_ONE) for host in hosts)
+    together = max(sum(s for layer, s in host.items() if layer not in ONE_BY_ONE) for host in hosts)
     waves = math.ceil(len(hosts) / max(1, forks))
-    return math.ceil(AROUND_S + together * waves + sum(host.get(ONE_BY_ONE, 0) for host in hosts))
+    in_turn = sum(host.get(layer, 0) for host in hosts for layer in ONE_BY_ONE)
+    return math.ceil(AROUND_S + together * waves + in_turn)

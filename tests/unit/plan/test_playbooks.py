@@ -145,10 +145,14 @@ def test_a_plan_is_made_and_applied_exactly_so(tmp_path: Path) -> None:
     assert [line["event"] for line in lines] == ["begin", "host", "host"]
     assert {line["host"] for line in lines[1:]} == {"a1", "w2"}
 
+    # As it was: the groups that comparing made when the plan was are no change of the inventory.
+    inventory.write_text(inventory.read_text().replace("base_motd: Goodbye\n    user_root:", "user_root:"))
+
     # Once more: nothing to do is no reason to refuse.
     again = apply(tmp_path)
     assert again.returncode == 0, again.stdout
     assert "changed=1" not in again.stdout
+    assert "The inventory was changed" not in message(again)
 
     # Half of it gone again, as after a run that was cut short: the same plan finishes it.
     (tmp_path / MOTD).unlink()
