@@ -34,6 +34,8 @@ HOSTS = ("az-1", "az-2", "az-3", "rack-1", "rack-2")
 WORKERS = ("rack-1", "rack-2")
 NODES = {"az-1", "az-2", "rack-1", "rack-2"}
 CUT_S = 60
+FIN_TIMEOUT = "net.ipv4.tcp_fin_timeout"
+"""A setting that each host has of its own and nothing here minds."""
 
 
 def test_bare_hosts_become_a_cluster(cluster: Cluster) -> None:
@@ -191,6 +193,46 @@ def test_bad_input_is_refused_before_any_host_is_contacted(
     played = cluster.site("-e", variable)
     assert played.status != 0
     assert not played.ssh
+
+
+def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> None:
+    key, plan = cluster.folder / "approver", cluster.folder / "change.plan.json"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], check=True, timeout=60
+    )
+    signers = cluster.folder / "signers"
+    signers.write_text(f"ada@example.com {key.with_suffix('.pub').read_text()}")
+    settings = [{"name": "net.ipv4.ip_forward", "value": "1"}, {"name": FIN_TIMEOUT, "value": "55"}]
+    policy = {"site_plan_approvals": 1, "site_plan_allowed_signers": str(signers), "base_sysctls": settings}
+    options = ["-i", str(cluster.inventory), "-e", json.dumps(policy)]
+    live = f"cat /proc/sys/{FIN_TIMEOUT.replace('.', '/')}"
+
+    def refused(*arguments: str, code: int, words: str) -> None:
+        done = cluster.command("apply", *arguments, *options)
+        assert done.returncode == code, done.stdout
+        assert words in done.stdout
+
+    before = {host: cluster.on(host, live) for host in HOSTS}
+    refused(code=2, words="approvals")
+    done = cluster.command("plan", *options, "-o", str(plan))
+    assert done.returncode == 0, done.stdout
+    assert "5 of 5 hosts change" in done.stdout
+    refused(str(plan), code=2, words="needs 1 approvals and has 0")
+    altered = cluster.folder / "altered.plan.json"
+    altered.write_bytes(plan.read_bytes().replace(b'"55"', b'"54"'))
+    refused(str(altered), code=2, words="altered")
+    assert {host: cluster.on(host, live) for host in HOSTS} == before
+
+    done = cluster.command("approve", str(plan), "--key", str(key))
+    assert done.returncode == 0, done.stdout
+    cluster.on("rack-1", "chmod 0600 /etc/containerd/certs.d/registry.k8s.io/hosts.toml")
+    done = cluster.command("apply", str(plan), *options)
+    assert done.returncode == 4, done.stdout
+    assert "changed since the plan was made" in done.stdout
+    after = {host: cluster.on(host, live) for host in HOSTS}
+    assert after == dict.fromkeys(HOSTS, "55") | {"rack-1": before["rack-1"]}
+
+    assert set(cluster.site().changed) == {"rack-1"}
 
 
 def test_an_interrupted_run_ends_at_once_and_the_next_one_is_whole(cluster: Cluster) -> None:
