@@ -127,7 +127,12 @@ def _to_dict(value: t.Any, option: Option) -> dict[t.Any, t.Any]:
 
 
 def _to_path(value: t.Any, option: Option) -> str:
-    return str(Path(_to_text(value, option)).expanduser()) if value != "" else ""
+    text = _to_text(value, option)
+    if not text.isprintable():
+        raise Rejected(
+            f"holds characters that no path has ({_shown(value, option)})", "write the path without them"
+        )
+    return str(Path(text).expanduser()) if text else ""
 
 
 Convert = Callable[[t.Any, Option], t.Any]

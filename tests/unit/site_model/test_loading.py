@@ -21,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
     shown,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import load_specification
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from .conftest import EXAMPLE, KEY, Example
@@ -298,6 +298,7 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=60, deadline=None)
+@example({"site_pki_key_file": "\x00"})
 @given(st.dictionaries(st.sampled_from(VARIABLES), VALUES, min_size=1, max_size=6))
 def test_no_value_breaks_the_reader(values: dict[str, object]) -> None:
     """Whatever somebody writes, the answer is a site or a list of problems."""
