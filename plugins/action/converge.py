@@ -26,7 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     groups_for,
     unfit_message,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
@@ -125,6 +125,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 self._compare_with_plan(result, planned, host)
             self._assess(result, notes, execute)
             if mode == "plan" and not result.get("failed"):
+                from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
+
                 entry = build.host_entry(json.loads(text), result, notes["mirror"])
                 RunFolder().put_assessment(host, entry)
                 # The plan shows it, for all hosts together.

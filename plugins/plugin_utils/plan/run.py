@@ -14,15 +14,15 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import check, keep
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import inventory_digest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import StoreAuthorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+# Every execution on a host imports this module: what only a planned run needs is imported where it is used.
 
 VARIABLE = "ironspan_plan"
 
@@ -50,6 +50,8 @@ class PlannedRun:
             PlanError: the plan may not be applied.
             SiteError: the inventory has problems.
         """
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+
         self._folder.once(lambda: self.lay_out(plan_file(variables), site_of_run(variables, roles_folder)))
 
     def lay_out(self, file: str, site: Site, keeping: bool = False) -> Plan:
@@ -60,6 +62,13 @@ class PlannedRun:
             site: from the inventory.
             keeping: keep the plan on the controller, because it is about to be applied.
         """
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import check, keep
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import inventory_digest
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import (
+            StoreAuthorities,
+        )
+
         path = Path(file)
         plan = load(path)
         authorities = StoreAuthorities(site, make=False)
@@ -118,6 +127,8 @@ class PlannedRun:
         kept = self.head()["kept"]
         if not kept or not (result.get("changed") or result.get("failed")):
             return
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import keep
+
         keep.report(
             Path(kept),
             event="host",
