@@ -4,19 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
-class ClusterError(Exception):
-    """The cluster did not do what was asked, or cannot be reached.
 
-    Args:
-        message: what is wrong, in one sentence; never holds a secret.
-        remedy: what the operator can do about it, in one sentence.
-    """
-
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(f"{message} {remedy}".strip())
-        self.message = message
-        self.remedy = remedy
+class ClusterError(ActionableError):
+    """The cluster did not do what was asked, or cannot be reached; both parts are sentences."""
 
 
 class UnreachableError(ClusterError):

@@ -10,6 +10,8 @@ import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+
 Result = dict[str, t.Any]
 Execute = Callable[[dict[str, t.Any]], Result]
 """Runs the module on the host with these parameters."""
@@ -18,11 +20,8 @@ Sign = Callable[[str, str, dict[str, t.Any]], str]
 SECRETS_OF_A_CONTROL_PLANE = "ca_keys"
 
 
-class ExchangeError(Exception):
-    """The controller cannot go on; arguments are (what is wrong, what to do)."""
-
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(f"{message}; {remedy}" if remedy else message)
+class ExchangeError(ActionableError):
+    """The controller cannot go on; both parts are clauses without a full stop."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,16 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
-class PkiError(Exception):
-    """Something about the store, its key or a certificate request is not acceptable.
 
-    Args:
-        message: what is wrong, in one sentence; never holds a secret.
-        remedy: what the operator can do about it, in one sentence.
-    """
-
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(f"{message} {remedy}".strip())
-        self.message = message
-        self.remedy = remedy
+class PkiError(ActionableError):
+    """Something about the store, its key or a certificate request is not acceptable; in sentences."""

@@ -4,16 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
-class PlanError(Exception):
-    """A plan cannot be used.
 
-    Args:
-        message: what is wrong, without a full stop.
-        remedy: what to do about it, an imperative clause.
-    """
-
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(f"{message}; {remedy}" if remedy else message)
-        self.message = message
-        self.remedy = remedy
+class PlanError(ActionableError):
+    """A plan cannot be used; the message is a clause without a full stop, the remedy an imperative one."""

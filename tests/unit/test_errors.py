@@ -1,0 +1,38 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One sentence for people out of what is wrong and what to do."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy", "text"),
+    [
+        ("the plan expired", "make a new one", "the plan expired; make a new one"),
+        ("The store is locked.", "Try again.", "The store is locked. Try again."),
+        ("the plan expired", "", "the plan expired"),
+        ("The store is locked.", "", "The store is locked."),
+    ],
+)
+def test_sentences_and_clauses_are_joined_as_they_are_written(message: str, remedy: str, text: str) -> None:
+    error = ActionableError(message, remedy)
+    assert (str(error), error.message, error.remedy) == (text, message, remedy)
+
+
+@pytest.mark.parametrize("kind", [ClusterError, ExchangeError, PkiError, PlanError])
+def test_every_error_for_operators_has_both_parts(kind: type[ActionableError]) -> None:
+    error = kind("a is not b.", "Write b.")
+    assert (str(error), error.message, error.remedy) == ("a is not b. Write b.", "a is not b.", "Write b.")
+
+
+def test_an_answer_of_the_api_is_one_of_them() -> None:
+    error = ApiError(409, "Conflict", "", "PUT /api/v1/nodes/a")
+    assert str(error) == "The API refused PUT /api/v1/nodes/a: Conflict (HTTP 409)."
+    assert isinstance(error, ActionableError)
