@@ -58,6 +58,11 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     add_run_options(parser)
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
     parser.add_argument("--diff", action="store_true", help="show the text that changes")
+    parser.add_argument(
+        "--allow-destructive",
+        action="store_true",
+        help="consent to steps that cannot be undone (removal of members, reset of hosts)",
+    )
     parser.set_defaults(func=run)
 
 
@@ -75,7 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.limit += ",localhost"
         options = ansible_arguments(arguments)
         options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
-        playbook = "site"
+        playbook = operation_of(pathlib.Path(playbook))
+    elif arguments.allow_destructive:
+        options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
     checked = running.run.results.get(VALIDATE, {})
     kept = checked.get("kept")
@@ -87,6 +94,15 @@ def run(arguments: argparse.Namespace) -> int:
         report(pathlib.Path(kept), event="end", code=int(code), log=str(running.log), **running.run.as_dict())
         display.note(f"report: {kept}")
     return int(code)
+
+
+def operation_of(file: pathlib.Path) -> str:
+    """Return the playbook that a plan is for; a file that is no plan is left to the run to refuse."""
+    try:
+        operation = json.loads(file.read_bytes())["plan"]["operation"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "site"
+    return operation if isinstance(operation, str) and operation.isidentifier() else "site"
 
 
 def is_plan(name: str) -> bool:

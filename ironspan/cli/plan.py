@@ -23,6 +23,9 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Compare every host with the inventory and write the differences into a plan file, "
         "which can be read, signed, and applied exactly so. No host is changed.",
     )
+    plan.add_argument(
+        "operation", nargs="?", default="site", help="what to plan: name of an operation's playbook (site)"
+    )
     add_run_options(plan)
     plan.add_argument("-o", "--output", default=".", help="file to write, or a folder (this one)")
     plan.set_defaults(func=run_plan)
@@ -63,7 +66,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
         # The plan is written on this machine, whichever hosts it is about.
         arguments.limit += ",localhost"
     file = pathlib.Path(arguments.output).expanduser().resolve()
-    options = [*ansible_arguments(arguments), "-e", json.dumps({"ironspan_plan_file": str(file)})]
+    variables = {"ironspan_plan_file": str(file)}
+    if arguments.operation != "site":
+        variables["ironspan_planned"] = arguments.operation
+    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
     code, running = run_playbook("plan", "plan", options, display, arguments.verbose)
     written = running.run.results.get(WRITE_PLAN, {})
     if display.mode == "json":
@@ -78,6 +84,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
         f"      {summary['hosts_changing']} of {summary['hosts']} hosts change, "
         f"{summary['changes'] + summary['pending']} changes on hosts, "
         f"{summary['cluster_changes']} in the cluster, "
+        f"{summary['steps']} steps, "
         f"{summary['interrupts']} running services restart, about {summary['seconds']} s"
     )
     for warning in written["plan_warnings"]:

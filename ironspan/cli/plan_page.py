@@ -38,6 +38,10 @@ code, pre { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace; overflow-w
 details.host { margin: .6rem 0; }
 summary { cursor: pointer; padding: .6rem 1rem; }
 details.host > summary { font-weight: 600; }
+ol.steps { background: var(--card); border: 1px solid var(--line); border-radius: 8px; margin: 0;
+  padding: .5rem 1rem .5rem 3rem; }
+ol.steps li { padding: .25rem 0; }
+ol.steps li.stop { color: var(--minus-text); }
 details.item { border-top: 1px solid var(--line); }
 details.item > summary { padding-left: 2rem; }
 details.item > pre { margin: 0 1rem .75rem 2rem; }
@@ -76,7 +80,7 @@ def page(plan: t.Any, approved: Approvals | None = None) -> str:
     opened = len(changing) - len(unchanged) <= OPEN_HOSTS
     parts = [
         f"<h1>Plan for {name}</h1>",
-        f'<p class="soft">made {when(content["created"])}, '
+        f'<p class="soft"><code>{_text(content["operation"])}.yml</code>, made {when(content["created"])}, '
         f"expires {when(content['expires'])}, "
         f"site identity <code>{_text(content['site']['uid'])}</code></p>",
         f'<p class="soft">SHA-256 <code>{_text(plan.digest)}</code></p>',
@@ -89,6 +93,7 @@ def page(plan: t.Any, approved: Approvals | None = None) -> str:
         "</dl>",
         f'<p class="soft">Time: {_text(content["summary"]["seconds_source"])}.</p>',
         *(f'<p class="warn">{_text(warning)}</p>' for warning in content["warnings"]),
+        *_steps(content["steps"]),
         "<h2>Hosts</h2>",
         *(_host(host, plan.hosts[host], items, opened) for host, items in changing.items() if items),
     ]
@@ -128,6 +133,18 @@ def _approval(approved: Approvals | None) -> str:
         return ""
     void = "".join(f'<p class="warn">Does not count: {_text(reason)}</p>' for reason in approved.void)
     return f"<p>Approved by {_text(', '.join(approved.names) or 'nobody')}</p>{void}"
+
+
+def _steps(steps: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    if not steps:
+        return []
+    return ["<h2>Steps</h2>", '<ol class="steps">', *map(_step, steps), "</ol>"]
+
+
+def _step(step: t.Mapping[str, t.Any]) -> str:
+    details = "".join(f'<span class="tag">{_text(detail)}</span>' for detail in plan_view.details_of(step))
+    style = ' class="stop"' if step["destructive"] else ""
+    return f"<li{style}>{_text(step['what'])}{details}</li>"
 
 
 def _host(name: str, host: t.Mapping[str, t.Any], items: list[plan_view.Item], opened: bool) -> str:

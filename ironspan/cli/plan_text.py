@@ -41,7 +41,7 @@ def shown(plan: t.Any, approved: Approvals | None = None, colour: bool = False) 
 
     content = plan.content
     put(f"Plan {plan.digest}", "bold")
-    put(f"site {content['site']['name']} ({content['site']['uid']})")
+    put(f"{content['operation']}.yml on site {content['site']['name']} ({content['site']['uid']})")
     put(f"made {when(content['created'])}, expires {when(content['expires'])}")
     if approved is not None:
         put(f"approved by {', '.join(approved.names) or 'nobody'}")
@@ -53,6 +53,10 @@ def shown(plan: t.Any, approved: Approvals | None = None, colour: bool = False) 
     put(f"  (time: {content['summary']['seconds_source']})", "dim")
     for warning in content["warnings"]:
         put(f"! {warning}", "yellow")
+    for number, step in enumerate(content["steps"], 1):
+        put(f"{number:>3}. {step['what']}", "bold red" if step["destructive"] else "bold")
+        for detail in plan_view.details_of(step):
+            put(f"     {detail}")
     unchanged = []
     for name, host in plan.hosts.items():
         items = list(plan_view.items_of(host))

@@ -79,11 +79,22 @@ def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
         yield Item(change["name"], change["kind"], action, "", difference(change["before"], change["after"]))
 
 
+def details_of(step: Mapping[str, t.Any]) -> list[str]:
+    """Return what a reviewer weighs about a step."""
+    return [
+        *([str(step["arithmetic"])] if step["arithmetic"] else []),
+        *([f"users notice: {step['disruption']}"] if step["disruption"] else []),
+        *([f"about {duration(step['seconds'])}"] if step["seconds"] else []),
+        *(["cannot be undone"] if step["destructive"] else []),
+    ]
+
+
 def facts(content: Mapping[str, t.Any]) -> list[tuple[str, str]]:
     """Return the numbers at the top, as (name, value)."""
     summary = content["summary"]
     return [
         ("hosts that change", f"{summary['hosts_changing']} of {summary['hosts']}"),
+        *([("steps", str(summary["steps"]))] if content["steps"] else []),
         ("changes on hosts", str(summary["changes"] + summary["pending"])),
         ("changes in the cluster", str(summary["cluster_changes"])),
         ("running services restarted", str(summary["interrupts"])),

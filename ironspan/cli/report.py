@@ -20,6 +20,7 @@ Why = t.Literal["failed", "unfit", "unreachable", "input"]
 
 VALIDATE = "ironspan.hybrid.validate"
 WRITE_PLAN = "ironspan.hybrid.write_plan"
+OPERATION = "ironspan.hybrid.operation"
 UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
@@ -151,7 +152,7 @@ class Run:
             return Outcome(host=host, state="left")
         if kind == "runner_on_failed" and not data.get("ignore_errors"):
             found = failures_of(result, host, self.phases[-1].name, task)
-            if data.get("resolved_action", data.get("task_action")) in (VALIDATE, WRITE_PLAN):
+            if data.get("resolved_action", data.get("task_action")) in (VALIDATE, WRITE_PLAN, OPERATION):
                 found = [dataclasses.replace(item, why="input") for item in found]
             self.failures.extend(found)
             return Outcome(host=host, state="fail", detail=f"{task}: {found[0].reason.splitlines()[0]}")

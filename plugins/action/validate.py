@@ -34,7 +34,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
     _supports_check_mode = True
     _supports_diff = True
-    _VALID_ARGS = frozenset({"roles_folder", "purpose"})
+    _VALID_ARGS = frozenset({"roles_folder", "purpose", "operation"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Validate; the message has all problems, the result a summary."""
@@ -52,7 +52,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if changing:
                 site_lock.take_for_run(RunFolder().path, site.pki_store)
             if file:
-                return {**result, **_planned(file, site, changing)}
+                operation = str(self._task.args.get("operation") or "")
+                return {**result, **_planned(file, site, changing, operation)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
             documents = RunFolder().write(site, renderer)
         except PlanError as error:
@@ -76,9 +77,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
 
-def _planned(file: str, site: Site, changing: bool) -> dict[str, t.Any]:
+def _planned(file: str, site: Site, changing: bool, operation: str) -> dict[str, t.Any]:
     run = PlannedRun(RunFolder())
-    plan = run.lay_out(file, site, keeping=changing)
+    plan = run.lay_out(file, site, keeping=changing, operation=operation)
     head = run.head()
     return {
         "changed": False,

@@ -53,7 +53,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {**result, "changed": False, "skipped": True, "msg": msg}
         try:
             site = site_of_run(variables, roles_folder)
+            operation = RunFolder().operation()
             hosts, asked = RunFolder().assessments(), _asked(variables, site)
+            if operation:
+                asked &= set(operation["hosts"])
             if asked and not hosts:
                 # Each host says what is wrong with it.
                 return {
@@ -70,6 +73,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 now,
                 sorted(asked - hosts.keys()),
                 int(context.CLIARGS.get("forks") or 1),
+                operation,
             )
         except (PlanError, PkiError, SiteError) as error:
             return {**result, "failed": True, "msg": str(error)}

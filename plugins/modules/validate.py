@@ -39,6 +39,11 @@ options:
     type: str
     choices: [check, plan, apply, reset]
     default: check
+  operation:
+    description:
+      - What the run does, by the name of its playbook. A plan of another operation is refused.
+      - When left out, any plan will do.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -94,7 +99,11 @@ from ansible.module_utils.basic import AnsibleModule
 def main() -> None:
     """Refuse to run: the action plugin does the work."""
     module = AnsibleModule(
-        argument_spec={"roles_folder": {"type": "path"}, "purpose": {"type": "str", "default": "check"}},
+        argument_spec={
+            "roles_folder": {"type": "path"},
+            "purpose": {"type": "str", "default": "check"},
+            "operation": {"type": "str"},
+        },
         supports_check_mode=True,
     )
     module.fail_json(msg="ironspan.hybrid.validate runs on the controller only, by its action plugin")

@@ -10,6 +10,7 @@ import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import estimate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import (
     SCHEMA,
@@ -115,6 +116,7 @@ def build(
     now: int,
     left_out: Sequence[str] = (),
     forks: int = 50,
+    operation: Content | None = None,
 ) -> Plan:
     """Return the plan.
 
@@ -125,11 +127,14 @@ def build(
         now: seconds since 1970.
         left_out: hosts that were asked and gave no usable answer.
         forks: how many hosts are worked on at the same time.
+        operation: ``name`` and ``steps``, for what site.yml does when left out.
 
     Raises:
         PlanError: there is nothing to plan, or a document holds a private key.
     """
-    if not hosts:
+    operation = operation or {"name": SITE, "steps": []}
+    steps = operation["steps"]
+    if not hosts and operation["name"] == SITE:
         raise PlanError("no host could be compared with its document", "mend what the run says above")
     pool: dict[str, t.Any] = {}
     entries = {
@@ -143,6 +148,8 @@ def build(
         "created": now,
         "expires": now + int(site.plan.expires_hours * 3600),
         "inventory": inventory_digest(site),
+        "operation": operation["name"],
+        "steps": steps,
         "resources": pool,
         "hosts": entries,
         "cluster": cluster,
@@ -155,10 +162,12 @@ def build(
             "cluster_changes": len(cluster["changes"]),
             "interrupts": sum(len(entry["interrupts"]) for entry in busy),
             "reboots": 0,
-            "seconds": estimate.of_site([layers for layers in seconds if layers], forks),
+            "steps": len(steps),
+            "seconds": estimate.of_site([layers for layers in seconds if layers], forks)
+            + sum(step["seconds"] for step in steps),
             "seconds_source": estimate.SOURCE,
         },
-        "warnings": _warnings(entries, cluster, left_out),
+        "warnings": [*_destructions(steps), *_warnings(entries, cluster, left_out)],
     }
     plan = seal(content)
     if b"PRIVATE KEY-----" in plan.data:
@@ -167,6 +176,11 @@ def build(
             "give it to the host as a secret, see the resource kind 'file'",
         )
     return plan
+
+
+def _destructions(steps: Sequence[Content]) -> list[str]:
+    gone = [str(step["what"]) for step in steps if step["destructive"]]
+    return [f"Cannot be undone: {'; '.join(gone)}."] if gone else []
 
 
 def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequence[str]) -> list[str]:
@@ -189,7 +203,10 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
 
 
 def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
-    """Return the kinds of everything that a plan changes; cluster_object for objects of the cluster."""
+    """Return the kinds of everything that a plan changes.
+
+    ``cluster_object`` stands for objects of the cluster, the name of the operation for its steps.
+    """
     kinds = {
         str(entry["kind"])
         for host in content["hosts"].values()
@@ -197,4 +214,6 @@ def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
     }
     if content["cluster"]["changes"]:
         kinds.add("cluster_object")
+    if content["steps"]:
+        kinds.add(str(content["operation"]))
     return kinds

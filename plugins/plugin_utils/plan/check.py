@@ -21,7 +21,7 @@ def approvals_needed(plan: Plan, policy: PlanPolicy) -> int:
     return policy.approvals if kinds_of(plan.content) - set(policy.unapproved_kinds) else 0
 
 
-def check(plan: Plan, path: Path, site: Site, now: float) -> list[str]:
+def check(plan: Plan, path: Path, site: Site, now: float, operation: str = "") -> list[str]:
     """Insist that a plan is for this site, has not expired and is approved.
 
     Args:
@@ -29,6 +29,7 @@ def check(plan: Plan, path: Path, site: Site, now: float) -> list[str]:
         path: that file; signatures are beside it.
         site: from the inventory, its uid from the PKI store.
         now: seconds since 1970.
+        operation: what the run does, empty when it does not say (a phase alone).
 
     Returns:
         The names of those who approved.
@@ -46,6 +47,11 @@ def check(plan: Plan, path: Path, site: Site, now: float) -> list[str]:
     if content["site"]["uid"] != site.uid:
         raise PlanError(
             f"the plan is for another {site.name!r}: its identity is not the one in {site.pki_store}", again
+        )
+    if operation and content["operation"] != operation:
+        raise PlanError(
+            f"the plan is for {content['operation']}.yml, this run is {operation}.yml",
+            f"apply it with 'ironspan apply', or with playbooks/{content['operation']}.yml",
         )
     if now >= content["expires"]:
         raise PlanError(f"the plan expired at {when(content['expires'])}", again)

@@ -32,6 +32,8 @@ _SHAPE: dict[str, type] = {
     "created": int,
     "expires": int,
     "inventory": str,
+    "operation": str,
+    "steps": list,
     "resources": dict,
     "hosts": dict,
     "cluster": dict,
@@ -49,6 +51,15 @@ _HOST_SHAPE: dict[str, type] = {
     "interrupts": list,
     "starts": list,
     "seconds": int,
+}
+_STEP_SHAPE: dict[str, type] = {
+    "action": str,
+    "target": str,
+    "what": str,
+    "arithmetic": str,
+    "disruption": str,
+    "seconds": int,
+    "destructive": bool,
 }
 _CLUSTER_SHAPE: dict[str, type] = {"state": str, "objects": dict, "nodes": dict, "changes": list}
 
@@ -163,6 +174,10 @@ def _misshapen(content: Content) -> str:
             return f"{where}.{wrong}"
     if not all(isinstance(content["site"].get(name), str) for name in ("name", "uid")):
         return "plan.site"
+    for number, step in enumerate(content["steps"]):
+        wrong = _difference(step, _STEP_SHAPE)
+        if wrong:
+            return f"steps.{number}.{wrong}"
     for name, host in content["hosts"].items():
         wrong = _difference(host, _HOST_SHAPE) or _document_difference(name, host["document"], content)
         if wrong:

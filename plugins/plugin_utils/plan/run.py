@@ -54,13 +54,14 @@ class PlannedRun:
 
         self._folder.once(lambda: self.lay_out(plan_file(variables), site_of_run(variables, roles_folder)))
 
-    def lay_out(self, file: str, site: Site, keeping: bool = False) -> Plan:
+    def lay_out(self, file: str, site: Site, keeping: bool = False, operation: str = "") -> Plan:
         """Check a plan and lay out its documents.
 
         Args:
             file: the plan file.
             site: from the inventory.
             keeping: keep the plan on the controller, because it is about to be applied.
+            operation: what the run does, empty when it does not say.
         """
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import check, keep
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import inventory_digest
@@ -73,9 +74,13 @@ class PlannedRun:
         plan = load(path)
         authorities = StoreAuthorities(site, make=False)
         site.uid_source = authorities.uid
-        approved_by = check.check(plan, path, site, time.time())
+        approved_by = check.check(plan, path, site, time.time(), operation)
         moved = plan.content["inventory"] != inventory_digest(site)
-        head: dict[str, t.Any] = {"digest": plan.digest, "cluster": plan.content["cluster"], "kept": ""}
+        head: dict[str, t.Any] = {
+            "digest": plan.digest,
+            "kept": "",
+            **{name: plan.content[name] for name in ("cluster", "operation", "steps")},
+        }
         if keeping:
             head["kept"] = str(keep.keep(plan, path, approved_by, moved))
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,6 +103,17 @@ class PlannedRun:
     def head(self) -> dict[str, t.Any]:
         """Return digest, cluster objects, the folder on the controller, and who approved."""
         return t.cast("dict[str, t.Any]", self._read("head.json"))
+
+    def operation(self, name: str) -> list[dict[str, t.Any]]:
+        """Return the steps of the plan.
+
+        Raises:
+            PlanError: they are those of another operation.
+        """
+        head = self.head()
+        if head["operation"] != name:
+            raise PlanError(f"the plan is for {head['operation']}.yml, not for {name}.yml", "make a new plan")
+        return t.cast("list[dict[str, t.Any]]", head["steps"])
 
     def host(self, name: str) -> dict[str, t.Any] | None:
         """Return what the plan says of a host, None when the host is not in it."""

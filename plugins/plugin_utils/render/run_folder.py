@@ -126,6 +126,23 @@ class RunFolder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / f"{host}.json").write_text(json.dumps(entry), encoding="utf-8")
 
+    def put_operation(self, entry: Mapping[str, t.Any]) -> None:
+        """Keep what an operation will do until the plan is written.
+
+        Args:
+            entry: ``name``, ``steps``, and ``hosts`` whose documents are compared.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.path / "operation.json").write_text(json.dumps(entry), encoding="utf-8")
+
+    def operation(self) -> dict[str, t.Any] | None:
+        """Return what ``put_operation`` kept, None when nothing was."""
+        try:
+            text = (self.path / "operation.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        return t.cast("dict[str, t.Any]", json.loads(text))
+
     def assessments(self) -> dict[str, dict[str, t.Any]]:
         """Return what the plan will say, by host."""
         return {

@@ -1,0 +1,96 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Works out what an operation has to do, and refuses what must not be done."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
+    CONSENT_VARIABLE,
+    Context,
+    compared_hosts,
+    steps_of,
+    targets_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
+    OperationError,
+    Step,
+    unplanned,
+    without_consent,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    insist_on_a_plan,
+    plan_file,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+TARGETS_GROUP = "ironspan_targets"
+COMPARED_GROUP = "ironspan_compared"
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.operation``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "name": {"type": "str", "required": True},
+        "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
+    }
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        """Keep the variables of the run, which are the operation's arguments."""
+        self._variables = task_vars or {}
+        return super().run(tmp, task_vars)
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Work out the steps; insist on consent and on the plan."""
+        name, planning = arguments["name"], arguments["mode"] == "plan"
+        context = Context(session, self._variables)
+        steps = steps_of(name, context)
+        targets = targets_of(steps)
+        # In a check and while planning nothing is destroyed, so it is only shown.
+        if not planning and not self._task.check_mode:
+            self._insist(session.site, name, steps)
+        compared = compared_hosts(name, context, steps) if planning else []
+        if planning:
+            RunFolder().put_operation(
+                {"name": name, "steps": [s.as_dict() for s in steps], "hosts": compared}
+            )
+        for group, hosts in ((TARGETS_GROUP, targets), (COMPARED_GROUP, compared)):
+            for host in hosts:
+                self.add_host(host, parent_group_names=[group])
+        for step in steps:
+            self.say(f"{step.what}{f' ({step.arithmetic})' if step.arithmetic else ''}")
+        return {
+            "changed": False,
+            "steps": [step.as_dict() for step in steps],
+            "hosts": targets,
+            **({} if steps or compared else {"msg": "Nothing to do."}),
+        }
+
+    def _insist(self, site: Site, name: str, steps: list[Step]) -> None:
+        consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)
+        if plan_file(self._variables):
+            # What a plan names was shown to those who approved it: that is the consent.
+            run = PlannedRun(RunFolder())
+            run.ensure(self._variables)
+            more = unplanned(steps, run.operation(name))
+            if more:
+                raise OperationError(
+                    f"the plan does not have: {'; '.join(step.what for step in more)}", "make a new plan"
+                )
+            return
+        if steps:
+            insist_on_a_plan(site.plan.approvals)
+        refused = without_consent(steps, consented)
+        if refused:
+            raise OperationError(
+                f"this cannot be undone: {'; '.join(step.what for step in refused)}",
+                f"if that is what you want, run it again with -e {CONSENT_VARIABLE}=true "
+                "(ironspan: --allow-destructive)",
+            )

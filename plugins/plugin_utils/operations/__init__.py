@@ -1,0 +1,11 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of a running site, one module each: what has to be done, in which order, and what forbids it."""
+
+from __future__ import annotations
+
+SITE = "site"
+"""What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
+
+OPERATIONS: dict[str, str] = {}
+"""Name of an operation, which is that of its playbook, to the module here that knows its steps."""

@@ -1,0 +1,128 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What an operation may look at while it works out its steps."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS, SITE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+
+HOSTS_VARIABLE = "ironspan_hosts"
+CONSENT_VARIABLE = "ironspan_allow_destructive"
+
+
+class Context:
+    """Inventory and live state, asked for only when needed.
+
+    Args:
+        session: the site's cluster.
+        arguments: the variables of the run.
+    """
+
+    def __init__(self, session: Session, arguments: Mapping[str, t.Any]) -> None:
+        self.session = session
+        self.arguments = arguments
+        self._api: Api | None = None
+        self._members: list[Member] | None = None
+
+    @property
+    def site(self) -> Site:
+        """The site as the inventory has it."""
+        return self.session.site
+
+    @property
+    def hosts(self) -> list[Host]:
+        """The hosts that the operator named, in the order given; empty when none was.
+
+        Raises:
+            OperationError: the inventory has no such host.
+        """
+        return named_hosts(self.site, self.arguments.get(HOSTS_VARIABLE))
+
+    def api(self) -> Api:
+        """Return a client of the API."""
+        if self._api is None:
+            self._api = self.session.api()
+        return self._api
+
+    def etcd_members(self) -> list[Member]:
+        """Return what every host of the group etcd says of itself, asked once."""
+        if self._members is None:
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
+
+            addresses = {host.name: host.address for host in self.site.group("etcd")}
+            self._members = ask_members(addresses, self.session.etcd_context())
+        return self._members
+
+
+def named_hosts(site: Site, value: t.Any) -> list[Host]:
+    """Return the hosts of a list, or of a text with commas.
+
+    Raises:
+        OperationError: the inventory has no such host.
+    """
+    parts = value.split(",") if isinstance(value, str) else list(value or ())
+    names = list(dict.fromkeys(name for part in parts if (name := str(part).strip())))
+    unknown = [name for name in names if name not in site.hosts]
+    if unknown:
+        raise OperationError(
+            f"{HOSTS_VARIABLE} names {', '.join(unknown)}, which the inventory of {site.name} does not have",
+            "write names of hosts as the inventory has them, with commas between",
+        )
+    return [site.hosts[name] for name in names]
+
+
+def module_of(operation: str) -> t.Any:
+    """Return the module that knows the steps of an operation.
+
+    Raises:
+        OperationError: there is no such operation.
+    """
+    if operation not in OPERATIONS:
+        raise OperationError(
+            f"there is no operation {operation!r}", f"write one of {', '.join(sorted([SITE, *OPERATIONS]))}"
+        )
+    package = __name__.rpartition(".")[0]
+    return importlib.import_module(f"{package}.{OPERATIONS[operation]}")
+
+
+def steps_of(operation: str, context: Context) -> list[Step]:
+    """Return the steps of an operation, none for ``site``.
+
+    Raises:
+        OperationError: it is refused.
+    """
+    return [] if operation == SITE else list(module_of(operation).steps(context))
+
+
+def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> list[str]:
+    """Return the hosts whose documents a plan of the operation compares, by the module's ``HOSTS``.
+
+    ``all`` (the default), ``none``, ``named`` by the operator, or ``targets`` of the steps.
+    """
+    site = context.site
+    if operation == SITE:
+        return list(site.hosts)
+    which = getattr(module_of(operation), "HOSTS", "all")
+    choices: dict[str, list[str]] = {
+        "all": list(site.hosts),
+        "none": [],
+        "named": [host.name for host in context.hosts],
+        "targets": targets_of(steps),
+    }
+    return choices[which]
+
+
+def targets_of(steps: Sequence[Step]) -> list[str]:
+    """Return the hosts that the steps are about, in their order."""
+    return list(dict.fromkeys(step.target for step in steps if step.target))
