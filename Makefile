@@ -15,7 +15,7 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration bench docs lock venv packages artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -45,6 +45,11 @@ packages:
 artifacts: venv packages
 	@echo '== Artefacts and images (source: $(SOURCE))'
 	@$(IRONSPAN) artifacts build --source $(SOURCE)
+
+# With the versions that upgrades go to: what the tests need, 12 minutes more from nothing.
+all-artifacts: venv packages
+	@echo '== Artefacts and images, and those to upgrade to (source: $(SOURCE))'
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set upgrade
 
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
@@ -85,17 +90,17 @@ lint: venv
 unit: venv
 	@$(PYTHON) -m pytest tests/unit
 
-integration: artifacts
+integration: all-artifacts
 	@$(PYTHON) -m pytest tests/integration
 
-molecule: artifacts
+molecule: all-artifacts
 	@$(BIN)/molecule test --all
 
 bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
 # One pytest run at the end, so that its summary is the last thing printed.
-test: artifacts lint
+test: all-artifacts lint
 	@echo '== Tests'
 	@$(PYTHON) -m pytest --durations=15 tests/unit tests/integration tests/bench
 

@@ -52,6 +52,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="The same as build --source upstream. An item whose digest nobody has pinned is an error "
         "that names the command to pin it; nothing is downloaded without a digest to check.",
     )
+    for command in (build, fetch):
+        command.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="also the items of this set of the lock file, for example `upgrade`: the versions to move to",
+        )
     fetch.add_argument("--rebuild", action="store_true", help="download it again even if the mirror has it")
     fetch.set_defaults(func=_fill, source="upstream")
 
@@ -107,7 +115,7 @@ def _fill(arguments: argparse.Namespace) -> int:
         filling = fill.Filling(
             lock.load(arguments.lock), place, arguments.source, arguments.arch, show.step, arguments.rebuild
         )
-        results = filling.run(arguments.names or None)
+        results = filling.run(arguments.names or None, arguments.set)
         counts = {
             state: sum(result.state == state for result in results) for state in ("done", "skip", "fail")
         }

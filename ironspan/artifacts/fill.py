@@ -84,11 +84,14 @@ class Filling:
         self._resolves = resolves
         self._maker = make.Maker(lock, place, self.arch, rebuild)
 
-    def run(self, names: collections.abc.Collection[str] | None = None) -> list[Result]:
+    def run(
+        self, names: collections.abc.Collection[str] | None = None, sets: collections.abc.Collection[str] = ()
+    ) -> list[Result]:
         """Bring the mirror to what the lock file says.
 
         Args:
             names: items to look at (see ``Lock.select``); None for all that this machine needs.
+            sets: without names: sets of further versions that are wanted too.
 
         Returns:
             One result an item, in the order of the lock file. Items that fail do not stop the others.
@@ -96,7 +99,10 @@ class Filling:
         Raises:
             CommandError: the run cannot begin: unknown name, digest not pinned, tools missing (exit 2).
         """
-        items = [item for item in self.lock.select(names) if names is not None or self._needed(item)]
+        if names is not None:
+            items = self.lock.select(names)
+        else:
+            items = [item for item in self.lock.needed(sets) if self._needed(item)]
         allowed: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             try:

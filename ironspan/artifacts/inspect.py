@@ -71,6 +71,8 @@ def _row(
     detail = ""
     if entry is None:
         state = "missing"
+        if item.set_name:
+            state, detail = "not needed", f"part of the set {item.set_name}"
         if capability and not fill.lacks_capability(capability):
             state, detail = "not needed", f"this machine has {capability}"
     elif not recipes.is_current(item, entry, ("upstream", "go"), lock, arch):

@@ -83,6 +83,8 @@ class File:
     only_without_capability: str
     pack: str
     members: dict[str, str]
+    set_name: str = ""
+    """Made only when this set is asked for; empty: always."""
 
     @property
     def key(self) -> str:
@@ -119,6 +121,8 @@ class Image:
     command: tuple[str, ...]
     user: str
     buildable: bool
+    set_name: str = ""
+    """Made only when this set is asked for; empty: always."""
 
     @property
     def key(self) -> str:
@@ -159,6 +163,25 @@ class Lock:
     bases: dict[str, Base]
     files: dict[str, File]
     images: dict[str, Image]
+
+    def sets(self) -> list[str]:
+        """Return the names of the sets that are made only when they are asked for."""
+        return sorted({item.set_name for item in (*self.files.values(), *self.images.values())} - {""})
+
+    def needed(self, sets: collections.abc.Collection[str] = ()) -> list[File | Image]:
+        """Return what a site needs: the entries of no set, and those of the sets named.
+
+        Raises:
+            CommandError: there is no such set (exit 2).
+        """
+        unknown = sorted(set(sets) - set(self.sets()))
+        if unknown:
+            raise CommandError(
+                f"{self.path} has no set {', '.join(unknown)}",
+                f"It has: {', '.join(self.sets()) or 'none'}",
+                Exit.BAD_INPUT,
+            )
+        return [item for item in self.select(None) if not item.set_name or item.set_name in sets]
 
     def select(self, names: collections.abc.Collection[str] | None) -> list[File | Image]:
         """Return the entries asked for, files first.

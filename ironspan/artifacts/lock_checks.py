@@ -30,9 +30,9 @@ FIELDS: dict[str, set[str]] = {
     },
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
-    "file": {"licence", "url", "path", "digests", "only_without_capability", "go"},
+    "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "set"},
     "file.go": {"pack", "program", "members"},
-    "image": {"licence", "digests", "go"},
+    "image": {"licence", "digests", "go", "set"},
     "image.go": {"base", "programs", "entrypoint", "command", "user"},
 }  # fmt: skip
 
@@ -176,6 +176,7 @@ class Reader:
             only_without_capability=self.text(fields, "only_without_capability", where, required=False),
             pack=pack,
             members=members,
+            set_name=self.text(fields, "set", where, required=False),
         )
 
     def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:
@@ -219,6 +220,7 @@ class Reader:
             command=self.listing(recipe.get("command", []), f"{where}.go.command"),
             user=self.text(recipe, "user", f"{where}.go", required=False),
             buildable=go is not None,
+            set_name=self.text(fields, "set", where, required=False),
         )
 
     def digests(self, data: t.Any, where: str) -> dict[str, str | None]:

@@ -32,8 +32,21 @@ def test_the_real_lock_file_holds_the_versions_a_site_begins_with() -> None:
     for item in real.select(None):
         assert item.components() or isinstance(item, lock.Image), f"{item.key} cannot be built"
     for file in real.files.values():
-        if file.url:
+        if file.url and not file.set_name:
             assert all(file.digests.get(arch) for arch in lock.MACHINES), f"{file.key} is not pinned"
+
+
+def test_what_a_site_begins_with_is_no_larger_for_the_versions_to_move_to() -> None:
+    real = lock.load(ROOT / "artifacts.lock.yml")
+    assert real.sets() == ["upgrade"]
+    usual, with_upgrade = real.needed(), real.needed(["upgrade"])
+    assert len(usual) == 19
+    further = {item.key for item in with_upgrade} - {item.key for item in usual}
+    assert {"kubelet/1.37.1", "etcd/3.7.3", "containerd/2.3.7", "runsc/20260224.0"} <= further
+    assert not any("1.37" in item.key or "3.7.3" in item.key for item in usual)
+    with pytest.raises(CommandError, match="has no set nightly") as caught:
+        real.needed(["upgrade", "nightly"])
+    assert "upgrade" in caught.value.remedy
 
 
 @pytest.mark.parametrize("component", sorted(lock.load(ROOT / "artifacts.lock.yml").components))

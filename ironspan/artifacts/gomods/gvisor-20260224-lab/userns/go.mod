@@ -1,0 +1,3 @@
+module github.com/moby/sys/userns
+
+go 1.21
