@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = ansible_arguments(arguments)
         options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
         playbook = operation_of(pathlib.Path(playbook))
-    elif arguments.allow_destructive:
+    if arguments.allow_destructive:
         options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
     checked = running.run.results.get(VALIDATE, {})

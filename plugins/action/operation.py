@@ -76,7 +76,6 @@ class ActionModule(ClusterAction):
     def _insist(self, site: Site, name: str, steps: list[Step]) -> None:
         consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)
         if plan_file(self._variables):
-            # What a plan names was shown to those who approved it: that is the consent.
             run = PlannedRun(RunFolder())
             run.ensure(self._variables)
             more = unplanned(steps, run.operation(name))
@@ -84,8 +83,7 @@ class ActionModule(ClusterAction):
                 raise OperationError(
                     f"the plan does not have: {'; '.join(step.what for step in more)}", "make a new plan"
                 )
-            return
-        if steps:
+        elif steps:
             insist_on_a_plan(site.plan.approvals)
         refused = without_consent(steps, consented)
         if refused:
