@@ -7,30 +7,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 from ironspan.lab.errors import LabError
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Write `content` to `path` so that a reader, or a killed writer, never leaves or sees half of it."""
-    data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
+    write_file(path, content.encode() if isinstance(content, str) else content, mode)
 
 
 def write_if_changed(path: Path, content: str, mode: int = 0o644) -> bool:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import secrets
 import typing as t
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 SCHEMA_VERSION = 1
 
@@ -76,17 +76,7 @@ class Report:
         """Write the machine-readable form, whole or not at all."""
         path = Path(path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump(self.as_json(), file, indent=2)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_file(path, (json.dumps(self.as_json(), indent=2) + "\n").encode())
 
     def as_text(self) -> str:
         """Return the tables: one line a check, then the evidence of each."""

@@ -18,9 +18,10 @@ import secrets
 import typing as t
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked, write_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 
 SCHEMA_VERSION = 1
 

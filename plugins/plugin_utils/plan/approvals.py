@@ -9,11 +9,11 @@ to check one.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import typing as t
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 NAMESPACE = "ironspan-plan"
@@ -65,9 +65,7 @@ def sign(data: bytes, plan: Path, key: Path) -> Path:
     folder = folder_of(plan)
     folder.mkdir(exist_ok=True)
     file = folder / f"{_name_of(key)}.sig"
-    temporary = folder / f".{file.name}-{os.getpid()}"
-    temporary.write_bytes(done.stdout)
-    temporary.replace(file)
+    write_file(file, done.stdout)
     return file
 
 

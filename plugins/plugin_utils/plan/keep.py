@@ -15,6 +15,7 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.approvals import folder_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
 
@@ -34,9 +35,7 @@ def keep(plan: Plan, path: Path, approved_by: list[str], inventory_moved: bool) 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = folder / "plan.json"
     if not file.exists():
-        temporary = folder / f".plan-{os.getpid()}"
-        temporary.write_bytes(plan.data)
-        temporary.replace(file)
+        write_file(file, plan.data, 0o600)
     if folder_of(path).is_dir() and folder_of(path) != folder_of(file):
         shutil.copytree(folder_of(path), folder_of(file), dirs_exist_ok=True)
     report(folder, event="begin", approved_by=approved_by, inventory_moved=inventory_moved)
