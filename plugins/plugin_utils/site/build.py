@@ -9,6 +9,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networ
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
+    DrainPolicy,
     Host,
     PlanPolicy,
     Site,
@@ -48,6 +49,11 @@ def build_site(draft: Draft) -> Site:
             allowed_signers=value("site_plan_allowed_signers") or "",
             expires_hours=value("site_plan_expires_hours"),
             unapproved_kinds=tuple(value("site_plan_unapproved_kinds")),
+        ),
+        drain=DrainPolicy(
+            max_unavailable=value("site_max_unavailable"),
+            timeout_seconds=value("site_drain_timeout_seconds"),
+            empty_dir_data=value("site_drain_empty_dir_data"),
         ),
     )
 

@@ -20,6 +20,8 @@ LIMITS: dict[str, Limit] = {
     "site_node_cidr_mask": Limit(16, 28, "a host needs addresses for its pods"),
     # RFC 8200 section 5 asks for 1280 (IPv6 minimum); 9216 is the largest frame that common switches carry.
     "site_wan_mtu": Limit(1280, 9216, "MTU in bytes"),
+    # The default time a pod has for its end is 30 s (Kubernetes: terminationGracePeriodSeconds).
+    "site_drain_timeout_seconds": Limit(10, 86_400, "seconds; a pod has 30 by default"),
     # etcd refuses an election timeout above 50 s (server/embed/config.go, maxElectionMs).
     "etcd_election_ms": Limit(500, 50_000, "milliseconds; etcd accepts at most 50000"),
     "etcd_heartbeat_ms": Limit(10, 5_000, "milliseconds"),

@@ -102,6 +102,21 @@ class PlanPolicy:
     unapproved_kinds: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DrainPolicy:
+    """How nodes are taken out of service.
+
+    Args:
+        max_unavailable: hosts of one rack at the same time, a number or a percentage (operations/waves.py).
+        timeout_seconds: how long the pods of a node have to go elsewhere.
+        empty_dir_data: ``refuse`` or ``delete`` what pods keep in emptyDir volumes on disk.
+    """
+
+    max_unavailable: int | str = "10%"
+    timeout_seconds: int = 600
+    empty_dir_data: str = "refuse"
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Site:
     """The whole site.
@@ -123,6 +138,7 @@ class Site:
     artifacts_index: str
     hosts: Mapping[str, Host]
     plan: PlanPolicy = PlanPolicy()
+    drain: DrainPolicy = DrainPolicy()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")

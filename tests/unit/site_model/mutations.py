@@ -200,6 +200,18 @@ TYPES = (
         "base_hosts_entries: sites",
         "is not one of site, endpoint, none; write site",
     ),
+    edit(
+        "none may be out of service", ALL, _MTU, "site_max_unavailable: 0", "is neither a number from 1 nor a"
+    ),
+    edit("more than all", ALL, _MTU, "site_max_unavailable: 110%", "is not 1% to 100%"),
+    edit("no time to drain", ALL, _MTU, "site_drain_timeout_seconds: 1", "1 is outside 10 to 86400"),
+    edit(
+        "data neither kept nor lost",
+        ALL,
+        _MTU,
+        "site_drain_empty_dir_data: keep",
+        "is not one of refuse, delete",
+    ),
     edit("number below its range", ALL, _MTU, "site_wan_mtu: 500", "500 is outside 1280 to 9216"),
     edit("number above its range", ALL, _MASK, "site_node_cidr_mask: 30", "write a number from 16 to 28"),
     edit(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import hosts_out_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
@@ -27,6 +28,9 @@ SITE_WIDE: tuple[str, ...] = (
     "site_plan_allowed_signers",
     "site_plan_expires_hours",
     "site_plan_unapproved_kinds",
+    "site_max_unavailable",
+    "site_drain_timeout_seconds",
+    "site_drain_empty_dir_data",
 )
 """Variables that describe the cluster and not a host."""
 
@@ -135,4 +139,15 @@ def check_plan_policy(draft: Draft) -> None:
             draft.problems.add(draft.site_place(variable), variable, f"is {value}", f"write {least} or more")
 
 
-CHECKS = (check_required, check_site_wide, check_etcd_timing, check_plan_policy)
+def check_drain_policy(draft: Draft) -> None:
+    """Waves need at least one host, and a number or a percentage to count by."""
+    value = draft.site_value("site_max_unavailable")
+    try:
+        hosts_out_of(value, 1)
+    except ValueError as error:
+        variable = "site_max_unavailable"
+        place = draft.site_place(variable)
+        draft.problems.add(place, variable, str(error), "write for example 10%, or 2")
+
+
+CHECKS = (check_required, check_site_wide, check_etcd_timing, check_plan_policy, check_drain_policy)
