@@ -58,7 +58,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             action="append",
             default=[],
             metavar="NAME",
-            help="also the items of this set of the lock file, for example `upgrade`: the versions to move to",
+            help="also the items of this set of the lock file, for example `upgrade`: versions to move to",
         )
     fetch.add_argument("--rebuild", action="store_true", help="download it again even if the mirror has it")
     fetch.set_defaults(func=_fill, source="upstream")
