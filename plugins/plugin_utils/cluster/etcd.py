@@ -38,6 +38,7 @@ class Member(t.NamedTuple):
     learner: bool = False
     listed: tuple[str, ...] = ()
     hash: str = ""
+    learners: tuple[str, ...] = ()
 
 
 def ask_members(addresses: Mapping[str, str], context: ssl.SSLContext, port: int = PORT) -> list[Member]:
@@ -119,18 +120,21 @@ def _ask(name: str, address: str, context: ssl.SSLContext, port: int) -> Member:
             name,
             address,
             healthy=str(health.get("health")).lower() == "true",
-            cluster=_hexadecimal(header["cluster_id"]),
-            member=_hexadecimal(header["member_id"]),
-            leader=_hexadecimal(status.get("leader", "0")),
+            cluster=hexadecimal(header["cluster_id"]),
+            member=hexadecimal(header["member_id"]),
+            leader=hexadecimal(status.get("leader", "0")),
             version=str(status["version"]),
             revision=int(header["revision"]),
             database_bytes=int(status.get("dbSize", 0)),
             alarms=tuple(str(alarm.get("alarm", "?")) for alarm in alarms.get("alarms", ())),
             learner=bool(status.get("isLearner", False)),
-            listed=tuple(sorted(_hexadecimal(entry["ID"]) for entry in listed.get("members", ()))),
+            listed=tuple(sorted(hexadecimal(entry["ID"]) for entry in listed.get("members", ()))),
+            learners=tuple(
+                sorted(hexadecimal(m["ID"]) for m in listed.get("members", ()) if m.get("isLearner"))
+            ),
         )
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-        return Member(name, address, error=_sentence(error))
+        return Member(name, address, error=sentence_of(error))
 
 
 def _with_hash(member: Member, revision: int, context: ssl.SSLContext, port: int) -> Member:
@@ -168,11 +172,13 @@ def _call(
     return t.cast("dict[str, t.Any]", json.loads(content))
 
 
-def _hexadecimal(number: str | int) -> str:
+def hexadecimal(number: str | int) -> str:
+    """Return an id as etcdctl writes it; the gateway writes decimal digits."""
     return f"{int(number):x}"
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
+    """Return why a member could not be asked, without a full stop."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted ({error.verify_message})"
     if isinstance(error, TimeoutError):

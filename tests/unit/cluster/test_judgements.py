@@ -181,4 +181,4 @@ def test_table() -> None:
     ],
 )
 def test_sentence_for_a_member_that_does_not_answer(error: Exception, sentence: str) -> None:
-    assert etcd._sentence(error) == sentence
+    assert etcd.sentence_of(error) == sentence

@@ -1,0 +1,340 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Quorum arithmetic, and the calls that change the membership against a stand-in for etcd's gateway."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+import typing as t
+from collections.abc import Callable
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
+    Listed,
+    Membership,
+    Quorum,
+    QuorumError,
+    initial_cluster,
+    insist,
+    quorum,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def member(number: int, **values: t.Any) -> Member:
+    """Return a healthy member of three, the first of which leads."""
+    base = {
+        "healthy": True,
+        "cluster": "c",
+        "member": f"{number}",
+        "leader": "1",
+        "listed": ("1", "2", "3"),
+    }
+    return Member(f"az-{number}", f"10.0.0.{number}", **{**base, **values})
+
+
+def dead(number: int) -> Member:
+    return Member(f"az-{number}", f"10.0.0.{number}", error="Connection refused")
+
+
+COUNTS = [
+    ([member(1), member(2), member(3)], "3 members, 2 needed, 3 healthy", ()),
+    ([member(1), member(2), dead(3)], "3 members, 2 needed, 2 healthy", ("az-3",)),
+    ([member(1, leader="0"), dead(2), dead(3)], "3 members, 2 needed, 0 healthy", ("az-2", "az-3", "az-1")),
+    ([dead(1), dead(2), dead(3)], "3 members, 2 needed, 0 healthy", ("az-1", "az-2", "az-3")),
+    ([member(1, listed=("1",))], "1 member, 1 needed, 1 healthy", ()),
+    ([member(1), member(2, healthy=False), member(3)], "3 members, 2 needed, 2 healthy", ("az-2",)),
+    # A learner has no vote, whether it answers or not.
+    (
+        [
+            member(1, listed=("1", "2", "4"), learners=("4",)),
+            member(2, listed=("1", "2", "4"), learners=("4",)),
+            member(4, listed=("1", "2", "4"), learners=("4",), learner=True),
+        ],
+        "2 members, 2 needed, 2 healthy",
+        (),
+    ),
+    # Listed, and not in the inventory: it votes, and nobody knows how it is.
+    ([member(n, listed=("1", "2", "3", "9")) for n in (1, 2, 3)], "4 members, 3 needed, 3 healthy", ()),
+    # The list of a member that was away is old: the leader's counts.
+    (
+        [member(3, listed=("1", "2", "3", "4")), member(1), member(2)],
+        "3 members, 2 needed, 3 healthy",
+        (),
+    ),
+    # One is in another cluster.
+    (
+        [member(1), member(2), member(3, cluster="x", listed=("3",), leader="3")],
+        "3 members, 2 needed, 2 healthy",
+        ("az-3",),
+    ),
+    ([], "0 members, 1 needed, 0 healthy", ()),
+]
+
+
+@pytest.mark.parametrize(("answers", "text", "missing"), COUNTS)
+def test_who_votes_and_who_is_healthy(answers: list[Member], text: str, missing: tuple[str, ...]) -> None:
+    count = quorum(answers)
+    assert str(count) == text
+    assert count.missing == missing
+
+
+STEPS = [
+    (Quorum(3, 3), Quorum(3, 3).removing(True), True),
+    (Quorum(3, 2), Quorum(3, 2).removing(False), True),
+    (Quorum(3, 2), Quorum(3, 2).removing(True), False),
+    (Quorum(2, 2), Quorum(2, 2).removing(True), True),
+    (Quorum(2, 1), Quorum(2, 1).removing(False), False),
+    (Quorum(1, 1), Quorum(1, 1).removing(True), False),
+    (Quorum(3, 3), Quorum(3, 3).restarting(), True),
+    (Quorum(3, 2), Quorum(3, 2).restarting(), False),
+    (Quorum(1, 1), Quorum(1, 1).restarting(), False),
+    (Quorum(1, 1), Quorum(1, 1).promoting(), True),
+    (Quorum(3, 1), Quorum(3, 1).promoting(), False),
+    (Quorum(5, 3), Quorum(5, 3).removing(False), True),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "allowed"), STEPS)
+def test_a_step_is_refused_with_the_arithmetic(before: Quorum, after: Quorum, allowed: bool) -> None:
+    if allowed:
+        assert insist(before, after, "do it") == f"{before}; after: {after}"
+        return
+    with pytest.raises(QuorumError, match="Cannot do it: the store") as refused:
+        insist(before, after, "do it")
+    assert str(before) in str(refused.value)
+    assert refused.value.remedy
+
+
+def test_the_refusal_names_who_is_missing() -> None:
+    count = quorum([member(1), member(2), dead(3)])
+    with pytest.raises(QuorumError) as refused:
+        insist(count, count.removing(True), "remove az-2")
+    assert refused.value.message == (
+        "Cannot remove az-2: the store would lose its quorum (3 members, 2 needed, 2 healthy; "
+        "after: 2 members, 2 needed, 1 healthy). Not healthy: az-3."
+    )
+
+
+@given(
+    voters=st.integers(1, 9),
+    data=st.data(),
+    steps=st.lists(st.sampled_from(["remove healthy", "remove dead", "promote", "restart", "die"])),
+)
+def test_no_allowed_step_loses_the_quorum(voters: int, data: st.DataObject, steps: list[str]) -> None:
+    state = Quorum(voters, data.draw(st.integers(0, voters)))
+    for step in steps:
+        if step == "die":
+            # What nobody asks for may happen at any time; it is what the checks are made against.
+            state = state.restarting()
+            continue
+        if step == "remove dead" and state.healthy == state.voters:
+            continue
+        after = {
+            "remove healthy": state.removing(True),
+            "remove dead": state.removing(False),
+            "promote": state.promoting(),
+            "restart": state.restarting(),
+        }[step]
+        try:
+            insist(state, after, step)
+        except QuorumError:
+            # Refused for a reason: a majority was, or would be, missing.
+            assert 2 * state.healthy <= state.voters or 2 * after.healthy <= after.voters
+            continue
+        assert 2 * after.healthy > after.voters
+        assert after.voters >= 1
+        state = state if step == "restart" else after
+
+
+LISTED = [
+    Listed("a", "az-1", ("https://10.0.0.1:2380",), ("https://10.0.0.1:2379",), False),
+    Listed("b", "", ("https://10.0.0.2:2380",), (), True),
+]
+
+
+def test_initial_cluster_has_the_name_that_the_list_lacks() -> None:
+    wanted = "az-1=https://10.0.0.1:2380,az-2=https://10.0.0.2:2380"
+    assert initial_cluster(LISTED, "az-2", "https://10.0.0.2:2380") == wanted
+
+
+def test_two_members_without_names_do_not_share_one() -> None:
+    third = Listed("c", "", ("https://10.0.0.3:2380",), (), False)
+    names = [part.split("=")[0] for part in initial_cluster([*LISTED, third], "az-2", "x").split(",")]
+    assert sorted(names) == ["az-1", "b", "c"]
+
+
+Answer = tuple[int, dict[str, t.Any]] | Exception
+BEHIND = "etcdserver: can only promote a learner member which is in sync with leader"
+
+
+class Gateway:
+    """Stands in for the connections to all members."""
+
+    def __init__(self, answer: Callable[[str, str, dict[str, t.Any]], Answer]) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, str]] = []
+
+    def connection(self, address: str, port: int, **_: t.Any) -> t.Any:
+        gateway = self
+
+        class Response:
+            status = 0
+            content = b""
+
+            def read(self) -> bytes:
+                return self.content
+
+        class Connection:
+            def request(self, _method: str, path: str, body: str, _headers: t.Any) -> None:
+                gateway.calls.append((address, path.rpartition("/")[2]))
+                answer = gateway.answer(address, path, json.loads(body))
+                if isinstance(answer, Exception):
+                    raise answer
+                self.response = Response()
+                self.response.status = answer[0]
+                self.response.content = json.dumps(answer[1]).encode()
+
+            def getresponse(self) -> Response:
+                return self.response
+
+            def close(self) -> None:
+                pass
+
+        return Connection()
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Membership]:
+    def make(answer: Callable[[str, str, dict[str, t.Any]], Answer]) -> Membership:
+        stand_in = Gateway(answer)
+        monkeypatch.setattr(http.client, "HTTPSConnection", stand_in.connection)
+        monkeypatch.setattr(time, "sleep", lambda _: None)
+        membership = Membership({"az-1": "10.0.0.1", "az-2": "10.0.0.2"}, ssl.create_default_context())
+        membership.calls = stand_in.calls  # type: ignore[attr-defined]
+        return membership
+
+    return make
+
+
+def entry(number: int, name: str = "", *, learner: bool = False, started: bool = True) -> dict[str, t.Any]:
+    return {
+        "ID": str(number),
+        "name": name,
+        "peerURLs": [f"https://10.0.0.{number}:2380"],
+        **({"clientURLs": [f"https://10.0.0.{number}:2379"]} if started else {}),
+        **({"isLearner": True} if learner else {}),
+    }
+
+
+def listing(*entries: dict[str, t.Any]) -> Callable[[str, str, dict[str, t.Any]], Answer]:
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/add"):
+            return 200, {"members": [*entries, entry(9, learner=True, started=False)]}
+        return 200, {"members": list(entries)}
+
+    return answer
+
+
+def test_the_next_member_is_asked_when_one_is_silent(gateway: Callable[..., Membership]) -> None:
+    def answer(address: str, _path: str, _body: dict[str, t.Any]) -> Answer:
+        return ConnectionRefusedError(111, "refused") if address == "10.0.0.1" else (200, {"members": []})
+
+    membership = gateway(answer)
+    assert membership.listed() == []
+    assert membership.calls == [("10.0.0.1", "list"), ("10.0.0.2", "list")]  # type: ignore[attr-defined]
+
+
+def test_without_a_quorum_every_reason_is_named(gateway: Callable[..., Membership]) -> None:
+    def answer(address: str, _path: str, _body: dict[str, t.Any]) -> Answer:
+        if address == "10.0.0.1":
+            return TimeoutError()
+        return 503, {"message": "etcdserver: request timed out"}
+
+    with pytest.raises(ClusterError, match=r"az-1: no answer within 10 s; az-2: etcdserver: request timed"):
+        gateway(answer).listed()
+
+
+def test_add_a_learner(gateway: Callable[..., Membership]) -> None:
+    membership = gateway(listing(entry(1, "az-1")))
+    assert [m.id for m in membership.add_learner("az-9", "https://10.0.0.9:2380")] == ["1", "9"]
+
+
+def test_a_learner_that_waits_is_not_added_twice(gateway: Callable[..., Membership]) -> None:
+    membership = gateway(listing(entry(1, "az-1"), entry(9, learner=True, started=False)))
+    assert len(membership.add_learner("az-9", "https://10.0.0.9:2380")) == 2
+    assert membership.calls == [("10.0.0.1", "list")]  # type: ignore[attr-defined]
+
+
+REFUSED = [
+    ([entry(9, "az-7")], "a member az-7 with the id 9 is listed there"),  # its address was another's
+    ([entry(9, "az-9")], "a member az-9 with the id 9 is listed there"),  # its disk is empty
+    ([entry(8, "az-9")], r"a member az-9 with the id 8 is listed there \(https://10.0.0.8:2380\)"),
+    ([entry(3, "az-3", learner=True)], "az-3 is a learner still"),
+]
+
+
+@pytest.mark.parametrize(("entries", "message"), REFUSED)
+def test_who_cannot_be_added(
+    gateway: Callable[..., Membership], entries: list[dict[str, t.Any]], message: str
+) -> None:
+    membership = gateway(listing(*entries))
+    with pytest.raises(ClusterError, match=message):
+        membership.add_learner("az-9", "https://10.0.0.9:2380")
+    assert {call for _, call in membership.calls} == {"list"}  # type: ignore[attr-defined]
+
+
+def test_promotion_is_tried_until_the_learner_is_in_sync(gateway: Callable[..., Membership]) -> None:
+    attempts = [0]
+
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": [entry(255, "az-9", learner=attempts[0] < 3)]}
+        attempts[0] += 1
+        if attempts[0] < 3:
+            return 400, {"message": BEHIND}
+        return 200, {}
+
+    gateway(answer).promote("ff")
+    assert attempts == [3]
+
+
+def test_a_learner_that_never_catches_up_has_no_vote(gateway: Callable[..., Membership]) -> None:
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": [entry(9, "az-9", learner=True)]}
+        return 400, {"message": BEHIND}
+
+    with pytest.raises(ClusterError, match=r"az-9 has not caught up with the leader in 0 s\. It has no vote"):
+        gateway(answer).promote("9", seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [("etcdserver: unhealthy cluster", "all members are healthy"), ("etcdserver: odd", "etcd's log")],
+)
+def test_refusals_have_remedies(gateway: Callable[..., Membership], reason: str, remedy: str) -> None:
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        return (200, {"members": []}) if path.endswith("/list") else (400, {"message": reason})
+
+    with pytest.raises(ClusterError, match=f"refuses to add the member: {reason}") as refused:
+        gateway(answer).add_learner("az-9", "https://10.0.0.9:2380")
+    assert remedy in refused.value.remedy
+
+
+def test_remove(gateway: Callable[..., Membership]) -> None:
+    membership = gateway(listing(entry(1, "az-1"), entry(10, "az-2")))
+    assert membership.remove("a") is True
+    assert membership.remove("b") is False
+    assert [call for _, call in membership.calls] == ["list", "remove", "list"]  # type: ignore[attr-defined]
+
+
+def test_promoting_nobody(gateway: Callable[..., Membership]) -> None:
+    with pytest.raises(ClusterError, match="There is no member 9"):
+        gateway(listing()).promote("9")
