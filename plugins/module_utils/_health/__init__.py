@@ -1,0 +1,80 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How a host is: all answers of one execution. Nothing is changed on the host."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._health import certificates, local, network
+
+Answer = t.Dict[str, t.Any]
+CHANGES_SHOWN = 20
+
+
+def probes(wanted: t.Mapping[str, t.Any]) -> Answer:
+    """Ask the network what the controller wants to know, all at the same time.
+
+    Args:
+        wanted: ``peers`` (a list of name, address and mtu in bytes), ``dns`` (server and name), ``api`` (host
+            and port); what is missing is not asked.
+
+    Returns:
+        ``mtu`` (a list), ``dns`` and ``api``, those that were asked.
+    """
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        peers = [pool.submit(network.path_mtu, peer, int(peer["mtu"])) for peer in wanted.get("peers") or ()]
+        dns, api = wanted.get("dns"), wanted.get("api")
+        named = pool.submit(network.resolve, dns["server"], dns["name"]) if dns else None
+        dialled = pool.submit(network.connect_time, api["host"], int(api["port"])) if api else None
+        answer: Answer = {"mtu": [peer.result() for peer in peers]} if peers else {}
+        if named:
+            answer["dns"] = named.result()
+        if dialled:
+            answer["api"] = dialled.result()
+    return answer
+
+
+def drift(document: t.Optional[t.Mapping[str, t.Any]], root: str) -> Answer:
+    """Compare the host with its document; what comes back is short, however much differs.
+
+    Args:
+        document: the desired state, None when the controller has none.
+        root: the host's root folder.
+    """
+    if not document:
+        return {}
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+
+    result = run({"document": document, "mode": "assess", "root": root}, check_mode=True)
+    if result.get("failed"):
+        return {"error": str(result.get("msg", ""))}
+    changes = result["changes"]
+    return {
+        "changes": [
+            {name: change[name] for name in ("resource", "kind", "action", "reason")}
+            for change in changes[:CHANGES_SHOWN]
+        ],
+        "count": len(changes),
+        "pending": result["pending"][:CHANGES_SHOWN],
+        "verdicts": [verdict for verdict in result.get("verdicts") or () if not verdict["ok"]],
+        "plan": result.get("plan", ""),
+    }
+
+
+def look(params: t.Mapping[str, t.Any]) -> Answer:
+    """Return everything.
+
+    Args:
+        params: the module's parameters: ``document``, ``probes`` and ``root``.
+    """
+    root = params.get("root") or "/"
+    # First of all: the controller compares it with its own clock around this execution.
+    answer: Answer = {"time_unix": time.time()}
+    answer.update(local.collect(root))
+    answer["certificates"] = certificates.collect(root)
+    answer["network"] = probes(params.get("probes") or {})
+    answer["drift"] = drift(params.get("document"), root)
+    return answer

@@ -1,0 +1,130 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a host says of itself: disks, services, an unfinished transaction. Reads only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import typing as t
+
+FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
+UNITS = ("containerd.service", "kubelet.service", "etcd.service", "haproxy.service")
+JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
+REBOOT_FILE = "/run/reboot-required"
+PROGRAM_SECONDS = 10
+
+
+def disks(root: str) -> t.List[t.Dict[str, t.Any]]:
+    """Return free and all bytes and inodes of the file systems that matter, each once.
+
+    Args:
+        root: the host's root folder.
+    """
+    seen: t.Set[int] = set()
+    found = []
+    for folder in FOLDERS:
+        path = root.rstrip("/") + folder
+        try:
+            device = os.stat(path).st_dev
+            status = os.statvfs(path)
+        except OSError:
+            continue
+        if device in seen or not status.f_blocks:
+            continue
+        seen.add(device)
+        found.append(
+            {
+                "path": folder,
+                "bytes": status.f_blocks * status.f_frsize,
+                "free_bytes": status.f_bavail * status.f_frsize,
+                "inodes": status.f_files,
+                "free_inodes": status.f_favail,
+                "read_only": bool(status.f_flag & os.ST_RDONLY),
+            }
+        )
+    return found
+
+
+def parse_units(text: str) -> t.Dict[str, t.Dict[str, str]]:
+    """Return the properties that ``systemctl show`` printed, by unit; those that do not exist are left out."""
+    units = {}
+    for block in text.strip().split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if values.get("LoadState") == "loaded":
+            units[values.get("Id", "")] = {
+                "active": values.get("ActiveState", ""),
+                "sub": values.get("SubState", ""),
+                "result": values.get("Result", ""),
+                "restarts": values.get("NRestarts", "0"),
+            }
+    return units
+
+
+def _output(argv: t.Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PROGRAM_SECONDS,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def units() -> t.Dict[str, t.Dict[str, str]]:
+    """Return the state of the services of a cluster, by unit."""
+    properties = "--property=Id,LoadState,ActiveState,SubState,Result,NRestarts"
+    return parse_units(_output(["systemctl", "show", properties, *UNITS]))
+
+
+def failed_units() -> t.List[str]:
+    """Return the names of all units that failed."""
+    text = _output(["systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"])
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def transaction(root: str) -> t.Dict[str, t.Any]:
+    """Return since when a transaction of the engine has been open, and its plan; empty when none is.
+
+    Args:
+        root: the host's root folder.
+    """
+    path = root.rstrip("/") + JOURNAL
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            lines = stream.read().splitlines()
+        since = os.stat(path).st_mtime
+    except OSError:
+        return {}
+    if not lines:
+        return {}
+    try:
+        begun = json.loads(lines[0])
+    except ValueError:
+        begun = {}
+    plan = begun.get("plan") if isinstance(begun, dict) else ""
+    return {"seconds": round(max(0.0, time.time() - since)), "steps": len(lines), "plan": str(plan or "")}
+
+
+def collect(root: str) -> t.Dict[str, t.Any]:
+    """Return all of it.
+
+    Args:
+        root: the host's root folder; services are asked for only where it is the real one.
+    """
+    real = root == "/"
+    return {
+        "disks": disks(root),
+        "units": units() if real else {},
+        "failed_units": failed_units() if real else [],
+        "transaction": transaction(root),
+        "reboot_wanted": os.path.exists(root.rstrip("/") + REBOOT_FILE),
+    }
