@@ -15,18 +15,25 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load, seal
 
+from tests.support.playbooks import ROOT
+from tests.support.small_plays import (
+    APPLY,
+    COMPARE,
+    CONVERGE_PENDING,
+    SSH,
+    TWO,
+    VALIDATE,
+    files,
+    mirror_index,
+    play,
+)
 from tests.unit.plan import samples
 from tests.unit.render import support
 from tests.unit.render.support import KEY, ROLES
-from tests.unit.render.test_playbooks import ROOT, SSH, files, mirror_index, play
 
-PLAN = """\
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.validate:
-        purpose: plan
-        roles_folder: "{roles}"
+PLAN = (
+    VALIDATE.format(purpose="plan")
+    + """\
 - hosts: all
   gather_facts: false
   tasks:
@@ -42,29 +49,8 @@ PLAN = """\
         file: "{file}"
         roles_folder: "{roles}"
 """
-APPLY = """\
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.validate:
-        purpose: apply
-        roles_folder: "{roles}"
-- hosts: all
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.converge:
-        mode: assess
-        root: "{{{{ user_root }}}}"
-        roles_folder: "{roles}"
-- hosts: all:&ironspan_pending
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.converge:
-        root: "{{{{ user_root }}}}"
-        roles_folder: "{roles}"
-"""
-ALONE = APPLY[APPLY.index("- hosts: all\n") :].replace("        mode: assess\n", "")
-TWO = ("--limit", "localhost,a1,w2")
+)
+ALONE = (COMPARE + CONVERGE_PENDING).replace("        mode: assess\n", "")
 MOTD = "roots/w2/etc/ironspan-test/motd"
 
 

@@ -4,38 +4,29 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import shown
 
+from tests.support.playbooks import ROOT
+from tests.support.small_plays import (
+    COMPARE,
+    CONVERGE_PENDING,
+    SSH,
+    TWO,
+    VALIDATE,
+    files,
+    mirror_index,
+    play,
+    run,
+)
+
 from .support import KEY, ROLES, write_inventory
 
-ROOT = Path(__file__).resolve().parents[3]
-PLAY = """\
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.validate:
-        roles_folder: "{roles}"
-- hosts: all
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.converge:
-        mode: assess
-        root: "{{{{ user_root }}}}"
-        roles_folder: "{roles}"
-- hosts: all:&ironspan_pending
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.converge:
-        root: "{{{{ user_root }}}}"
-        roles_folder: "{roles}"
-"""
+PLAY = VALIDATE.format(purpose="check") + COMPARE + CONVERGE_PENDING
 ALONE = """\
 - hosts: all
   gather_facts: false
@@ -47,41 +38,6 @@ ALONE = """\
         roles_folder: "{roles}"
         consent: "{{{{ consent | default('') }}}}"
 """
-TWO = ("--limit", "localhost,a1,w2")
-SSH = """\
-#!/bin/sh
-echo "$@" >>{log}
-exit 255
-"""
-
-
-def play(folder: Path, text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook against the inventory in a folder."""
-    playbook = folder / "play.yml"
-    playbook.write_text(text)
-    return run(folder, str(playbook), "-i", str(folder / "hosts.yml"), *options, **environment)
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ansible-playbook with the project's configuration."""
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "XDG_CACHE_HOME": str(folder / "cache"), **environment},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Return the files below the hosts' roots, without the engine's own."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted((folder / "roots").rglob("*"))
-        if path.is_file() and "var/lib/ironspan" not in str(path)
-    }
 
 
 def test_validate_assess_converge_and_again(tmp_path: Path) -> None:
@@ -207,17 +163,3 @@ def test_good_input_does(tmp_path: Path, example: Path) -> None:
     assert result.returncode == 4, result.stdout[-2000:]
     assert connections == 2
     assert KEY not in result.stdout
-
-
-def mirror_index() -> str:
-    """Return the index of a mirror that holds everything in the lock file."""
-    import json
-
-    import yaml
-
-    lock = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())
-    artifacts = {
-        f"{name}/amd64": {"path": f"/x/{name}", "sha256": "4" * 64, "size": 7} for name in lock["files"]
-    }
-    images = {ref: {"digest": "sha256:" + "5" * 64, "size": 7} for ref in lock["images"]}
-    return json.dumps({"schema": 1, "artifacts": artifacts, "images": images})
