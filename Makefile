@@ -15,13 +15,14 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration long bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
 	@echo 'make lab-down   remove it'
 	@echo 'make test       everything: lint, types, unit tests, lab tests, budgets (what .ci/run needs)'
 	@echo 'make lint | unit | integration | molecule   parts of it'
+	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again'
@@ -92,6 +93,10 @@ unit: venv
 
 integration: all-artifacts
 	@$(PYTHON) -m pytest tests/integration
+
+# The scenarios of which `make test` runs a short version.
+long: all-artifacts
+	@$(PYTHON) -m pytest -m long --durations=15 tests/unit tests/integration
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all

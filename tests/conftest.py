@@ -20,6 +20,16 @@ def table(request: pytest.FixtureRequest) -> Table:
     return request.config.stash.setdefault(TABLE, Table())
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless ``-m`` names it."""
+    if "long" in str(config.getoption("markexpr")):
+        return
+    skip = pytest.mark.skip(reason="takes long: make long")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Show the table; IRONSPAN_BENCH_RECORD names the page that is written from it."""
     filled = config.stash.get(TABLE, None)
