@@ -23,7 +23,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSIONS = (1, 2)
+"""Format 2 has the generations of authorities; a store gets it when the first one is changed."""
 
 
 class Folder:
@@ -79,16 +80,25 @@ class Folder:
                 f"{self.path} is not a PKI store, yet it is not empty: it has {', '.join(strangers[:5])}.",
                 "Name another folder in site_pki_store, or restore store.json from a backup.",
             )
-        self._write_header({"schema": SCHEMA_VERSION, "key_id": sealing.key_id(key)})
+        self._write_header({"schema": SCHEMA_VERSIONS[0], "key_id": sealing.key_id(key), "site_uid": _uid()})
 
     def _write_header(self, header: dict[str, t.Any]) -> None:
-        header = {**header, "site_uid": secrets.token_hex(8)}
         write_file(self.path / "store.json", json.dumps(header, indent=2).encode() + b"\n", 0o644)
 
     def renew_site_uid(self) -> None:
         """Give the site another random identity; keys and authorities stay."""
         with self.writing():
-            self._write_header(self.header())
+            self._write_header({**self.header(), "site_uid": _uid()})
+
+    def change_generations(self, name: str, state: dict[str, t.Any]) -> None:
+        """Write the generations of one authority into store.json, while the folder is locked."""
+        header = self.header()
+        known = {**header.get("generations", {}), name: state}
+        self._write_header({**header, "schema": SCHEMA_VERSIONS[-1], "generations": known})
+
+    def remove(self, name: str) -> None:
+        """Delete a file that nothing needs any more; ``name`` is relative to the folder."""
+        (self.path / name).unlink(missing_ok=True)
 
     def header(self) -> dict[str, t.Any]:
         """Return the content of store.json, checked."""
@@ -96,9 +106,9 @@ class Folder:
         try:
             header = json.loads(content)
             schema = header["schema"]
-            if schema != SCHEMA_VERSION:
+            if schema not in SCHEMA_VERSIONS:
                 raise PkiError(
-                    f"The store {self.path} has format {schema}; this version reads {SCHEMA_VERSION}.",
+                    f"The store {self.path} has format {schema}; this version reads {SCHEMA_VERSIONS[-1]}.",
                     "Use the version of ironspan that wrote it.",
                 )
             if not re.fullmatch(r"[0-9a-f]{16}", header["site_uid"]) or not isinstance(header["key_id"], str):
@@ -145,3 +155,7 @@ class Folder:
 def secret_file(name: str) -> str:
     """Return the file of a secret, relative to the folder."""
     return f"secrets/{name}.sealed"
+
+
+def _uid() -> str:
+    return secrets.token_hex(8)

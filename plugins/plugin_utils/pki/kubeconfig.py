@@ -60,6 +60,7 @@ def server_url(endpoint: str, address: str = "") -> str:
 def admin_kubeconfig(
     authority: x509.Certificate,
     authority_key: ec.EllipticCurvePrivateKey,
+    trusted_pem: str,
     endpoint: str,
     address: str,
     lifetime: datetime.timedelta,
@@ -72,6 +73,7 @@ def admin_kubeconfig(
     Args:
         authority: the kubernetes authority's certificate.
         authority_key: its key.
+        trusted_pem: the certificates that the API server's may be signed with.
         endpoint: HOST:PORT of the API as its certificate names it.
         address: the address to dial, "" for the endpoint's own host.
         lifetime: of the client certificate.
@@ -94,7 +96,7 @@ def admin_kubeconfig(
     )
     cluster = {
         "server": server_url(endpoint, address),
-        "certificate-authority-data": _base64(certificates.certificate_pem(authority).encode()),
+        "certificate-authority-data": _base64(trusted_pem.encode()),
     }
     if address:
         cluster["tls-server-name"] = parse_endpoint(endpoint).host

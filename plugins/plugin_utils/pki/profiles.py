@@ -22,6 +22,9 @@ AUTHORITIES: t.Mapping[str, str] = {
     "front-proxy": "front-proxy-ca",
 }
 """Name in the store -> common name; the common names are kubeadm's."""
+READ_BY_KUBEADM = ("kubernetes", "front-proxy")
+"""Of a file with several certificates kubeadm takes the first for the one it has the key of (kubeadm 1.36,
+util/pkiutil). Members of etcd restart when their file changes, so there the order never does."""
 
 
 class Profile(t.NamedTuple):
@@ -43,6 +46,9 @@ PROFILES: t.Mapping[str, Profile] = {
     ),
     "etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     "apiserver-etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    # Only for a kubelet that has joined and cannot, or must not wait to, renew its certificate by itself.
+    "kubelet-client": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    "kubelet-serving": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
 }
 
 

@@ -13,30 +13,45 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates, profiles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder, secret_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
+    SERVICE_ACCOUNT,
+    Generations,
+    ended,
+    moved,
+    parsed,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import admin_kubeconfig
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material import (
+    Material,
+    certificate_file,
+    secret_name,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import (
-    UNREADABLE,
     Expectation,
     checked_request,
 )
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
-_SERVICE_ACCOUNT_KEY = "service-account-key"
-_SERVICE_ACCOUNT_PUBLIC = "public/service-account.pub"
-_FROM_BACKUP = "from a backup."
 
 
 class CertificateAuthority(t.NamedTuple):
-    """One authority. ``key_pem`` opens the sealed key when it is called, not before."""
+    """One authority.
+
+    Args:
+        name: "etcd", "kubernetes" or "front-proxy".
+        certificate_pem: the certificates to trust: one, or two while the authority is being changed.
+        sha256: fingerprint of the one that signs.
+        key_pem: opens the sealed key of the one that signs when it is called, not before.
+        signing_pem: the certificate that signs, alone.
+    """
 
     name: str
     certificate_pem: str
     sha256: str
     key_pem: t.Callable[[], str]
+    signing_pem: str
 
 
 class KeyPair(t.NamedTuple):
@@ -74,6 +89,7 @@ class Store:
         self.path = folder.path
         self._folder = folder
         self._clock = clock
+        self._material = Material(folder, clock)
 
     # -- making and checking -----------------------------------------------------------------------
 
@@ -92,59 +108,10 @@ class Store:
         """
         with self._folder.writing() as new:
             made = ["store"] if new else []
-            made += [name for name in profiles.AUTHORITIES if self._ensure_authority(name)]
-            if self._ensure_service_account():
-                made.append("service-account")
+            for name in (*profiles.AUTHORITIES, SERVICE_ACCOUNT):
+                results = [self._material.ensure(name, number) for number in self.generations(name).trusted]
+                made += [name] if any(results) else []
         return made
-
-    def _ensure_authority(self, name: str) -> bool:
-        has_key = self._folder.has(secret_file(f"{name}-key"))
-        if self._folder.has(_certificate_file(name)):
-            if not has_key:
-                raise PkiError(
-                    f"The store has the certificate of the authority {name} but not its key.",
-                    f"Restore {self.path}/{secret_file(f'{name}-key')} {_FROM_BACKUP}",
-                )
-            self._authority_pair(name)
-            return False
-        # The key first: a kill between the two leaves a key that nothing was signed with, and the next run
-        # goes on from it.
-        if has_key:
-            key = _elliptic(self._folder.unseal(f"{name}-key"), name)
-        else:
-            key = certificates.new_key()
-            self._folder.seal(f"{name}-key", certificates.private_pem(key))
-        made = certificates.self_signed(
-            key, profiles.AUTHORITIES[name], f"ironspan site {self.site_uid()}", self._clock()
-        )
-        self._folder.publish(_certificate_file(name), certificates.certificate_pem(made).encode())
-        return True
-
-    def _ensure_service_account(self) -> bool:
-        has_key = self._folder.has(secret_file(_SERVICE_ACCOUNT_KEY))
-        has_public = self._folder.has(_SERVICE_ACCOUNT_PUBLIC)
-        if has_public and not has_key:
-            raise PkiError(
-                "The store has the public service account key but not the private one.",
-                f"Restore {self.path}/{secret_file(_SERVICE_ACCOUNT_KEY)} {_FROM_BACKUP}",
-            )
-        if not has_key:
-            # RSA 2048 is what kubeadm makes, and tokens are signed RS256, which every verifier reads.
-            key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-            self._folder.seal(_SERVICE_ACCOUNT_KEY, certificates.private_pem(key))
-        loaded = serialization.load_pem_private_key(self._folder.unseal(_SERVICE_ACCOUNT_KEY), None)
-        public = loaded.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        if not has_public:
-            self._folder.publish(_SERVICE_ACCOUNT_PUBLIC, public)
-            return True
-        if self._folder.public(_SERVICE_ACCOUNT_PUBLIC) != public:
-            raise PkiError(
-                f"{self.path}/{_SERVICE_ACCOUNT_PUBLIC} does not belong to the store's private key.",
-                f"Restore it {_FROM_BACKUP}",
-            )
-        return False
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -174,29 +141,85 @@ class Store:
             raise PkiError(
                 f"There is no authority {name!r}.", f"Use one of: {', '.join(profiles.AUTHORITIES)}."
             )
-        certificate = self._certificate(name)
+        state = self.generations(name)
+        signing = self._material.certificate(name, state.signing)
+        order = list(state.trusted)
+        if name in profiles.READ_BY_KUBEADM:
+            order.sort(key=lambda number: number != state.signing)
+        bundle = [self._material.certificate(name, number) for number in order]
         return CertificateAuthority(
             name,
-            certificates.certificate_pem(certificate),
-            certificates.certificate_sha256(certificate),
-            lambda: certificates.private_pem(self._authority_pair(name)[1]).decode(),
+            "".join(certificates.certificate_pem(certificate) for certificate in bundle),
+            certificates.certificate_sha256(signing),
+            lambda: certificates.private_pem(self._material.pair(name, state.signing)[1]).decode(),
+            certificates.certificate_pem(signing),
         )
 
     def service_account_key(self) -> str:
         """Return the private key that signs service account tokens, PEM."""
-        return self._folder.unseal(_SERVICE_ACCOUNT_KEY).decode()
+        return self._material.service_account_key(self.generations(SERVICE_ACCOUNT).signing)
 
     def service_account_public_key(self) -> str:
-        """Return the public half of the service account key, PEM."""
-        return self._folder.public(_SERVICE_ACCOUNT_PUBLIC).decode()
+        """Return the public keys that tokens are checked with, PEM; the one in use comes first."""
+        state = self.generations(SERVICE_ACCOUNT)
+        order = sorted(state.trusted, key=lambda number: number != state.signing)
+        return "".join(self._material.service_account_public_key(number) for number in order)
 
     def control_plane_secrets(self) -> dict[str, str]:
         """Return the private keys a control plane host needs, by the names documents use for them."""
         return {
-            "kubernetes-ca-key": self.ca("kubernetes").key_pem(),
-            "front-proxy-ca-key": self.ca("front-proxy").key_pem(),
-            "service-account-key": self.service_account_key(),
+            self.secret_name("kubernetes"): self.ca("kubernetes").key_pem(),
+            self.secret_name("front-proxy"): self.ca("front-proxy").key_pem(),
+            self.secret_name(SERVICE_ACCOUNT): self.service_account_key(),
         }
+
+    def secret_name(self, name: str) -> str:
+        """Return what documents call the key in use; another generation has another name."""
+        return secret_name(name, self.generations(name).signing)
+
+    # -- changing an authority ---------------------------------------------------------------------
+
+    def generations(self, name: str) -> Generations:
+        """Return which generation signs and which are trusted, of an authority or the service account key."""
+        try:
+            return parsed(self._folder.header().get("generations", {}).get(name))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
+
+    def authority_fingerprints(self, name: str) -> dict[str, int]:
+        """Return the fingerprints of an authority's generations, those that were dropped too."""
+        found = {}
+        for number in range(1, max(self.generations(name).trusted) + 1):
+            if self._folder.has(certificate_file(name, number)):
+                found[certificates.certificate_sha256(self._material.certificate(name, number))] = number
+        return found
+
+    def move(self, name: str, move: str) -> Generations:
+        """Take an authority, or the service account key, to another stage; see generations.py.
+
+        The caller has made sure that hosts have followed the stage before. What the stage needs is made
+        first, then one file is replaced, so that a kill leaves the old stage or the new one.
+
+        Raises:
+            PkiError: the stages come in another order, or the store cannot be used.
+        """
+        with self._folder.writing():
+            now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}"
+            state = moved(name, self.generations(name), move, now)
+            for number in state.trusted:
+                self._material.ensure(name, number)
+            self._folder.change_generations(name, state.as_dict())
+        return state
+
+    def end_stage(self, name: str) -> Generations:
+        """End the stage ``drop``: all hosts have followed. The keys of dropped generations are deleted."""
+        with self._folder.writing():
+            state = ended(self.generations(name))
+            self._folder.change_generations(name, state.as_dict())
+            for number in range(1, max(state.trusted) + 2):
+                if not state.stage and number not in state.trusted:
+                    self._material.remove(name, number, whole=number > state.signing)
+        return state
 
     # -- signing -----------------------------------------------------------------------------------
 
@@ -254,9 +277,16 @@ class Store:
             address: the address to dial when the controller may not resolve the endpoint's name.
             break_glass: be in system:masters, which RBAC cannot revoke, not in kubeadm:cluster-admins.
         """
-        certificate, key = self._authority_pair("kubernetes")
+        certificate, key = self._pair("kubernetes")
         return admin_kubeconfig(
-            certificate, key, endpoint, address, _short(hours), self._clock(), break_glass=break_glass
+            certificate,
+            key,
+            self.ca("kubernetes").certificate_pem,
+            endpoint,
+            address,
+            _short(hours),
+            self._clock(),
+            break_glass=break_glass,
         )
 
     def _issue(
@@ -266,40 +296,13 @@ class Store:
         names: certificates.Names,
         lifetime: datetime.timedelta,
     ) -> str:
-        authority, key = self._authority_pair(profile.authority)
+        authority, key = self._pair(profile.authority)
         return certificates.certificate_pem(
             certificates.issue(authority, key, public_key, names, profile.usages, lifetime, self._clock())
         )
 
-    def _certificate(self, name: str) -> x509.Certificate:
-        try:
-            return x509.load_pem_x509_certificate(self._folder.public(_certificate_file(name)))
-        except UNREADABLE as error:
-            raise PkiError(
-                f"{self.path}/{_certificate_file(name)} is damaged.", "Restore it from a backup."
-            ) from error
-
-    def _authority_pair(self, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        certificate = self._certificate(name)
-        key = _elliptic(self._folder.unseal(f"{name}-key"), name)
-        if key.public_key() != certificate.public_key():
-            # Public files are in clear: without this a swapped certificate would be handed to every host.
-            raise PkiError(
-                f"The certificate of the authority {name} does not belong to its key.",
-                f"Restore {self.path}/{_certificate_file(name)} {_FROM_BACKUP}",
-            )
-        return certificate, key
-
-
-def _certificate_file(name: str) -> str:
-    return f"authorities/{name}.crt"
-
-
-def _elliptic(pem: bytes, name: str) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise PkiError(f"The key of the authority {name} is not an elliptic curve key.")
-    return key
+    def _pair(self, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        return self._material.pair(name, self.generations(name).signing)
 
 
 def _short(hours: float) -> datetime.timedelta:

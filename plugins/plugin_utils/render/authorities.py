@@ -19,13 +19,19 @@ class Authorities(t.Protocol):
         """Return the site's random identity."""
 
     def certificate_pem(self, name: str) -> str:
-        """Return an authority's certificate."""
+        """Return the certificates to trust of an authority: two while it is being changed for another."""
 
     def sha256(self, name: str) -> str:
-        """Return the fingerprint of an authority's certificate."""
+        """Return the fingerprint of the certificate that an authority signs with."""
+
+    def signing_pem(self, name: str) -> str:
+        """Return the certificate that an authority signs with, alone."""
+
+    def secret_name(self, name: str) -> str:
+        """Return the name of the secret that is an authority's key, or the service account key."""
 
     def service_account_public_pem(self) -> str:
-        """Return the public key that service account tokens are checked with."""
+        """Return the public keys that service account tokens are checked with."""
 
 
 class StoreAuthorities:
@@ -49,15 +55,23 @@ class StoreAuthorities:
         return self._ask("uid", "", lambda store: str(store.site_uid()), "not-made-yet")
 
     def certificate_pem(self, name: str) -> str:
-        """Return an authority's certificate."""
+        """Return the certificates to trust of an authority."""
         return self._ask("pem", name, lambda store: str(store.ca(name).certificate_pem), "(not made yet)\n")
 
+    def signing_pem(self, name: str) -> str:
+        """Return the certificate that an authority signs with, alone."""
+        return self._ask("signing", name, lambda store: str(store.ca(name).signing_pem), "(not made yet)\n")
+
+    def secret_name(self, name: str) -> str:
+        """Return the name of the secret that is an authority's key, or the service account key."""
+        return self._ask("secret", name, lambda store: str(store.secret_name(name)), f"{name}-not-made-yet")
+
     def sha256(self, name: str) -> str:
-        """Return the fingerprint of an authority's certificate."""
+        """Return the fingerprint of the certificate that an authority signs with."""
         return self._ask("sha256", name, lambda store: str(store.ca(name).sha256), NOT_MADE)
 
     def service_account_public_pem(self) -> str:
-        """Return the public key that service account tokens are checked with."""
+        """Return the public keys that service account tokens are checked with."""
         return self._ask(
             "account", "", lambda store: str(store.service_account_public_key()), "(not made yet)\n"
         )

@@ -73,6 +73,8 @@ class Renderer:
             "image": self._image,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
+            "ca_signing_pem": authorities.signing_pem,
+            "ca_secret": authorities.secret_name,
             "service_account_public_pem": authorities.service_account_public_pem,
         }
 

@@ -51,6 +51,14 @@ class PublicSide:
         """Return a fingerprint."""
         return {"etcd": "a", "kubernetes": "b", "front-proxy": "c"}[name] * 64
 
+    def signing_pem(self, name: str) -> str:
+        """Return a text that tells which authority was asked for."""
+        return f"signing certificate of {name}\n"
+
+    def secret_name(self, name: str) -> str:
+        """Return the name of a secret as a store that was never changed has it."""
+        return "service-account-key" if name == "service-account" else f"{name}-ca-key"
+
     def service_account_public_pem(self) -> str:
         """Return a text that tells what was asked for."""
         return "public key\n"

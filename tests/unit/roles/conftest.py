@@ -41,6 +41,14 @@ class PublicSide:
         """Return 64 decimal digits, which YAML takes for a number when a template forgets quotes."""
         return {"etcd": "1", "kubernetes": "2", "front-proxy": "3"}[name] * 64
 
+    def signing_pem(self, name: str) -> str:
+        """Return a text that tells which authority was asked for."""
+        return f"signing certificate of {name}\n"
+
+    def secret_name(self, name: str) -> str:
+        """Return the name of a secret as a store that was never changed has it."""
+        return "service-account-key" if name == "service-account" else f"{name}-ca-key"
+
     def service_account_public_pem(self) -> str:
         """Return a text that tells what was asked for."""
         return "public key of service accounts\n"
