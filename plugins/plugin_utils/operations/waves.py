@@ -17,8 +17,8 @@ _Rack = tuple[str, str]
 def hosts_out_of(max_unavailable: int | str, size: int) -> int:
     """Return how many hosts of a rack may be out of service at the same time.
 
-    A percentage is rounded down, as Kubernetes does for ``maxUnavailable``, but one host always may: otherwise
-    a small rack could never be changed.
+    A percentage is rounded down, as Kubernetes does for ``maxUnavailable``, but one host always may:
+    otherwise a small rack could never be changed.
 
     Args:
         max_unavailable: a number (``2`` or ``"2"``), or a percentage of the rack (``"10%"``).
@@ -39,7 +39,7 @@ def hosts_out_of(max_unavailable: int | str, size: int) -> int:
 
 
 def rack_of(host: Host) -> _Rack:
-    """Return what a host shares with its neighbours: side and rack; hosts without a rack are one rack a side."""
+    """Return side and rack of a host; hosts without a rack are one rack a side."""
     return host.site_group, host.rack
 
 
@@ -80,6 +80,10 @@ class _Budget:
                 least, out = 0, out + self._targets_out[rack]
             self._left[rack] = max(least, limit - out)
         self._first = False
+
+    def limit(self, rack: _Rack) -> int:
+        """Return how many hosts of a rack may be out of service."""
+        return self._limit[rack]
 
     def takes(self, host: Host, *, again: bool = False) -> bool:
         """Tell whether a host fits into the wave, and count it if so.
@@ -166,6 +170,35 @@ def sizes(
         budget.takes(host, again=bool(found))
         found.append(1)
     return found
+
+
+def held_back(
+    hosts: Sequence[Host],
+    max_unavailable: int | str,
+    stuck: Collection[str],
+    fleet: Sequence[Host] | None = None,
+) -> list[str]:
+    """Return those of a wave that must wait because hosts of an earlier one got stuck.
+
+    A host that could not be emptied keeps its place in the budget of its rack; other racks go on.
+
+    Args:
+        hosts: the wave.
+        max_unavailable: as ``waves``.
+        stuck: names of the hosts that got stuck.
+        fleet: as ``waves``.
+    """
+    others = [host for host in fleet or () if host.name in stuck]
+    budget = _Budget(_everyone(hosts, fleet), {host.name for host in hosts}, max_unavailable, ())
+    occupied = collections.Counter(rack_of(host) for host in others)
+    limits = {rack: budget.limit(rack) - occupied[rack] for rack in {rack_of(host) for host in hosts}}
+    held = []
+    for host in hosts:
+        rack = rack_of(host)
+        limits[rack] -= host.name not in stuck
+        if occupied[rack] and limits[rack] < 0:
+            held.append(host.name)
+    return held
 
 
 def _everyone(hosts: Sequence[Host], fleet: Sequence[Host] | None) -> list[Host]:

@@ -6,9 +6,16 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import (
+    add_stuck,
+    stuck_in,
+    stuck_text,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import (
+    held_back,
     hosts_out_of,
     rack_of,
     sizes,
@@ -142,3 +149,34 @@ def test_no_more_waves_than_the_slowest_rack_needs(
     counts = collections.Counter(rack_of(item) for item in hosts)
     most = max(counts.values(), default=0)
     assert len(waves(hosts, maximum)) == -(-most // maximum)
+
+
+@pytest.mark.parametrize(
+    ("wave", "maximum", "stuck", "held"),
+    [
+        (["a2", "b2"], 1, [], []),
+        (["a2", "b2"], 1, ["a1"], ["a2"]),
+        (["a2", "a3", "b2"], 2, ["a1"], ["a3"]),
+        (["a3", "a4"], 2, ["a1", "a2"], ["a3", "a4"]),
+        # another attempt at the one that got stuck
+        (["a1"], 1, ["a1"], []),
+        # more at a time than now allowed, but nothing got stuck
+        (["a1", "a2"], 1, [], []),
+    ],
+)
+def test_a_stuck_host_keeps_its_place_in_the_budget_of_its_rack(
+    wave: list[str], maximum: int, stuck: list[str], held: list[str]
+) -> None:
+    fleet = rack("a", 4) + rack("b", 4)
+    hosts = [item for name in wave for item in fleet if item.name == name]
+    assert held_back(hosts, maximum, stuck, fleet) == held
+
+
+def test_what_got_stuck_is_remembered_until_the_end_of_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert stuck_in(folder) == {}
+    add_stuck(folder, {})
+    assert not folder.exists()
+    add_stuck(folder, {"a1": ["pod x"]})
+    assert add_stuck(folder, {"b1": ["pod y", "pod z"]}) == {"a1": ["pod x"], "b1": ["pod y", "pod z"]}
+    assert stuck_text(stuck_in(folder)) == "a1: pod x\nb1: pod y\nb1: pod z"

@@ -1,0 +1,105 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Closes nodes for new pods, and opens again only those that were closed here.
+
+An annotation on the node says that it was closed by a change and not by a person, so that a change never
+opens a node which somebody keeps closed on purpose. It goes in the same request: a kill cannot part the two.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+
+ANNOTATION = "ironspan/cordoned"
+_ATTEMPTS = 5
+
+
+def node_path(name: str) -> str:
+    """Return the path of a Node object."""
+    return f"/api/v1/nodes/{name}"
+
+
+def is_cordoned(node: Object) -> bool:
+    """Tell whether a node takes no new pods."""
+    return bool(node.get("spec", {}).get("unschedulable"))
+
+
+def cordoned_here(node: Object) -> bool:
+    """Tell whether a node was closed by ``cordon``."""
+    return ANNOTATION in (node["metadata"].get("annotations") or {})
+
+
+def is_ready(node: Object) -> bool:
+    """Tell whether a node's kubelet says that it is ready."""
+    return ready_condition(node).get("status") == "True"
+
+
+def ready_condition(node: Object) -> Object:
+    """Return the condition Ready of a node, empty when it has none yet."""
+    conditions = node.get("status", {}).get("conditions", ())
+    return next((dict(condition) for condition in conditions if condition["type"] == "Ready"), {})
+
+
+def is_in_service(node: Object) -> bool:
+    """Tell whether a node takes pods and runs them."""
+    return is_ready(node) and not is_cordoned(node)
+
+
+def out_of_service(api: Api) -> frozenset[str]:
+    """Return the names of all nodes that are cordoned or not Ready, by one request."""
+    return frozenset(
+        str(node["metadata"]["name"]) for node in api.get("/api/v1/nodes")["items"] if not is_in_service(node)
+    )
+
+
+def cordon(api: Api, name: str) -> bool:
+    """Close a node for new pods; one that somebody else closed stays as it is.
+
+    Returns:
+        Whether it was open.
+
+    Raises:
+        ApiError: there is no such node, or it changes all the time.
+    """
+    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _write(api, name, lambda node: None if is_cordoned(node) else (True, now))
+
+
+def uncordon(api: Api, name: str) -> bool:
+    """Open a node that ``cordon`` closed; one that somebody else closed stays closed.
+
+    Returns:
+        Whether it was closed here.
+
+    Raises:
+        ApiError: there is no such node, or it changes all the time.
+    """
+    return _write(api, name, lambda node: (None, None) if cordoned_here(node) else None)
+
+
+def _write(api: Api, name: str, decide: t.Callable[[Object], tuple[bool | None, str | None] | None]) -> bool:
+    """Write what ``decide`` says of the node as it is: (unschedulable, annotation), or None to leave it."""
+    path = node_path(name)
+    for attempt in range(1, _ATTEMPTS + 1):
+        node = api.get(path)
+        decision = decide(node)
+        if decision is None:
+            return False
+        unschedulable, annotation = decision
+        metadata = {
+            "resourceVersion": node["metadata"]["resourceVersion"],
+            "annotations": {ANNOTATION: annotation},
+        }
+        try:
+            api.merge(path, {"metadata": metadata, "spec": {"unschedulable": unschedulable}})
+        except ApiError as error:
+            # Kubelets write their nodes every few seconds.
+            if error.status == 409 and attempt < _ATTEMPTS:
+                continue
+            raise
+        return True
+    raise AssertionError("unreachable")

@@ -1,0 +1,111 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of a node are deleted behind its back only when nothing shows that its kubelet still runs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy
+
+from tests.support.fake_nodes import FakeCluster, serving
+
+CONSENT = Policy(seconds=1.2, unreachable="delete", watch_seconds=0.3)
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    """A port that answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield int(server.getsockname()[1])
+
+
+def lost(port: int = 1) -> FakeCluster:
+    """A node that the cluster has not heard of, with three pods."""
+    made = FakeCluster()
+    node = made.add_node("rack-1", ready="Unknown")
+    node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = port
+    made.add_pod("a", "rack-1")
+    made.add_pod("lonely", "rack-1", owner="", volumes=[{"name": "cache", "emptyDir": {}}])
+    made.add_pod("agent", "rack-1", owner="DaemonSet")
+    made.add_budget("front", 5)
+    made.stubborn = {"a", "lonely"}
+    return made
+
+
+def drained(made: FakeCluster, policy: Policy) -> Outcome:
+    with serving(made) as api:
+        return drain.drain(api, ["rack-1"], policy)[0]
+
+
+def test_without_consent_nothing_is_done() -> None:
+    made = lost()
+    outcome = drained(made, CONSENT._replace(unreachable="refuse"))
+    assert outcome.state == "stuck"
+    assert "its kubelet has not been heard of since 2026-11-21T10:00:00Z" in outcome.reasons[0]
+    assert {method for method, _ in made.requests} == {"GET"}
+
+
+def test_it_may_be_skipped() -> None:
+    made = lost()
+    assert drained(made, CONSENT._replace(unreachable="skip")).state == "unreachable"
+    assert {method for method, _ in made.requests} == {"GET"}
+
+
+def test_with_consent_and_proof_its_pods_are_deleted() -> None:
+    made = lost()
+    outcome = drained(made, CONSENT)
+    assert (outcome.state, outcome.evicted) == ("drained", ["web/a", "web/lonely"])
+    assert "nothing answers at 127.0.0.1:1" in outcome.reasons[0]
+    assert made.names_on("rack-1") == ["agent"]
+    assert cordon.is_cordoned(made.nodes["rack-1"])
+
+
+def test_a_pod_of_the_same_name_started_elsewhere_is_left_alone() -> None:
+    made = lost()
+    seen = iter([True])
+
+    def fault(method: str, path: str) -> None:
+        if method == "DELETE" and path.endswith("/a") and next(seen, False):
+            made.add_pod("a", "rack-2")
+
+    made.fault = fault
+    with serving(made) as api:
+        # the API says 409, which is an outcome of this node and not an error of the run
+        outcome = drain.drain(api, ["rack-1"], CONSENT)[0]
+    assert made.names_on("rack-2") == ["a"]
+    assert outcome.state == "drained"
+
+
+def test_a_kubelet_that_answers_is_not_dead(listener: int) -> None:
+    made = lost(listener)
+    made.stubborn = set()
+    made.budgets.clear()
+    said: list[str] = []
+    with serving(made) as api:
+        outcome = drain.drain(
+            api, ["rack-1"], CONSENT._replace(force=True, empty_dir_data="delete"), said.append
+        )
+    assert outcome[0].state == "drained"
+    assert f"its kubelet answers at 127.0.0.1:{listener}" in said[0]
+    assert not [path for method, path in made.requests if method == "DELETE"]
+
+
+def test_a_lease_that_moves_is_a_sign_of_life() -> None:
+    made = lost()
+    made.budgets.clear()
+    made.stubborn = set()
+    renewals = iter(range(100))
+
+    def fault(method: str, path: str) -> None:
+        if "/leases/" in path:
+            made.leases["rack-1"] = f"2026-11-21T10:00:{next(renewals):02}Z"
+
+    made.fault = fault
+    outcome = drained(made, CONSENT)
+    assert outcome.state == "stuck"
+    assert "web/lonely has no controller" in outcome.reasons[0]
+    assert not [path for method, path in made.requests if method == "DELETE"]
