@@ -47,7 +47,7 @@ class Pending(Exception):
 class Change(t.NamedTuple):
     """What a resource needs so that the host matches it.
 
-    ``action`` is one of create, update, delete, install, start, restart, stop, enable, run.
+    ``action`` is one of create, update, delete, install, start, restart, stop, enable, run, upgrade.
     ``before`` and ``after`` describe only what differs; for text they may hold ``text`` (shown as a diff).
     ``reason`` is one short clause for people ("content differs", "required by containerd/config").
     """

@@ -96,6 +96,17 @@ def kubernetes_version(text: str) -> str:
     return match.group(1) if match else ""
 
 
+def wanted_version(spec: t.Mapping[str, t.Any]) -> str:
+    """Return the version that a kubeadm resource asks for, "" for any."""
+    configured = kubernetes_version(spec["config"]) if spec["role"] == "control_plane" else ""
+    return str(spec.get("version") or configured)
+
+
+def remembered_version(note: t.Mapping[str, t.Any]) -> str:
+    """Return the version that the engine remembers of a host, "" if it does not."""
+    return str(note.get("version") or kubernetes_version(note.get("config", "")))
+
+
 def certificate_names(text: str) -> str:
     """Return the text that names the API server's certificate: certSANs and controlPlaneEndpoint."""
     names = re.findall(r"certSANs:[ \t]*(\[[^\]]*\]|(?:\n[ \t]*-[^\n]*)*)", text)

@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Change,
     Field,
     Host,
+    Pending,
     ResourceError,
     Spec,
 )
@@ -39,6 +40,8 @@ KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_CONF = "/etc/kubernetes/bootstrap-kubelet.conf"
 MARKER = "/var/lib/ironspan/kubeadm-attempt.json"
 """Written before kubeadm starts and removed when all is done: its presence means an attempt was cut off."""
+START_INPUT = "cluster-start"
+"""One-time input that lets a control plane start the cluster; with a join token it joins one."""
 COREDNS_STAYS = re.compile(r"phase addon/coredns: .*start version .* not supported")
 NODE_GRACE = 75
 """Seconds until a node whose kubelet has stopped is no longer Ready: the default of 50, and some."""
@@ -73,14 +76,37 @@ def condition(spec: Spec, host: Host) -> str:
     return "absent"
 
 
+def decided(spec: Spec, host: Host) -> Spec:
+    """Return the resource with ``init_or_join`` decided: an attempt that was cut off goes on as it began.
+
+    Raises:
+        Pending: the host is bare, and the controller has not said whether the cluster exists.
+    """
+    if spec["action"] != "init_or_join":
+        return spec
+    marker = read_text(host, MARKER)
+    if marker is not None:
+        return {**spec, "action": json.loads(marker or "{}").get("action", "join")}
+    if condition({**spec, "action": "join"}, host) in ("joined", "finish"):
+        return {**spec, "action": "join"}
+    for name, action in ((START_INPUT, "init"), (spec["token_secret"], "join")):
+        try:
+            host.secret(name)
+        except Pending:
+            continue
+        return {**spec, "action": action}
+    raise Pending("cluster:start-or-join")
+
+
 class KubeadmKind:
     """Runs kubeadm once, repairs what an interrupted run left, and follows a changed configuration."""
 
     name = "kubeadm"
     fields: t.Mapping[str, Field] = {
-        "action": Field((str,), required=True, choices=("init", "join", "reset")),
+        "action": Field((str,), required=True, choices=("init", "join", "init_or_join", "reset")),
         "role": Field((str,), default="worker", choices=("control_plane", "worker")),
         "config": Field((str,), default=""),
+        "version": Field((str,), default=""),
         "endpoint": Field((str,), default=""),
         "token_secret": Field((str,), default="join-token"),
         "ca_path": Field((str,), default="/etc/kubernetes/pki/ca.crt"),
@@ -95,12 +121,12 @@ class KubeadmKind:
         problems = []
         if not spec["endpoint"]:
             problems.append("endpoint: missing; name the API server as host:port")
-        if spec["action"] == "init" and spec["role"] != "control_plane":
+        if spec["action"] in ("init", "init_or_join") and spec["role"] != "control_plane":
             problems.append("role: init makes a control plane; write role: control_plane")
         kinds = [kind for kind, _ in text.split_documents(spec["config"])]
-        if spec["action"] == "init" and "ClusterConfiguration" not in kinds:
+        if spec["action"] in ("init", "init_or_join") and "ClusterConfiguration" not in kinds:
             problems.append("config: init needs a ClusterConfiguration")
-        if spec["action"] == "join":
+        if spec["action"] in ("join", "init_or_join"):
             try:
                 text.join_configuration(spec["config"], DISCOVERY, spec["ca_path"])
             except ValueError as error:
@@ -114,21 +140,28 @@ class KubeadmKind:
 
         Raises:
             Pending: a join is needed and its token was not carried.
-            ResourceError: the host belongs to another cluster.
+            ResourceError: the host belongs to another cluster, or another version is wanted and this is no
+                upgrade.
         """
         if spec["action"] == "reset":
             left = reset.leftovers(host)
             return Change("delete", {"left": left}, {"left": []}, "traces of a cluster") if left else None
+        spec = decided(spec, host)
         state = condition(spec, host)
         if state in ("absent", "half"):
             if spec["action"] == "join":
                 host.secret(spec["token_secret"])
             reason = "not part of the cluster" if state == "absent" else "an earlier attempt was cut off"
-            return Change("run", {"state": state}, {"state": "joined", "endpoint": spec["endpoint"]}, reason)
+            after = {"state": "joined", "endpoint": spec["endpoint"], "action": spec["action"]}
+            return Change("run", {"state": state}, after, reason)
         if state == "finish":
             return Change(
                 "run", {"state": state}, {"state": "joined"}, "an earlier attempt was cut off at its end"
             )
+        if text.remembered_version(host.note(spec["id"])) != text.wanted_version(spec):
+            other = _upgrade().needed(spec, host)
+            if other:
+                return t.cast(Change, other)
         return phases.changed_configuration(spec, host)
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
@@ -138,7 +171,10 @@ class KubeadmKind:
             return
         if change.action == "update":
             phases.run_phases(spec, change.before["text"], host)
+        elif change.action == "upgrade":
+            _upgrade().upgrade(spec, change, host)
         else:
+            spec = decided(spec, host)
             reset.end_orphans(host)
             state = condition(spec, host)
             if state == "half":
@@ -150,7 +186,7 @@ class KubeadmKind:
                     kubeadm(host, "join", "phase", "control-plane-join", "all")
             for path in (BOOTSTRAP_CONF, *reset.RUN_FILES, MARKER):
                 remove_file(host, path)
-            host.remember(spec["id"], {"config": spec["config"]})
+            host.remember(spec["id"], {"config": spec["config"], "version": text.wanted_version(spec)})
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Leave the cluster again; a cut-off end leaves a member of the cluster, a reset cannot be undone."""
@@ -162,6 +198,8 @@ class KubeadmKind:
         """Give the cluster its former configuration back, now that the API server has its own."""
         if change.action == "update":
             phases.give_back(spec, host)
+        elif change.action == "upgrade":
+            _upgrade().give_back(spec, host)
 
     def _attempt(self, spec: Spec, host: Host) -> None:
         until = time.monotonic() + NODE_GRACE
@@ -182,6 +220,13 @@ class KubeadmKind:
                 if "already exists in the cluster" not in error.message or time.monotonic() > until:
                     raise
                 time.sleep(5)
+
+
+def _upgrade() -> t.Any:
+    """Return the module that knows upgrades, which few runs need."""
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_upgrade
+
+    return _kubeadm_upgrade
 
 
 def _init(host: Host, flags: t.Sequence[str]) -> None:
