@@ -13,7 +13,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action imp
     Result,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_addresses
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
+    Session,
+    all_node_addresses,
+)
 
 
 class ActionModule(ClusterAction):
@@ -26,7 +29,8 @@ class ActionModule(ClusterAction):
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Approve and wait; in check mode decide once and tell nobody."""
-        addresses = node_addresses(session.site)
+        # All nodes: a request of one that is not known here is denied.
+        addresses = all_node_addresses(session)
         wanted = list(addresses) if arguments["hosts"] is None else list(arguments["hosts"])
         unknown = [name for name in wanted if name not in addresses]
         if unknown:

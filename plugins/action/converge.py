@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
@@ -24,10 +25,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     clock_verdict,
     failure_message,
     groups_for,
+    membership_groups,
     unfit_message,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import MEMBER_LAYERS, slice_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
@@ -40,6 +43,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 MODULE = "ironspan.hybrid.converge"
+ONE_TIME_INPUTS = ("etcd-membership", "cluster-start")
+"""What only the controller can say about a host without data, and only in the run in which it starts."""
 MODES = ("apply", "assess", "plan", "reset")
 
 
@@ -55,6 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "mode",
             "secrets",
             "join_token",
+            "inputs",
             "consent",
             "root",
             "roles_folder",
@@ -91,7 +97,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if mode == "reset":
                 _insist_on_consent(json.loads(text)["site"], str(arguments.get("consent") or ""))
             if mode in ("apply", "reset") and not self._task.check_mode:
-                site_lock.take_for_run(RunFolder().path, notes["pki_store"])
+                shared = planned.slice_of() if planned else ""
+                site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)
+                if shared and MEMBER_LAYERS & set(_names(arguments, "layers")):
+                    site_lock.take_for_run(RunFolder().path, notes["pki_store"], part=site_lock.MEMBERS)
             if mode == "apply" and planned:
                 planned.insist_compared(host)
             elif mode == "apply" and not self._task.check_mode:
@@ -123,7 +132,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         elif mode in ("assess", "plan") and not result.get("unreachable"):
             if planned:
                 self._compare_with_plan(result, planned, host)
-            self._assess(result, notes, execute)
+            self._assess(result, notes, execute, json.loads(text)["layers"])
             if mode == "plan" and not result.get("failed"):
                 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 
@@ -131,16 +140,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 RunFolder().put_assessment(host, entry)
                 # The plan shows it, for all hosts together.
                 result.pop("diff", None)
+        elif mode == "apply" and not result.get("unreachable"):
+            self._join(membership_groups(json.loads(text)["layers"], result, assessed=False))
         if planned and mode == "apply":
             planned.report(host, result)
         return result
 
     def _compare_with_plan(self, result: dict[str, t.Any], planned: PlannedRun, host: str) -> None:
         """Add a verdict, so that a host that moved is one that does not fit."""
-        digest = planned.head()["digest"]
-        verdict = plan_verdict(planned.host(host) or {}, result, digest)
-        result.setdefault("verdicts", []).append(verdict)
-        if verdict["ok"]:
+        head = planned.head()
+        verdicts = [plan_verdict(planned.host(host) or {}, result, head["digest"])]
+        if head["slice"]:
+            verdicts.append(slice_verdict(result, head["elsewhere"]))
+        result.setdefault("verdicts", []).extend(verdicts)
+        if all(verdict["ok"] for verdict in verdicts):
             planned.mark_compared(host)
 
     def _document(self, mode: str, variables: dict[str, t.Any], roles_folder: Path) -> tuple[str, HostNotes]:
@@ -153,6 +166,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 
             site = site_of_run(variables, roles_folder)
+            if site.is_slice:
+                raise ExchangeError("what a host shall be depends on all hosts, and this job sees a slice")
             making = template == DESIRED and not self._task.check_mode
             return site, renderer_for(site, roles_folder, make=making)[0]
 
@@ -166,7 +181,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "list it there, in one of its groups",
             ) from None
 
-    def _assess(self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch) -> None:
+    def _assess(
+        self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch, layers: Sequence[str]
+    ) -> None:
         """Judge the clock, fail a host that does not fit, and mark one that has something to do."""
         verdicts = result.setdefault("verdicts", [])
         largest, host_time = notes["max_clock_skew_s"], (result.get("facts") or {}).get("time_unix")
@@ -180,9 +197,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result.update(failed=True, msg=unfit, verdicts=[v for v in verdicts if not v.get("ok")])
             return
         groups = groups_for(result)
+        self._join([*groups, *membership_groups(layers, result, assessed=True)])
+        result["groups"] = groups
+
+    def _join(self, groups: Sequence[str]) -> None:
+        """Put the host into groups, for the plays that follow."""
         for group in groups:
             self.add_group(group, parent_group_names=[])
-        result["groups"] = groups
 
 
 def _insist_on_consent(site: str, consent: str) -> None:
@@ -210,4 +231,8 @@ def _secrets(arguments: dict[str, t.Any], credentials: Credentials) -> dict[str,
         secrets.update(credentials.of_control_plane())
     if arguments.get("join_token"):
         secrets["join-token"] = str(arguments["join_token"])
+    for name, value in (arguments.get("inputs") or {}).items():
+        if name not in ONE_TIME_INPUTS:
+            raise AnsibleActionFail(f"inputs has {name!r}; write one of {', '.join(ONE_TIME_INPUTS)}")
+        secrets[name] = str(value)
     return secrets

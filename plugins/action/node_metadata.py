@@ -23,6 +23,7 @@ class ActionModule(ClusterAction):
         declared = declared_nodes(session.site)
         if self.planned is not None:
             declared = {name: nodes.Declared(**entry) for name, entry in self.planned["nodes"].items()}
+        declared = {name: entry for name, entry in declared.items() if self.is_about(name, session.site)}
         changes = nodes.declare(session.api(), declared, dry_run=self._task.check_mode)
         return {
             "changed": bool(changes),

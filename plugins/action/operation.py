@@ -42,14 +42,14 @@ class ActionModule(ClusterAction):
         "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
     }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Keep the variables of the run, which are the operation's arguments."""
-        self._variables = task_vars or {}
-        return super().run(tmp, task_vars)
-
     def visit(self, session: Session, arguments: Result) -> Result:
         """Work out the steps; insist on consent and on the plan."""
         name, planning = arguments["name"], arguments["mode"] == "plan"
+        if session.site.is_slice:
+            raise OperationError(
+                f"{name}.yml works on several hosts in turn, and this job sees a slice of them",
+                "run it in a job that is not sliced",
+            )
         context = Context(session, self._variables)
         steps = steps_of(name, context)
         targets = targets_of(steps)

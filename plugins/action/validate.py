@@ -13,12 +13,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_l
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
+    claimed_digest,
     insist_on_a_plan,
     plan_file,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import LEFT_OUT, limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
@@ -44,16 +47,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if purpose not in PURPOSES:
             raise AnsibleActionFail(f"purpose is {purpose!r}; write one of {', '.join(PURPOSES)}")
         changing = purpose in ("apply", "reset") and not self._task.check_mode
+        # A reset and a plan have nothing that needs localhost but what runs under any limit.
+        hints = [LEFT_OUT] if purpose == "apply" and limited_to(task_vars or {}) is not None else []
         file = plan_file(task_vars or {}) if purpose != "reset" else ""
         try:
             site = site_of_run(task_vars or {}, roles_folder)
+            if site.is_slice and not file:
+                raise PlanError(slices.MESSAGE, slices.REMEDY)
             if purpose == "apply" and changing and not file:
                 insist_on_a_plan(site.plan.approvals)
             if changing:
-                site_lock.take_for_run(RunFolder().path, site.pki_store)
+                shared = claimed_digest(file) if site.is_slice else ""
+                site_lock.take_for_run(RunFolder().path, site.pki_store, shared)
             if file:
                 operation = str(self._task.args.get("operation") or "")
-                return {**result, **_planned(file, site, changing, operation)}
+                return {**result, **_planned(file, site, changing, operation, hints)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
             documents = RunFolder().write(site, renderer)
         except PlanError as error:
@@ -74,13 +82,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "hosts": len(site.hosts),
             "documents": documents,
             "made": authorities.made,
+            **({"warnings": hints} if hints else {}),
         }
 
 
-def _planned(file: str, site: Site, changing: bool, operation: str) -> dict[str, t.Any]:
+def _planned(file: str, site: Site, changing: bool, operation: str, hints: list[str]) -> dict[str, t.Any]:
     run = PlannedRun(RunFolder())
     plan = run.lay_out(file, site, keeping=changing, operation=operation)
     head = run.head()
+    warnings = [*hints, *([MOVED] if head["inventory_moved"] else [])]
     return {
         "changed": False,
         "site": site.name,
@@ -91,5 +101,6 @@ def _planned(file: str, site: Site, changing: bool, operation: str) -> dict[str,
         "approved_by": head["approved_by"],
         "inventory_moved": head["inventory_moved"],
         "kept": head["kept"],
-        **({"warnings": [MOVED]} if head["inventory_moved"] else {}),
+        "slice": site.is_slice,
+        **({"warnings": warnings} if warnings else {}),
     }

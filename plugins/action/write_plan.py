@@ -18,7 +18,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
     UnreachableError,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, declared_nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
+    Session,
+    declared_nodes,
+    node_addresses,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
@@ -99,7 +103,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
     """Return the hosts of this run, which --limit may have made fewer."""
     try:
-        names = {str(host) for host in variables["hostvars"]._inventory.list_hosts("all")}
+        # The play that runs is restricted to localhost.
+        manager = variables["hostvars"]._inventory
+        names = {str(host.name) for host in manager.get_hosts("all", ignore_restrictions=True)}
     except AttributeError:
         return set()
     return names & set(site.hosts)
@@ -118,6 +124,9 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
             for name, entry in declared.items()
         },
         "changes": [],
+        # What jobs that see a slice of the inventory cannot know.
+        "addresses": node_addresses(site),
+        "api_address": site.api_address,
     }
     try:
         api = Session(site, constants.DEFAULT_LOCAL_TMP, PATIENCE_OF_A_CHECK).api()

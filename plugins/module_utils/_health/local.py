@@ -49,7 +49,7 @@ def disks(root: str) -> t.List[t.Dict[str, t.Any]]:
 
 
 def parse_units(text: str) -> t.Dict[str, t.Dict[str, str]]:
-    """Return the properties that ``systemctl show`` printed, by unit; those that do not exist are left out."""
+    """Return the properties that ``systemctl show`` printed, by unit, of those that exist."""
     units = {}
     for block in text.strip().split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)

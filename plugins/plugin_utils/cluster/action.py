@@ -24,6 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
 Result = dict[str, t.Any]
@@ -45,14 +47,18 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
     CHANGES_THE_SITE = False
     """Whether it applies what the inventory declares, which a plan fixes and approvals are for."""
     planned: dict[str, t.Any] | None = None
+    _variables: t.Mapping[str, t.Any] = {}  # replaced, never changed
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Check the arguments, open the site, do the work; errors become messages with a remedy."""
         result: Result = super().run(tmp, task_vars)
+        self._variables = task_vars or {}
         _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
         try:
             patience = PATIENCE_OF_A_CHECK if self._task.check_mode else 3600
             session = Session(site_of_run(task_vars or {}), constants.DEFAULT_LOCAL_TMP, patience)
+            if session.site.is_slice:
+                self._know_the_rest(task_vars or {}, session)
             self.planned = self._planned(task_vars or {}, session)
             if self._task.check_mode and not session.store.exists():
                 return {**result, "changed": False, "msg": "Not checked: this site was not built yet."}
@@ -65,6 +71,16 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         except (ClusterError, PkiError, PlanError, SiteError) as error:
             result.update(failed=True, msg=str(error))
         return result
+
+    def _know_the_rest(self, variables: dict[str, t.Any], session: Session) -> None:
+        """Tell the session of a slice what its inventory does not: the plan has it."""
+        run = PlannedRun(RunFolder())
+        run.ensure(variables)
+        cluster = run.head()["cluster"]
+        if "addresses" not in cluster or "api_address" not in cluster:
+            raise PlanError("the plan does not have what slices need", "make a new plan")
+        session.site.api_address = cluster["api_address"]
+        session.other_addresses = cluster["addresses"]
 
     def _planned(self, variables: dict[str, t.Any], session: Session) -> dict[str, t.Any] | None:
         """Return what the plan of this run says of the cluster, None without one."""
@@ -89,6 +105,11 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
             What to add to the result.
         """
         raise NotImplementedError
+
+    def is_about(self, host: str, site: Site) -> bool:
+        """Tell whether this run may change a host: not outside of its slice, or of ``--limit``."""
+        limited = limited_to(self._variables)
+        return (not site.is_slice or host in site.hosts) and (limited is None or host in limited)
 
     def say(self, text: str) -> None:
         """Show progress while the task runs."""

@@ -32,6 +32,8 @@ class Session:
         self._folder = folder
         self._longest_patience = longest_patience
         self._store: Store | None = None
+        self.other_addresses: dict[str, list[str]] = {}
+        """Addresses of nodes that a slice of the inventory does not have, by name."""
 
     @property
     def store(self) -> Store:
@@ -64,6 +66,11 @@ class Session:
 def node_hosts(site: Site) -> list[Host]:
     """Return the hosts that are Kubernetes nodes, in inventory order."""
     return [host for host in site.hosts.values() if host.in_group("control_plane") or host.in_group("nodes")]
+
+
+def all_node_addresses(session: Session) -> dict[str, list[str]]:
+    """Return the same for the whole site, also where the inventory is a slice of it."""
+    return {**session.other_addresses, **node_addresses(session.site)}
 
 
 def node_addresses(site: Site) -> dict[str, list[str]]:

@@ -32,6 +32,29 @@ def plan_file(variables: Mapping[str, t.Any]) -> str:
     return str(variables.get(VARIABLE) or "")
 
 
+def planned_hosts(variables: Mapping[str, t.Any]) -> set[str]:
+    """Return all hosts that the plan of this run knows, whether it changes them or not; empty without a plan.
+
+    The plan is not checked yet: this only tells how much of the site the run can see.
+    """
+    file = plan_file(variables)
+    if not file:
+        return set()
+    try:
+        content = json.loads(Path(file).read_bytes())["plan"]
+        return {*content["hosts"], *content["left_out"], *content["cluster"]["nodes"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()  # why it is no plan is said where it is checked
+
+
+def claimed_digest(file: str) -> str:
+    """Return the digest that a plan file says it has; whether that is true is checked when it is laid out."""
+    try:
+        return str(json.loads(Path(file).read_bytes())["digest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
 class PlannedRun:
     """The plan of this run as its actions see it.
 
@@ -66,6 +89,7 @@ class PlannedRun:
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import check, keep
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import inventory_digest
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import members_of
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import (
             StoreAuthorities,
         )
@@ -75,10 +99,13 @@ class PlannedRun:
         authorities = StoreAuthorities(site, make=False)
         site.uid_source = authorities.uid
         approved_by = check.check(plan, path, site, time.time(), operation)
-        moved = plan.content["inventory"] != inventory_digest(site)
+        # A slice cannot tell: it sees a part of the inventory.
+        moved = not site.is_slice and plan.content["inventory"] != inventory_digest(site)
         head: dict[str, t.Any] = {
             "digest": plan.digest,
             "kept": "",
+            "slice": site.is_slice,
+            "elsewhere": sorted(members_of(plan.hosts) - set(site.hosts)) if site.is_slice else [],
             **{name: plan.content[name] for name in ("cluster", "operation", "steps")},
         }
         if keeping:
@@ -103,6 +130,11 @@ class PlannedRun:
     def head(self) -> dict[str, t.Any]:
         """Return digest, cluster objects, the folder on the controller, and who approved."""
         return t.cast("dict[str, t.Any]", self._read("head.json"))
+
+    def slice_of(self) -> str:
+        """Return the plan's digest when this run is one of several slices of it, else an empty text."""
+        head = self.head()
+        return str(head["digest"]) if head["slice"] else ""
 
     def operation(self, name: str) -> list[dict[str, t.Any]]:
         """Return the steps of the plan.

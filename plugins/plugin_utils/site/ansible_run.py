@@ -11,6 +11,7 @@ from pathlib import Path
 from ansible import context
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import (
     Loaded,
     load_from_ansible,
@@ -18,15 +19,19 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import
     require_site,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 
-def load_from_variables(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Loaded:
+def load_from_variables(
+    variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER, is_slice: bool = False
+) -> Loaded:
     """Read the inventory of this run; no file is parsed again that Ansible has parsed.
 
     Args:
         variables: the variables of a task; only ``hostvars`` is used.
         roles_folder: where the roles are.
+        is_slice: the inventory is a part of the site's, see slices.py.
 
     Returns:
         The site (None when there are problems) and all problems.
@@ -40,13 +45,26 @@ def load_from_variables(variables: Mapping[str, t.Any], roles_folder: Path = ROL
         loader = DataLoader()
         inventories = context.CLIARGS.get("inventory") or ()
         return load_site(inventories, loader, roles_folder, load_extra_vars(loader))
-    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder)
+    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, is_slice=is_slice)
 
 
 def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:
-    """Return the site of this run.
+    """Return the site of this run; of a slice with a plan, what the slice knows of it.
 
     Raises:
-        SiteError: the inventory has problems.
+        SiteError: the inventory has problems, or the run is a slice and has no plan.
     """
-    return require_site(load_from_variables(variables, roles_folder))
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import plan_file, planned_hosts
+
+    planned = bool(plan_file(variables))
+    is_slice = slices.is_slice(variables, _hosts(variables), planned_hosts(variables))
+    if is_slice and not planned:
+        job = f"job {variables.get('awx_job_id') or variables.get('tower_job_id') or '(sliced)'}"
+        raise SiteError([Problem(job, 0, "(inventory)", slices.MESSAGE, slices.REMEDY)])
+    return require_site(load_from_variables(variables, roles_folder, is_slice))
+
+
+def _hosts(variables: Mapping[str, t.Any]) -> list[str]:
+    """Return the names of all hosts of the inventory, whatever the limit."""
+    groups = variables.get("groups") or {}
+    return [str(name) for name in groups.get("all", ())]

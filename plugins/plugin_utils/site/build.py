@@ -18,11 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 )
 
 
-def build_site(draft: Draft) -> Site:
+def build_site(draft: Draft, is_slice: bool = False) -> Site:
     """Return the site.
 
     Args:
         draft: a draft that passed every check.
+        is_slice: its hosts are a part of the site's, and there may be no control plane among them.
     """
     shared: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
     for host in draft.hosts.values():
@@ -30,6 +31,7 @@ def build_site(draft: Draft) -> Site:
             shared[host.groups] = (tuple(sorted(host.groups)), layers_of(host.groups))
     hosts = {name: _host(host, *shared[host.groups]) for name, host in draft.hosts.items()}
     value = draft.site_value
+    leaders = draft.members("control_plane") or list(draft.hosts.values())
     return Site(
         name=value("site_name"),
         api_endpoint=value("site_api_endpoint"),
@@ -38,12 +40,13 @@ def build_site(draft: Draft) -> Site:
         service_cidr=value("site_service_cidr"),
         node_cidr_mask=value("site_node_cidr_mask"),
         cluster_domain=value("site_cluster_domain"),
-        kubernetes_version=draft.members("control_plane")[0].values["site_kubernetes_version"],
+        kubernetes_version=leaders[0].values["site_kubernetes_version"],
         wan_mtu=value("site_wan_mtu"),
         pki_store=value("site_pki_store") or "",
         pki_key_file=value("site_pki_key_file") or "",
         artifacts_index=value("site_artifacts_index") or str(default_index_path()),
         hosts=hosts,
+        is_slice=is_slice,
         plan=PlanPolicy(
             approvals=value("site_plan_approvals"),
             allowed_signers=value("site_plan_allowed_signers") or "",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.build import build_site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import run_checks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import run_checks, run_slice_checks
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.settings import report_broken
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
@@ -89,6 +89,7 @@ def load_from_ansible(
     extra_vars: Mapping[str, t.Any] | None = None,
     roles_folder: Path = ROLES_FOLDER,
     environment: Mapping[str, str] | None = None,
+    is_slice: bool = False,
 ) -> Loaded:
     """Read an inventory that Ansible has parsed already, from inside a run.
 
@@ -99,6 +100,7 @@ def load_from_ansible(
         extra_vars: variables from the command line.
         roles_folder: where the roles are.
         environment: the process environment by default.
+        is_slice: it is a part of the site's inventory: what needs all hosts is not checked.
 
     Returns:
         As ``load_site``.
@@ -122,10 +124,10 @@ def load_from_ansible(
         str(name): [str(host.name) for host in group.get_hosts()] for name, group in manager.groups.items()
     }
     Resolver(draft, loader, {"groups": groups, "hostvars": hostvars}).run()
-    run_checks(draft)
+    (run_slice_checks if is_slice else run_checks)(draft)
     if len(problems):
         return None, list(problems)
-    return build_site(draft), []
+    return build_site(draft, is_slice), []
 
 
 def require_site(loaded: Loaded) -> Site:

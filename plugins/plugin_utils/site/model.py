@@ -122,6 +122,7 @@ class Site:
     """The whole site.
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
+    ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Site:
     hosts: Mapping[str, Host]
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
+    is_slice: bool = False
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")

@@ -30,7 +30,16 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def run_checks(draft: Draft) -> None:
+SLICE_CHECKS: tuple[Check, ...] = (*settings.CHECKS, *secrets.CHECKS)
+"""What can be said of a host without the others."""
+
+
+def run_slice_checks(draft: Draft) -> None:
+    """Run the checks that hold for a part of an inventory too: its plan was made from all of it."""
+    run_checks(draft, SLICE_CHECKS)
+
+
+def run_checks(draft: Draft, checks: tuple[Check, ...] = CHECKS) -> None:
     """Run every check on a draft; none of them stops the others.
 
     Only a file that cannot be read does: what it would have said is unknown, and every other check would
@@ -47,5 +56,5 @@ def run_checks(draft: Draft) -> None:
             "write it like inventories/example/hosts.yml",
         )
         return
-    for check in CHECKS:
+    for check in checks:
         check(draft)
