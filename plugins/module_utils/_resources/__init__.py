@@ -18,11 +18,15 @@ NAMES = (
     "certificate",
     "container_image",
     "directory",
+    "etcd_member",
     "file",
     "hosts_entries",
     "kernel_module",
     "key_and_csr",
     "kubeadm",
+    "kubeadm_certificates",
+    "kubeconfig_authority",
+    "kubelet_certificate",
     "package",
     "swap",
     "symlink",
@@ -66,6 +70,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import directory
 
         kind = directory.KIND
+    elif name == "etcd_member":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import etcd_member
+
+        kind = etcd_member.KIND
     elif name == "file":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import file
 
@@ -86,6 +94,18 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
 
         kind = kubeadm.KIND
+    elif name == "kubeadm_certificates":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates
+
+        kind = kubeadm_certificates.KIND
+    elif name == "kubeconfig_authority":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeconfig_authority
+
+        kind = kubeconfig_authority.KIND
+    elif name == "kubelet_certificate":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubelet_certificate
+
+        kind = kubelet_certificate.KIND
     elif name == "package":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import calendar
+import functools
 import hashlib
 import ipaddress
 import os
@@ -38,7 +39,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 DAY = 86400
 DESCRIBE = [
     "openssl", "x509", "-noout", "-nameopt", "multiline,utf8,-esc_msb", "-subject", "-enddate", "-pubkey",
-    "-ext", "subjectAltName",
+    "-ext", "subjectAltName,authorityKeyIdentifier,subjectKeyIdentifier",
 ]  # fmt: skip
 
 
@@ -82,12 +83,14 @@ def parse_description(text: str) -> State:
         text: its output.
 
     Returns:
-        common_name, organizations, names, not_after (Unix time) and public (SHA-256 of the public key's DER).
+        common_name, organizations, names, not_after (Unix time), public (SHA-256 of the public key's DER),
+        subject_key and authority_key (key identifiers of its own and of its issuer's key, "" without).
 
     Raises:
         ValueError: the text describes no certificate.
     """
     facts: State = {"common_name": "", "organizations": [], "names": [], "not_after": 0}
+    facts.update(subject_key="", authority_key="")
     section = ""
     for line in text.splitlines():
         if not line.startswith(" "):
@@ -103,6 +106,10 @@ def parse_description(text: str) -> State:
                 facts["organizations"].append(value.strip())
         elif section.startswith("X509v3 Subject Alternative Name"):
             facts["names"] += [normal_name(name) for name in line.split(", ")]
+        elif section.startswith(("X509v3 Authority Key", "X509v3 Subject Key")):
+            # OpenSSL 1.1 writes "keyid:" before that of the issuer, and may write more below it.
+            which = "authority_key" if "Authority" in section else "subject_key"
+            facts[which] = facts[which] or line.strip().replace("keyid:", "").replace(":", "").lower()
     public = pem_blocks(text, "PUBLIC KEY")
     if not public or not facts["not_after"]:
         raise ValueError("no certificate is described")
@@ -192,7 +199,7 @@ class CertificateKind:
         else:
             chain = host.certificate(spec["id"])
             key = self._key(spec, host)
-            facts = _describe(host, chain)
+            facts = describe(host, chain)
             facts["issuer_sha256"] = spec["issuer_sha256"]
             before, _, reason = difference(facts, key["csr"], key["public"], spec["issuer_sha256"], 0)
             if before:
@@ -235,7 +242,7 @@ class CertificateKind:
         content = hashlib.sha256(text.encode()).hexdigest()
         if note.get("content") != content:
             try:
-                note = _describe(host, text)
+                note = describe(host, text)
             except (ResourceError, ValueError):
                 return None
             note["content"] = content
@@ -281,9 +288,34 @@ class CertificateKind:
 OWNERSHIP = "other mode or owner"
 
 
-def _describe(host: Host, chain: str) -> State:
+def describe(host: Host, chain: str) -> State:
+    """Return the facts of a text's first certificate.
+
+    Raises:
+        ResourceError: OpenSSL does not take it for one.
+        ValueError: it is not described as expected.
+    """
     _, text, _ = host.run(DESCRIBE, stdin=chain.encode())
     return parse_description(text)
+
+
+def issuer_by_key(host: Host, facts: t.Mapping[str, t.Any], ca_path: str, wanted: str) -> str:
+    """Return the wanted issuer's SHA-256 if a certificate names its key as the one that signed it, else "".
+
+    For what the cluster signs itself, with keys that this host trusts. That the signature is right is seen by
+    whoever is shown the certificate.
+
+    Args:
+        host: the host.
+        facts: of the certificate.
+        ca_path: file with the issuer, maybe among others.
+        wanted: SHA-256 of the issuer's DER.
+    """
+    for der in pem_blocks(read_text(host, ca_path) or ""):
+        if fingerprint(der) == wanted:
+            key = host.cached(f"subject key {wanted}", functools.partial(describe, host, _as_pem(der)))
+            return wanted if facts["authority_key"] and facts["authority_key"] == key["subject_key"] else ""
+    return ""
 
 
 def _as_pem(der: bytes) -> str:

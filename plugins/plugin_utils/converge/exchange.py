@@ -115,13 +115,17 @@ def sign_all(document: Mapping[str, t.Any], requests: Mapping[str, str], sign: S
     signed: dict[str, str] = {}
     for name, request in requests.items():
         resource = resources.get(name)
-        if resource is None or resource.get("kind") != "certificate":
+        if resource is None or resource.get("kind") not in ("certificate", "kubelet_certificate"):
             raise ExchangeError(
                 f"the host asks for a certificate {name!r}, which its document does not have",
                 "look into what runs there: only ironspan's own module answers here",
             )
-        key = resources.get(resource["key"], {})
-        expected = {**key.get("csr", {}), "algorithm": key.get("algorithm", "ecdsa-p256")}
+        if resource["kind"] == "kubelet_certificate":
+            # The key is the kubelet's own choice.
+            expected = dict(resource["csr"])
+        else:
+            key = resources.get(resource["key"], {})
+            expected = {**key.get("csr", {}), "algorithm": key.get("algorithm", "ecdsa-p256")}
         signed[name] = sign(request, resource["profile"], expected)
     return signed
 

@@ -48,7 +48,18 @@ def sha256(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()
 
 
-FILTERS = {"to_json": to_json, "to_yaml": to_yaml, "b64encode": b64encode, "sha256": sha256}
+def pem_blocks(value: str) -> list[str]:
+    """Return the blocks of a PEM text; a text without any is one block."""
+    return re.findall(r"-----BEGIN.*?-----END [^\n]*", value, re.DOTALL) or [value]
+
+
+FILTERS = {
+    "pem_blocks": pem_blocks,
+    "to_json": to_json,
+    "to_yaml": to_yaml,
+    "b64encode": b64encode,
+    "sha256": sha256,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
