@@ -39,15 +39,20 @@ def use(root: str) -> None:
         t.cast("t.List[str]", _PACKAGE.__path__).insert(0, _home(root))
 
 
-def keep(root: str) -> None:
+def keep(root: str) -> str:
     """Keep the collection's code compiled, once, and give up older code. What fails is left undone.
 
     Args:
         root: the host's root folder; the engine's folder is there.
+
+    Returns:
+        The folder with the code; empty when nothing is kept.
     """
     archive: t.Optional[str] = getattr(_PACKAGE.__loader__, "archive", None)
-    if not IDENTITY or not archive or os.path.isdir(_home(root)):
-        return
+    if not IDENTITY or not archive:
+        return ""
+    if os.path.isdir(_home(root)):
+        return _home(root)
     import shutil
 
     unfinished = os.path.join(root.rstrip("/") + FOLDER, ".ironspan-new")
@@ -55,8 +60,10 @@ def keep(root: str) -> None:
         shutil.rmtree(root.rstrip("/") + FOLDER, ignore_errors=True)
         _unpack(archive, unfinished)
         os.rename(unfinished, _home(root))
+        return _home(root)
     except (OSError, SyntaxError, ValueError):
         shutil.rmtree(root.rstrip("/") + FOLDER, ignore_errors=True)
+        return ""
 
 
 def _unpack(archive: str, folder: str) -> None:

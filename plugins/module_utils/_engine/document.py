@@ -37,8 +37,25 @@ class Document(t.NamedTuple):
     resources: t.Tuple[Resource, ...]
     digest: str
     fitness: t.Dict[str, t.Any]
+    layers: t.Tuple[str, ...]
     forget: bool
     """Whether the engine's own folder goes too, once nothing on the host is the engine's any more."""
+
+
+def only_layers(raw: t.Mapping[str, t.Any], layers: t.Collection[str]) -> t.Mapping[str, t.Any]:
+    """Return a document that has only some of its layers; order and everything else stay."""
+    wanted = [layer for layer in raw.get("layers") or () if layer in layers]
+    if wanted == raw.get("layers"):
+        return raw
+    # Other layers stay, and what is known about them with them.
+    kept = {key: value for key, value in raw.items() if key != "forget"}
+    resources = [entry for entry in raw.get("resources") or () if layer_of(entry["id"]) in wanted]
+    return {**kept, "layers": wanted, "resources": resources}
+
+
+def layer_of(name: str) -> str:
+    """Return the layer that a resource's id begins with."""
+    return name.split("/", 1)[0]
 
 
 def references_of(spec: Spec) -> t.Tuple[str, ...]:
@@ -93,6 +110,7 @@ def read_document(raw: t.Mapping[str, t.Any]) -> Document:
         resources=tuple(resources[name] for name in order),
         digest=digest(raw),
         fitness=fitness if isinstance(fitness, dict) else {},
+        layers=tuple(layers or ()),
         forget=raw.get("forget") is True,
     )
 

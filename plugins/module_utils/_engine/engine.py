@@ -11,6 +11,7 @@ import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import (
     UNKNOWN,
     Comparison,
@@ -22,15 +23,23 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document i
     Document,
     Resource,
     made_folders,
+    only_layers,
     read_document,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, read_journal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.ownership import gone, owned_paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.report import (
+    INTERRUPTED,
     change_entry,
     diff_entries,
+    fail,
     fingerprint,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import (
+    applied_by,
+    insist_on_origin,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
@@ -40,23 +49,15 @@ if t.TYPE_CHECKING:
 
 Result = t.Dict[str, t.Any]
 
-INTERRUPTED = {
-    "resource": "ironspan/transaction",
-    "kind": "transaction",
-    "action": "finish",
-    "before": {"state": "interrupted"},
-    "after": {"state": "finished"},
-    "reason": "an earlier run was killed in the middle",
-}
-"""Listed among the changes when a killed run's transaction is there to be finished or undone."""
-
 
 def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = False) -> Result:
     """Compare, and unless told otherwise apply.
 
     Args:
-        params: the module's parameters: ``document``, and optionally ``mode`` (apply or assess), ``secrets``,
-            ``certificates``, ``mirror`` (URL), ``plan`` (digest of the plan this belongs to) and ``root``.
+        params: the module's parameters: ``mode`` (apply, assess, rollback, history, confirm or revert);
+            ``document``, of which ``layers`` are taken, ``secrets``, ``certificates``, ``mirror`` (URL),
+            ``plan`` (digest of the plan this belongs to), ``release`` (digest and time of the whole site's
+            documents), ``trial`` (id and seconds) and ``to`` (digest) as the mode needs; and ``root``.
         check_mode: say what would be changed, change nothing.
         diff: return diffs too.
 
@@ -66,27 +67,20 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
     result: Result = {"changed": False, "changes": [], "pending": [], "csrs": {}, "resumed": False}
     run_ = _Run(params, check_mode, diff, result)
     try:
-        run_.execute()
+        if run_.mode in ("history", "confirm", "revert"):
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import modes
+
+            modes.answer(run_.mode, params, run_.store, run_.crash, check_mode, result)
+        else:
+            run_.execute()
     except EngineError as error:
-        _fail(result, error.problems)
+        fail(result, error.problems)
     except OSError as error:
         # The engine's own folder: a full or read-only disk. What is open is repaired by the next run.
-        _fail(result, [problem_of("", error)])
+        fail(result, [problem_of("", error)])
     finally:
         run_.store.unlock()
     return result
-
-
-def _fail(result: Result, problems: t.Sequence[Problem]) -> None:
-    first = problems[0]
-    result.update(
-        failed=True,
-        msg=EngineError(problems).text() + (f". {first.remedy}" if first.remedy else ""),
-        failed_resource=first.resource,
-        remedy=first.remedy,
-        problems=[problem._asdict() for problem in problems],
-    )
-    result.setdefault("rolled_back", [])
 
 
 class _Run:
@@ -94,7 +88,8 @@ class _Run:
 
     def __init__(self, params: t.Mapping[str, t.Any], check_mode: bool, diff: bool, result: Result) -> None:
         self.params = params
-        self.assess = params.get("mode", "apply") == "assess"
+        self.mode: str = params.get("mode") or "apply"
+        self.assess = self.mode != "apply"
         self.writing = not check_mode and not self.assess
         self.diff = diff
         self.result = result
@@ -103,15 +98,22 @@ class _Run:
         self.crash = CrashPoints(self.root)
         self.store = Store(self.root, self.crash)
         self.kept = State({})
+        self.raw: t.Mapping[str, t.Any] = params.get("document") or {}
+        self.trial: t.Dict[str, t.Any] = dict(params.get("trial") or {})
 
     def execute(self) -> None:
         """Fill in the result."""
-        document = read_document(self.params["document"])
+        if self.mode == "rollback":
+            self._compose()
+        layers = self.params.get("layers")
+        document = read_document(only_layers(self.raw, layers) if layers else self.raw)
         self.result["digest"] = document.digest
         self.store.lock(self.writing)
         self.kept = self.store.load()
         host = self._host(document)
-        interrupted = bool(host.history.begun)
+        if self.writing:
+            self._insist_on_its_turn(host)
+        interrupted = bool(host.history.begun) and not host.history.waiting
         self.result["plan"] = host.history.plan or self.kept.plan
         if interrupted and self.writing:
             host = self._finish_what_is_over(document, host)
@@ -126,8 +128,30 @@ class _Run:
             self.result["changes"].insert(0, dict(INTERRUPTED))
         self.result["changed"] = bool(self.result["changes"]) and not self.assess
         self._look_around(document, host)
+        if self.assess and (self.trial or host.history.trial):
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
+
+            self.result["verdicts"] += trial.verdicts(host.history, self.trial, self.result)
         self.result["csrs"] = host.csrs
         self.result["timings"] = {name: round(ms, 2) for name, ms in self.timings.items()}
+
+    def _compose(self) -> None:
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import rollback
+
+        self.store.lock(False)
+        revisions, owned = self.store.revisions.all(), self.store.load().owned
+        self.store.unlock()
+        self.raw, self.result["rollback"] = rollback.compose(revisions, self.params.get("to") or "", owned)
+        self.result["document"] = self.raw
+
+    def _insist_on_its_turn(self, host: LocalHost) -> None:
+        """Refuse what would mix with a trial, or start a rollback from where the host is no more."""
+        if host.history.trial or self.trial:
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
+
+            trial.insist_on_none(host.history, self.trial)
+        if self.raw.get("rollback"):
+            insist_on_origin(self.raw["rollback"], self.store.revisions)
 
     def _compare(self, document: Document, host: LocalHost) -> Comparison:
         try:
@@ -146,6 +170,12 @@ class _Run:
             # Committed, but killed before state.json was written: see it as the next run will.
             self.kept.fold(history)
             history = History([{"step": "begin", "serial": self.kept.serial}])
+        elif history.waiting and not self.writing:
+            # On trial: what was tried is what is there.
+            trial, history.commit = history.trial, history.tried
+            self.kept.fold(history)
+            history = History([])
+            history.trial = trial
         return LocalHost(
             root=self.root,
             mirror=(self.params.get("mirror") or "").rstrip("/"),
@@ -207,10 +237,10 @@ class _Run:
     ) -> None:
         applied: t.Dict[str, Change] = {}
         comparison = plan
-        owned = _owned(document, plan)
-        if planned or host.history.begun:
+        owned = owned_paths(document, plan)
+        if planned or (host.history.begun and not host.history.waiting):
             transaction = self._transaction(host)
-            transaction.open(document.digest, self.params.get("plan") or "")
+            self._open(transaction, document, host)
             host.planned.clear()
             comparison = Comparison(host, self.timings)
             for resource in document.resources:
@@ -221,14 +251,25 @@ class _Run:
                         self._timed(transaction, resource, change)
                 except Exception as error:
                     self._roll_back(transaction, error, resource.id)
-            owned = _owned(document, comparison)
+            owned = owned_paths(document, comparison)
             settled = [name for name, outcome in comparison.outcomes.items() if not outcome.needs]
+            whole = digest(self.raw)
             try:
-                transaction.commit(settled, owned, _gone(document, comparison))
-            except OSError as error:
+                transaction.commit(
+                    settled,
+                    owned,
+                    gone(document, comparison),
+                    document.layers,
+                    applied_by(self.raw, whole, self.params.get("release") or {}, self.store.revisions),
+                    self.trial,
+                )
+            except (OSError, EngineError) as error:
                 if host.history.commit is not None:
                     raise
                 self._roll_back(transaction, error)
+        elif host.history.begun:
+            # On trial, and nothing more to do: what was learnt goes if the trial goes.
+            pass
         elif host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
             self.kept.owned.update(owned)
             self.store.save(self.kept)
@@ -241,6 +282,16 @@ class _Run:
             _bytecode.keep(self.root)
         self._list(document, applied, comparison)
         self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
+
+    def _open(self, transaction: Transaction, document: Document, host: LocalHost) -> None:
+        try:
+            transaction.open(document.digest, self.params.get("plan") or "", self.trial)
+        except (OSError, EngineError) as error:
+            if self.trial and host.history.begun:
+                # Whether the timer of what was tried before still runs is not certain.
+                transaction.reopen()
+                self._roll_back(transaction, error)
+            raise
 
     def _fresh(
         self, resource: Resource, plan: Comparison, comparison: Comparison, applied: t.Mapping[str, Change]
@@ -281,28 +332,3 @@ class _Run:
             from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import fitness
 
             self.result["verdicts"] = fitness.judge(document.fitness, self.result["facts"], host)
-
-
-def _gone(document: Document, comparison: Comparison) -> t.List[str]:
-    """Return the paths that the document removes: whatever comes there later is not the engine's."""
-    return [
-        resource.spec["path"].rstrip("/")
-        for resource in document.resources
-        if resource.kind.name == "absent" and not comparison.outcomes[resource.id].needs
-    ]
-
-
-def _owned(document: Document, comparison: Comparison) -> t.Dict[str, t.List[str]]:
-    """Return the paths that the engine is responsible for once the document is applied."""
-    owned = {}
-    for resource in document.resources:
-        if resource.kind.name == "absent" or comparison.outcomes[resource.id].needs:
-            continue
-        path = resource.spec.get("path") or resource.spec.get("key_path")
-        if path and resource.spec.get("unpack", "none") != "none":
-            # A folder such as /usr/local is shared: only what was unpacked there is ours.
-            members = comparison.host.note(resource.id).get("members", {})
-            owned[resource.id] = [f"{path.rstrip('/')}/{name}" for name in sorted(members)]
-        elif path:
-            owned[resource.id] = [path.rstrip("/")]
-    return owned

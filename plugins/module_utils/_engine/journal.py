@@ -4,14 +4,16 @@
 
 Steps, in the order of a transaction's life:
 
-``begin``    digest, serial (the number this transaction gives to what it changes), time, plan
+``begin``    digest, serial (the number this transaction gives to what it changes), time, plan, trial
 ``resume``   a later run goes on with the transaction of a killed one
 ``start``    id, kind, spec, change: a resource is about to be changed
 ``backup``   id, path, what: the earlier state of a path, kept before the path is touched
 ``aside``    id, path, to: a tree is about to be moved out of the way
 ``notes``    values: what kinds remember, by resource id
 ``done``     id: the resource was changed
-``commit``   settled, owned, gone: all is applied; from here on the transaction is only finished, never undone
+``tried``    all is applied, on trial: what ``commit`` will say if the trial is confirmed; trial
+``commit``   settled, owned, gone, layers, taken, revision: all is applied; from here on the transaction is
+             only finished, never undone
 ``rollback`` reason: from here on the transaction is only undone
 ``undone``   number: this start (counted from 0) is undone
 """
@@ -127,6 +129,12 @@ class History:
         self.begun: Record = {}
         self.plan = ""
         """Digest of the plan that the last run of this transaction belonged to."""
+        self.trial: Record = {}
+        """The trial that this is: id, seconds, arm (how often its timer was set), until (Unix time)."""
+        self.tried: t.Optional[Record] = None
+        """The last ``tried`` record."""
+        self.waiting = False
+        """Whether everything is applied and only waits to be confirmed."""
         self.commit: t.Optional[Record] = None
         self.rollback: t.Optional[Record] = None
         self.backups: t.Dict[str, t.List[Record]] = {}
@@ -141,8 +149,13 @@ class History:
         step, name = record["step"], record.get("id", "")
         if step in ("begin", "resume"):
             self.plan = record.get("plan", "")
+        if step in ("begin", "resume", "tried"):
+            self.trial = record.get("trial") or {}
+            self.waiting = step == "tried"
         if step == "begin":
             self.begun = record
+        elif step == "tried":
+            self.tried = record
         elif step == "start":
             self.started[name] = self._count
             self.starts.append(record)

@@ -9,10 +9,22 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Document, Resource
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change, State
 
 LARGEST_DIFF_BYTES = 100_000
 """Longer texts are not shown as a diff, only their digests are."""
+
+
+INTERRUPTED = {
+    "resource": "ironspan/transaction",
+    "kind": "transaction",
+    "action": "finish",
+    "before": {"state": "interrupted"},
+    "after": {"state": "finished"},
+    "reason": "an earlier run was killed in the middle",
+}
+"""Listed among the changes when a killed run's transaction is there to be finished or undone."""
 
 
 def change_entry(resource: Resource, change: Change) -> t.Dict[str, t.Any]:
@@ -81,3 +93,16 @@ def _attributes(state: State) -> State:
 
 def _lines(state: State) -> str:
     return "".join(f"{key}: {json.dumps(state[key], sort_keys=True)}\n" for key in sorted(state))
+
+
+def fail(result: t.Dict[str, t.Any], problems: t.Sequence[Problem]) -> None:
+    """Turn a result into that of a failed run; the first problem is the cause."""
+    first = problems[0]
+    result.update(
+        failed=True,
+        msg=EngineError(problems).text() + (f". {first.remedy}" if first.remedy else ""),
+        failed_resource=first.resource,
+        remedy=first.remedy,
+        problems=[problem._asdict() for problem in problems],
+    )
+    result.setdefault("rolled_back", [])

@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files impo
     write_atomically,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revisions
 
 FOLDER = "/var/lib/ironspan"
 STATE_SCHEMA = 1
@@ -92,6 +93,7 @@ class Store:
         self.backup_folder = os.path.join(self.folder, "backup")
         self.journal_path = os.path.join(self.folder, "journal", "open.jsonl")
         self.last_path = os.path.join(self.folder, "journal", "last.jsonl")
+        self.revisions = Revisions(self.folder)
         self._state_path = os.path.join(self.folder, "state.json")
         self._lock_path = os.path.join(self.folder, "lock")
         self._crash = crash

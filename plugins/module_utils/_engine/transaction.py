@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 import typing as t
@@ -15,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document i
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sweep
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import taken_over
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
 
@@ -36,16 +38,24 @@ class Transaction:
         self._host = host
         self._journal = Journal(store.journal_path, host.crash)
 
-    def open(self, digest: str, plan: str = "") -> None:
-        """Begin, or continue what a killed run began."""
-        self._journal.open()
-        self._host.journal = self._journal
-        self._host.backup_folder = self._store.backup_folder
+    def open(self, digest: str, plan: str = "", trial: t.Optional[Record] = None) -> None:
+        """Begin, or continue what a killed run began.
+
+        Args:
+            digest: of the document.
+            plan: digest of the plan that this belongs to.
+            trial: ``id`` and ``seconds`` if all this goes back unless it is confirmed.
+        """
         now = int(time.time())
+        more: Record = {"digest": digest, "time": now, "plan": plan}
+        if trial:
+            # Before anything is changed, the journal included: from here on there is a way back.
+            more["trial"] = self._arm(trial)
+        self.reopen()
         if self._host.history.begun:
-            self._host.write("resume", digest=digest, time=now, plan=plan)
+            self._host.write("resume", **more)
         else:
-            self._host.write("begin", digest=digest, serial=self._kept.serial + 1, time=now, plan=plan)
+            self._host.write("begin", serial=self._kept.serial + 1, **more)
         if self._host.unsaved:
             self._host.write("notes", values=self._host.unsaved)
 
@@ -65,18 +75,59 @@ class Transaction:
         resource.kind.apply(resource.spec, change, host)
         host.write("done", id=resource.id)
 
+    def _arm(self, trial: Record) -> Record:
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial as trials
+
+        armed = trials.next_trial(self._host.history, trial)
+        trials.arm(self._host, armed, self._store.folder)
+        return armed
+
     def commit(
-        self, settled: t.Sequence[str], owned: t.Mapping[str, t.List[str]], gone: t.Sequence[str]
+        self,
+        settled: t.Sequence[str],
+        owned: t.Mapping[str, t.List[str]],
+        gone: t.Sequence[str],
+        layers: t.Sequence[str] = (),
+        revision: t.Optional[Record] = None,
+        trial: t.Optional[Record] = None,
     ) -> None:
-        """Make it final.
+        """Make it final, or leave it open if it is on trial.
 
         Args:
             settled: resources that match now; those that wait for an input are left out, so that what they
                 require counts as changed for them in a later run.
             owned: resource id -> paths that the engine is responsible for.
             gone: paths that it is responsible for no longer.
+            layers: that were applied.
+            revision: what to keep of the document, see ``revisions.applied_by``.
+            trial: ``id`` and ``seconds`` if it has to be confirmed.
         """
-        self._host.write("commit", settled=list(settled), owned=dict(owned), gone=list(gone))
+        history = self._host.history
+        before = history.tried or {}
+        final: Record = {
+            "settled": sorted({*before.get("settled", ()), *settled}),
+            "owned": {**before.get("owned", {}), **owned},
+            "gone": sorted({*before.get("gone", ()), *gone}),
+            "layers": sorted({*before.get("layers", ()), *layers}),
+            "taken": taken_over(history, self._kept),
+            "revision": revision,
+        }
+        if trial:
+            self._host.write("tried", trial=self._arm(trial), **final)
+            self._journal.close()
+            self._host.journal = None
+            return
+        self._host.write("commit", **final)
+        self.finish()
+
+    def confirm(self) -> None:
+        """Make final what was tried."""
+        tried = dict(self._host.history.tried or {})
+        self.reopen()
+        self._make_room()
+        for name in ("step", "trial"):
+            tried.pop(name, None)
+        self._host.write("commit", **tried)
         self.finish()
 
     def finish(self) -> None:
@@ -84,6 +135,9 @@ class Transaction:
         self._kept.fold(self._host.history)
         self._store.save(self._kept)
         self._host.unsaved.clear()
+        self._store.revisions.fold(self._host.history)
+        self._host.crash.reach()
+        self._store.revisions.add_report(self._host.history, "applied")
         for record in self._host.history.all_backups():
             if record["step"] == "aside":
                 backup.delete_tree(self._host.path(record["to"]))
@@ -98,8 +152,12 @@ class Transaction:
 
         Returns:
             The resources undone, and what could not be undone, in words.
+
+        Raises:
+            OSError: the disk is full, and this was on trial: systemd will try again, so it stays open.
         """
         host = self._host
+        self._make_room()
         if host.history.rollback is None:
             self._write_if_possible("rollback", reason=reason)
         undone: t.List[str] = []
@@ -118,8 +176,20 @@ class Transaction:
         for start in starts:
             self._settle(start, troubles)
         self._sweep()
+        try:
+            why = (host.history.rollback or {}).get("reason") or reason
+            self._store.revisions.add_report(host.history, "rolled back", why)
+        except OSError:
+            # Going back does not depend on being told.
+            pass
         self._close()
         return undone, troubles
+
+    def _make_room(self) -> None:
+        if self._host.history.trial:
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial as trials
+
+            trials.make_room(self._store.folder)
 
     def _write_if_possible(self, step: str, **values: t.Any) -> None:
         """Write a step of the rollback; a full disk must not keep it from going on."""
@@ -147,6 +217,8 @@ class Transaction:
                 else:
                     trouble = backup.restore(path, record, self._store.backup_folder)
             except OSError as error:
+                if error.errno == errno.ENOSPC and self._host.history.trial:
+                    raise
                 trouble = problem_of(name, error).message
             if trouble:
                 troubles.append(f"{name}: {trouble}")
@@ -172,6 +244,10 @@ class Transaction:
         self._journal.close()
         self._host.journal = None
         self._store.close_journal()
+        if self._host.history.trial:
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial as trials
+
+            trials.disarm(self._host)
 
 
 def _in_order_of_restoring(records: t.Sequence[Record]) -> t.List[Record]:

@@ -1,0 +1,130 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine does without a document: tell what was applied, confirm a trial, take it back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, read_journal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
+
+NOT_CONFIRMED = "on trial, and not confirmed in time"
+TAKEN_BACK = "on trial, and taken back by hand"
+
+
+def answer(
+    mode: str,
+    params: t.Mapping[str, t.Any],
+    store: Store,
+    crash: CrashPoints,
+    check_mode: bool,
+    result: t.Dict[str, t.Any],
+) -> None:
+    """Fill in the result.
+
+    Args:
+        mode: history, confirm or revert.
+        params: ``root``, and for revert ``expired``: id and number of the timer that ran out; without it,
+            what is on trial is taken back whatever its timer says.
+        store: the engine's folder.
+        crash: for tests.
+        check_mode: change nothing.
+        result: of the module.
+
+    Raises:
+        EngineError: there is nothing to confirm, or what was tried is not complete.
+    """
+    writing = mode != "history" and not check_mode
+    store.lock(writing)
+    kept = store.load()
+    host = _host(params, store, kept, crash)
+    history = host.history
+    is_open = bool(history.trial) and history.commit is None and history.rollback is None
+    result["trial"] = {**history.trial, "complete": history.waiting} if is_open else {}
+    if mode == "history":
+        result["revisions"] = [_summary(revision) for revision in store.revisions.all()]
+        result["reports"] = store.revisions.reports()
+        return
+    expired = params.get("expired")
+    if expired and history.trial and not _is_due(history, expired):
+        result["msg"] = "the trial was set anew or is another one; this timer is void"
+        return
+    if mode == "confirm" and history.commit is None:
+        _insist_on_complete(history, is_open, store)
+    if history.trial:
+        result["changed"] = True
+        result["changes"] = _told(history, "confirm" if mode == "confirm" or history.commit else "undo")
+    if not writing:
+        return
+    transaction = Transaction(store, kept, host)
+    if history.trial and history.commit is not None:
+        transaction.reopen()
+        transaction.finish()
+        result["msg"] = "confirmed"
+    elif mode == "confirm":
+        transaction.confirm()
+        result["msg"] = "confirmed"
+    elif history.trial:
+        transaction.reopen()
+        undone, troubles = transaction.roll_back(NOT_CONFIRMED if expired else TAKEN_BACK)
+        result["rolled_back"] = undone
+        result["msg"] = f"taken back: {', '.join(undone) or 'nothing had been changed yet'}"
+        if troubles:
+            raise EngineError([Problem("", f"could not be undone: {text}") for text in troubles])
+    else:
+        trial.disarm(host)
+
+
+def _host(params: t.Mapping[str, t.Any], store: Store, kept: State, crash: CrashPoints) -> LocalHost:
+    return LocalHost(
+        root=params.get("root") or "/",
+        mirror="",
+        check_mode=False,
+        secrets={},
+        certificates={},
+        kept=kept,
+        history=History(read_journal(store.journal_path)[0]),
+        crash=crash,
+    )
+
+
+def _is_due(history: History, expired: t.Mapping[str, t.Any]) -> bool:
+    # A number above the journal's: the run was killed between setting the timer and saying so.
+    return bool(history.trial["id"] == expired["id"] and history.trial["arm"] <= expired["arm"])
+
+
+def _insist_on_complete(history: History, is_open: bool, store: Store) -> None:
+    if not is_open:
+        last = (store.revisions.reports() or [{}])[-1]
+        text = "nothing is on trial on this host"
+        if last.get("reason") in (NOT_CONFIRMED, TAKEN_BACK):
+            text += "; what was tried last has gone back already"
+        raise EngineError([Problem("", text)])
+    if not history.waiting:
+        text = "the run that tries these changes was cut off, so not all of them are there"
+        raise EngineError([Problem("", text, "Wait until they go back, then try again.")])
+
+
+def _told(history: History, action: str) -> t.List[t.Dict[str, t.Any]]:
+    return [
+        {
+            "resource": start["id"],
+            "kind": start["kind"],
+            "action": action,
+            "before": {"state": "on trial"},
+            "after": {"state": "confirmed" if action == "confirm" else "as before"},
+            "reason": "",
+        }
+        for start in history.starts
+    ]
+
+
+def _summary(revision: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    names = ("number", "digest", "time", "release", "layers", "plans", "undoes")
+    return {name: revision[name] for name in names if name in revision}

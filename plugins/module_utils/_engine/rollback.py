@@ -1,0 +1,228 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Composing the document that takes a host back to one that was applied before.
+
+It is that document, and in front of it the removal of what newer documents added. It is applied like any
+other, as one transaction. What the engine cannot take back is named, not attempted.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import layer_of
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revision
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Spec
+
+Owned = t.Mapping[str, t.Sequence[str]]
+
+STAYS = {
+    "absent": "what it removed is not brought back",
+    "container_image": "images stay, the kubelet collects those that nothing uses",
+    "kubeadm": "being a member of the cluster is not taken back; remove the host from the cluster",
+    "package": "packages stay, others may have come to rely on them",
+    "swap": "swap stays off",
+    "user": "users stay, files may belong to them",
+}
+"""Kinds that are left as they are, and why; the same as in a reset where that leaves them too."""
+
+
+def choose(revisions: t.Sequence[Revision], to: str) -> t.Tuple[Revision, Revision]:
+    """Return where the host is and where it goes back to.
+
+    Args:
+        revisions: oldest first.
+        to: beginning of a digest; empty means the document before the present one, or, after a rollback, the
+            one that was gone back to: asked again, a rollback is finished and not taken further.
+
+    Raises:
+        EngineError: there is no such document.
+    """
+    if not revisions:
+        raise EngineError([Problem("", "no document is kept on this host", "Only what was applied is kept.")])
+    newest = revisions[-1]
+    if to:
+        for revision in reversed(revisions):
+            if revision["digest"].startswith(to):
+                return newest, revision
+        known = ", ".join(revision["digest"][:12] for revision in reversed(revisions))
+        text = f"no document {to} is kept on this host"
+        raise EngineError([Problem("", text, f"Name one of: {known}.")])
+    if "undoes" in newest:
+        return newest, newest
+    if len(revisions) < 2:
+        text = "no earlier document is kept on this host"
+        remedy = "The first one is all there is; reset.yml leads back to a bare host."
+        raise EngineError([Problem("", text, remedy)])
+    return newest, revisions[-2]
+
+
+def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[Spec, t.Dict[str, t.Any]]:
+    """Return the document to apply, and what there is to say about it.
+
+    Only layers that were applied here take part: a document of the whole host may have been applied in part.
+
+    Args:
+        revisions: oldest first.
+        to: see ``choose``.
+        owned: resource id -> paths that the engine is responsible for.
+    """
+    newest, target = choose(revisions, to)
+    applied = newest["layers"]
+    document = target["document"]
+    wanted = [entry for entry in document["resources"] if layer_of(entry["id"]) in applied]
+    later = [revision for revision in revisions if revision["number"] > target["number"]]
+    added = _added(wanted, later, applied)
+    taken = {path for revision in later for path in revision["taken"]}
+    removal = _Removal(owned, taken, {_place(entry) for entry in wanted})
+    for entry in reversed(added):
+        removal.add(entry)
+    removal.restart_what_stays(added)
+    layers = [layer for layer in document["layers"] if layer in applied]
+    gone = sorted({layer_of(entry["id"]) for entry in added} - set(document["layers"]))
+    undoes = newest.get("undoes") or newest["release"]
+    back = {"origin": newest["number"], "target": target["number"], "undoes": undoes}
+    composed = {
+        **{key: document[key] for key in ("schema", "site", "host") if key in document},
+        "layers": layers,
+        "resources": [*removal.specs, *(_told(entry, later, removal.names) for entry in wanted)],
+        "rollback": back,
+    }
+    return composed, {
+        "to": {key: target[key] for key in ("digest", "number", "time")},
+        "from": {key: newest[key] for key in ("digest", "number", "time")},
+        "undoes": undoes,
+        "left": removal.left,
+        "removed_layers": gone,
+        "replaced_artifacts": _replaced(wanted, newest["document"]["resources"]),
+    }
+
+
+def _added(wanted: t.Sequence[Spec], later: t.Sequence[Revision], applied: t.Collection[str]) -> t.List[Spec]:
+    """Return what later documents have and the wanted one has not; of several versions the latest."""
+    places = {(entry["id"], _place(entry)) for entry in wanted}
+    names = {entry["id"] for entry in wanted}
+    added: t.Dict[t.Tuple[str, str], Spec] = {}
+    for revision in later:
+        for entry in revision["document"]["resources"]:
+            key = (entry["id"], _place(entry))
+            # What occupies no place is known by its id only.
+            known = key in places if key[1] else entry["id"] in names
+            if not known and layer_of(entry["id"]) in applied:
+                added.pop(key, None)
+                added[key] = entry
+    return list(added.values())
+
+
+def _place(entry: Spec) -> str:
+    """Return what a resource occupies on the host; empty where only its id tells."""
+    if entry["kind"] == "systemd_unit":
+        name = str(entry["name"])
+        return f"unit {name if '.' in name else name + '.service'}"
+    path = entry.get("path") or entry.get("key_path")
+    return str(path).rstrip("/") if path else ""
+
+
+class _Removal:
+    """The resources that take away what was added, in the order to do it."""
+
+    def __init__(self, owned: Owned, taken: t.Collection[str], places: t.Collection[str]) -> None:
+        self._owned = owned
+        self._taken = taken
+        self._places = places
+        self.specs: t.List[Spec] = []
+        self.left: t.List[t.Dict[str, str]] = []
+        self.names: t.Dict[str, t.List[str]] = {}
+        """Id of what was added -> ids of the resources that remove it."""
+
+    def add(self, entry: Spec) -> None:
+        """Remove one resource, as far as that can be done."""
+        name, kind, place = entry["id"], entry["kind"], _place(entry)
+        if kind == "systemd_unit":
+            file = f"/etc/systemd/system/{place[5:]}"
+            # Where somebody else's unit file stays, its unit is not this engine's to stop.
+            mine = any(file in paths for paths in self._owned.values()) and file not in self._places
+            if mine and place not in self._places:
+                self._put(name, {"kind": kind, "name": place[5:], "enabled": False, "state": "stopped"})
+        elif kind == "hosts_entries":
+            self._put(name, {"kind": kind, "entries": []}, keep_id=True)
+        elif kind in ("sysctl", "kernel_module"):
+            self._put(name, {"kind": "absent", "path": _kept_path(kind, name)})
+            what = "the live value stays" if kind == "sysctl" else "the module stays loaded"
+            self._leave(name, f"{what} until the next boot")
+        elif kind in STAYS or not place:
+            self._leave(name, STAYS.get(kind, f"the kind {kind} is not taken back"))
+        elif entry.get("unpack", "none") != "none" or place not in self._places:
+            for path in self._owned.get(name, ()):
+                if path in self._taken:
+                    self._leave(name, f"{path} was there before; what it was is not kept")
+                elif path not in self._places:
+                    self._put(name, {"kind": "absent", "path": path, "keep_used": kind == "directory"})
+
+    def restart_what_stays(self, added: t.Sequence[Spec]) -> None:
+        """Restart units that were told to by what is removed, and that are not removed themselves."""
+        for entry in added:
+            place = _place(entry)
+            if entry["kind"] == "systemd_unit" and entry["id"] not in self.names:
+                on = [new for old in _triggers(entry) for new in self.names.get(old, ())]
+                if on and place not in self._places:
+                    self._put(
+                        entry["id"],
+                        {
+                            "kind": "systemd_unit",
+                            "name": place[5:],
+                            "enabled": entry.get("enabled", True),
+                            "state": "unchanged",
+                            "restart_on": on,
+                        },
+                    )
+
+    def _put(self, name: str, spec: Spec, keep_id: bool = False) -> None:
+        count = len(self.names.get(name, ()))
+        # Another id than that of the resource, which may be wanted at another path.
+        new = name if keep_id else f"{name}-removed{f'-{count}' if count else ''}"
+        self.names.setdefault(name, []).append(new)
+        self.specs.append({"id": new, **spec})
+
+    def _leave(self, name: str, why: str) -> None:
+        self.left.append({"resource": name, "why": why})
+
+
+def _kept_path(kind: str, name: str) -> str:
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kernel_module, sysctl
+
+    path = sysctl.kept_path(name) if kind == "sysctl" else kernel_module.kept_path(name)
+    return str(path)
+
+
+def _triggers(entry: Spec) -> t.List[str]:
+    return [*(entry.get("restart_on") or ()), *(entry.get("reload_on") or ())]
+
+
+def _told(entry: Spec, later: t.Sequence[Revision], removed: t.Mapping[str, t.List[str]]) -> Spec:
+    """Return a unit that also restarts for what is removed from under it, anything else as it is."""
+    if entry["kind"] != "systemd_unit" or not removed:
+        return entry
+    told = dict(entry)
+    for parameter in ("restart_on", "reload_on"):
+        on: t.Dict[str, None] = {}
+        for revision in later:
+            for other in revision["document"]["resources"]:
+                if other["id"] == entry["id"]:
+                    on.update(
+                        (new, None) for old in other.get(parameter) or () for new in removed.get(old, ())
+                    )
+        if on:
+            told[parameter] = [*(entry.get(parameter) or ()), *on]
+    return told
+
+
+def _replaced(wanted: t.Sequence[Spec], present: t.Sequence[Spec]) -> t.List[t.Dict[str, str]]:
+    """Return the artefacts that would be of another version, for who knows what versions mean."""
+    now = {entry["id"]: entry["url_path"] for entry in present if entry["kind"] == "artifact"}
+    return [
+        {"resource": entry["id"], "from": now[entry["id"]], "to": entry["url_path"]}
+        for entry in wanted
+        if entry["kind"] == "artifact" and now.get(entry["id"], entry["url_path"]) != entry["url_path"]
+    ]

@@ -1,0 +1,190 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Trials: a transaction that undoes itself unless it is confirmed in time.
+
+A trial is a transaction that stays open: its journal and backups are kept until somebody confirms, which
+commits it, or until its timer runs out, which rolls it back. The timer is systemd's own and starts the engine
+that an earlier step has kept on the host, so neither the controller nor the network is needed.
+
+The timer is set before the first change, and again when all is applied. Each setting has a number; a timer
+that comes too late, because the trial was set anew or is over, finds a higher number in the journal, or no
+trial, and does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode, _unattended
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
+    remove_if_there,
+    sync_folder,
+    write_atomically,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+
+Trial = t.Dict[str, t.Any]
+
+UNITS = "/etc/systemd/system"
+SERVICE = "ironspan-revert.service"
+TIMER = "ironspan-revert.timer"
+WANTED = f"timers.target.wants/{TIMER}"
+BALLAST_BYTES = 8 << 20
+"""Set free when a trial ends: a full disk must not keep the host from going back (copies are below 4 MiB)."""
+NOT_TRIED = ("kubeadm",)
+"""Kinds that change more than this host."""
+
+SERVICE_LINES = (
+    "[Unit]",
+    "Description=Undo the changes of ironspan that were on trial and were not confirmed",
+    "[Service]",
+    "Type=oneshot",
+    "ExecStart={program} -I {script} {id} {arm}",
+    "Restart=on-failure",
+    "RestartSec=15",
+)
+# Whichever comes first: a clock that is set back does not prolong the trial, nor does a reboot.
+TIMER_LINES = (
+    "[Unit]",
+    "Description=Wait until {until} for the changes of ironspan to be confirmed",
+    "[Timer]",
+    "Unit={service}",
+    "OnActiveSec={seconds}",
+    "OnCalendar={until}",
+    "Persistent=true",
+    "AccuracySec=1s",
+)
+
+
+def next_trial(history: History, wanted: t.Mapping[str, t.Any]) -> Trial:
+    """Return the trial to set the timer for.
+
+    Args:
+        history: of the open transaction.
+        wanted: ``id`` and ``seconds``.
+    """
+    arm = int(history.trial.get("arm", 0)) + 1
+    seconds = int(wanted["seconds"])
+    return {"id": str(wanted["id"]), "seconds": seconds, "arm": arm, "until": int(time.time()) + seconds}
+
+
+def arm(host: LocalHost, trial: Trial, folder: str) -> None:
+    """Set the timer; one that is set already is replaced.
+
+    Args:
+        host: the host.
+        trial: from ``next_trial``.
+        folder: the engine's folder on this machine.
+
+    Raises:
+        EngineError: the engine's code is not kept on the host.
+    """
+    code = _bytecode.keep(host.root)
+    if not code and host.root == "/":
+        text = "a trial needs the engine's code on the host, and it could not be kept there"
+        raise EngineError([Problem("", text, f"Make room for some 1 MB below {_bytecode.FOLDER}.")])
+    values = {
+        "program": sys.executable or "/usr/bin/python3",
+        "script": os.path.join(code, _unattended.PROGRAM),
+        "service": SERVICE,
+        **trial,
+        "until": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trial["until"])),
+    }
+    _reserve(os.path.join(folder, "ballast"))
+    units = host.path(UNITS)
+    os.makedirs(os.path.join(units, os.path.dirname(WANTED)), exist_ok=True)
+    for name, lines in ((SERVICE, SERVICE_LINES), (TIMER, TIMER_LINES)):
+        text = "".join(f"{line}\n" for line in lines).format(**values)
+        write_atomically(os.path.join(units, name), text.encode("ascii"), 0o644)
+    link = os.path.join(units, WANTED)
+    if not os.path.islink(link):
+        os.symlink(f"../{TIMER}", link)
+        sync_folder(os.path.dirname(link))
+    host.crash.reach()
+    try:
+        host.run(["systemctl", "daemon-reload"])
+        host.run(["systemctl", "restart", TIMER])
+    except ResourceError as error:
+        text = f"the timer of the trial cannot be set: {error.message}"
+        raise EngineError([Problem("", text, error.remedy)]) from error
+    host.crash.reach()
+
+
+def disarm(host: LocalHost) -> None:
+    """Take the timer away; nothing happens if there is none."""
+    units = host.path(UNITS)
+    if not os.path.lexists(os.path.join(units, TIMER)):
+        return
+    host.run(["systemctl", "stop", TIMER], check=False)
+    host.crash.reach()
+    # The timer's own file goes last: as long as it is there, the rest is still to be done.
+    for name in (WANTED, SERVICE, TIMER):
+        remove_if_there(os.path.join(units, name))
+    sync_folder(units)
+    host.run(["systemctl", "daemon-reload"], check=False)
+    host.crash.reach()
+
+
+def make_room(folder: str) -> None:
+    """Set the reserved space free: the trial ends, one way or the other."""
+    remove_if_there(os.path.join(folder, "ballast"))
+
+
+def _reserve(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def describe(trial: t.Mapping[str, t.Any]) -> str:
+    """Say that a trial is open, and until when."""
+    until = time.strftime("%H:%M:%S UTC", time.gmtime(trial["until"]))
+    return f"changes are on trial on this host, until {until}"
+
+
+REMEDY = "Confirm them (ironspan confirm) or wait until they go back by themselves."
+
+
+def insist_on_none(history: History, wanted: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """Refuse to change a host while somebody else's trial is open there.
+
+    Raises:
+        EngineError: there is one.
+    """
+    over = history.commit is not None or history.rollback is not None
+    if history.trial and not over and (wanted or {}).get("id") != history.trial["id"]:
+        raise EngineError([Problem("", describe(history.trial), REMEDY)])
+
+
+def verdicts(
+    history: History, wanted: t.Optional[t.Mapping[str, t.Any]], result: t.Mapping[str, t.Any]
+) -> t.List[t.Dict[str, t.Any]]:
+    """Judge whether the host may be changed, and on trial if that is wanted."""
+    found: t.List[t.Dict[str, t.Any]] = []
+    try:
+        insist_on_none(history, wanted)
+    except EngineError as error:
+        problem = error.problems[0]
+        found.append(_verdict(problem.message, "no trial", problem.remedy))
+    refused = untriable(result) if wanted else []
+    if refused:
+        remedy = "Apply without --try, or try what does not touch the cluster's members."
+        found.append(_verdict(", ".join(refused), "changes that this host alone can take back", remedy))
+    return found
+
+
+def untriable(result: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Return the resources among a comparison's changes that cannot be tried."""
+    return [entry["resource"] for entry in result.get("changes", ()) if entry["kind"] in NOT_TRIED]
+
+
+def _verdict(found: str, wanted: str, remedy: str) -> t.Dict[str, t.Any]:
+    return {"check": "trial", "ok": False, "found": found, "wanted": wanted, "remedy": remedy}
