@@ -16,13 +16,16 @@ description:
   - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
     C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
     to a bare host, or V(plan), which assesses for C(ironspan.hybrid.write_plan), C(secrets) as a list
-    (V(ca_keys) is all there is, the keys a control plane needs), C(join_token), O(root), and for V(reset)
-    C(consent), which must be the site's name. It signs the certificates the host asks for and runs the module
-    once more then.
+    (V(ca_keys) is all there is, the keys a control plane needs), C(join_token), C(inputs)
+    (what C(ironspan.hybrid.etcd_membership) and C(ironspan.hybrid.cluster_start) say of the host), O(root),
+    and for V(reset) C(consent), which must be the site's name. It signs the certificates the host asks for
+    and runs the module once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
     from its document is put into the group C(ironspan_pending); into C(ironspan_pending_LAYER) when it has
     something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not
-    joined); and into C(ironspan_restart_LAYER) when a running service of that layer would restart.
+    joined); and into C(ironspan_restart_LAYER) when a running service of that layer would restart. Every host
+    of the layers C(etcd) and C(control_plane) goes into C(ironspan_compared_LAYER), and into
+    C(ironspan_bare_LAYER) when it has nothing of them yet, so that the controller has to say how it starts.
   - The action hands on what it is given when O(document) is among it.
 author:
   - The ironspan developers
@@ -38,14 +41,22 @@ options:
     description:
       - The desired state, schema 1. Its keys are V(schema), V(site), V(host), V(layers), V(fitness) and
         V(resources), optionally V(forget); see the engine's page of the manual for the resource kinds.
+        Needed by O(mode=apply) and O(mode=assess).
     type: dict
-    required: true
+  layers:
+    description: The layers of O(document) that this execution is about; all of them by default.
+    type: list
+    elements: str
+    default: []
   mode:
     description:
       - V(apply) makes the host match.
       - V(assess) compares, collects facts and judges the host's fitness, and writes nothing at all.
+      - V(rollback) composes the document that leads back to one that was applied before, and assesses that.
+      - V(history) returns the documents that are kept on the host, reports, and what is on trial.
+      - V(confirm) makes final what is on trial, V(revert) takes it back.
     type: str
-    choices: [apply, assess]
+    choices: [apply, assess, rollback, history, confirm, revert]
     default: apply
   secrets:
     description: Secrets that resources refer to by name. They appear in no digest, journal, diff or log.
@@ -61,6 +72,20 @@ options:
     default: ""
   plan:
     description: SHA-256 of the plan that is applied. The host remembers the last one.
+    type: str
+    default: ""
+  release:
+    description: Digest and time of the documents of the whole site, by which hosts know a change in common.
+    type: dict
+    default: {}
+  trial:
+    description:
+      - Everything goes back by itself unless it is confirmed. Keys are V(id), of the run, and V(seconds).
+    type: dict
+    default: {}
+  to:
+    description:
+      - Beginning of the digest of the document that O(mode=rollback) leads to; by default the one before.
     type: str
     default: ""
   root:
@@ -87,7 +112,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or would be in check and assess mode, in order.
+  description: What was changed, or would be in check, assess and rollback mode, in order.
   returned: always
   type: list
   elements: dict
@@ -127,6 +152,28 @@ plan:
   description: SHA-256 of the plan that the last change before this execution belonged to.
   returned: success
   type: str
+document:
+  description: The composed document, to be applied.
+  returned: in rollback mode
+  type: dict
+rollback:
+  description: From which document to which it leads, and what is left as it is.
+  returned: in rollback mode
+  type: dict
+revisions:
+  description: The documents that are kept, oldest first, without their resources.
+  returned: in history mode
+  type: list
+  elements: dict
+reports:
+  description: What the last transactions did, oldest first.
+  returned: in history mode
+  type: list
+  elements: dict
+trial:
+  description: What is on trial, empty if nothing is.
+  returned: in history, confirm and revert mode
+  type: dict
 resumed:
   description: Whether an earlier run that had been killed was finished.
   returned: always
@@ -149,6 +196,8 @@ rolled_back:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
 
+MODES = ("apply", "assess", "rollback", "history", "confirm", "revert")
+
 
 class ConvergeModule(AnsibleModule):  # type: ignore[misc]
     """Keeps the document, which may be long, out of the host's log."""
@@ -161,14 +210,19 @@ def main() -> None:
     """Run the engine with the module's parameters."""
     module = ConvergeModule(
         argument_spec={
-            "document": {"type": "dict", "required": True},
-            "mode": {"type": "str", "choices": ["apply", "assess"], "default": "apply"},
+            "document": {"type": "dict"},
+            "layers": {"type": "list", "elements": "str", "default": []},
+            "mode": {"type": "str", "choices": list(MODES), "default": "apply"},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
             "certificates": {"type": "dict", "default": {}},
             "mirror": {"type": "str", "default": ""},
             "plan": {"type": "str", "default": ""},
+            "release": {"type": "dict", "default": {}},
+            "trial": {"type": "dict", "default": {}},
+            "to": {"type": "str", "default": ""},
             "root": {"type": "path", "default": "/"},
         },
+        required_if=[("mode", mode, ["document"]) for mode in MODES[:2]],
         supports_check_mode=True,
     )
     _bytecode.use(module.params["root"])
