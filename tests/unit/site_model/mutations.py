@@ -600,14 +600,14 @@ VERSIONS = (
         ALL,
         _VERSION,
         'site_kubernetes_version: "1.36.99"',
-        'kubelet 1.36.99 is not in artifacts.lock.yml (it has 1.36.4); write "1.36.4"',
+        'kubelet 1.36.99 is not in artifacts.lock.yml (it has 1.36.4, 1.37.1); write "1.36.4"',
     ),
     edit(
         "etcd version not in the lock file",
         ALL,
         _MTU,
-        'etcd_version: "3.5.0"',
-        "etcd 3.5.0 is not in artifacts.lock.yml",
+        'etcd_version: "3.6.99"',
+        "etcd 3.6.99 is not in artifacts.lock.yml",
     ),
     edit(
         "pause version not in the lock file",
@@ -641,6 +641,32 @@ VERSIONS = (
         'az-2: {ansible_host: 10.20.0.12, site_kubernetes_version: "1.36.3"}',
         "write one version for all control planes",
         problems=2,
+    ),
+    edit(
+        "API server older than its flags need",
+        AZURE,
+        "---\n",
+        '---\ncontrol_plane_api_server_args: {feature-gates: "GangScheduling=true"}\n'
+        'site_kubernetes_version: "1.37.1"\n',
+        "feature-gates: GangScheduling is gone since 1.37 (CHANGELOG-1.37.md, #139520); write GenericWorkload",
+        at="control_plane_api_server_args",
+    ),
+    edit(
+        "flag of a controller manager to come",
+        AZURE,
+        "---\n",
+        '---\ncontrol_plane_controller_manager_args:\n  concurrent-service-syncs: "5"\n'
+        'site_kubernetes_version: "1.37.1"\n',
+        "concurrent-service-syncs is gone since 1.37 (CHANGELOG-1.37.md, #138002); leave it out",
+        at="concurrent-service-syncs",
+    ),
+    edit(
+        "feature gate that a kubelet does not know any more",
+        ALL,
+        _VERSION,
+        'site_kubernetes_version: "1.37.1"\nnode_kubelet_settings:\n  featureGates: {SidecarContainers: true}',
+        "featureGates: SidecarContainers is gone since 1.37",
+        at="featureGates",
     ),
     edit(
         "mirror index missing",

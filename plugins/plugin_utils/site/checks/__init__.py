@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import
     membership,
     names,
     networks,
+    releases,
     secrets,
     settings,
     versions,
@@ -26,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     *networks.CHECKS,
     *endpoints.CHECKS,
     *versions.CHECKS,
+    *releases.CHECKS,
     *secrets.CHECKS,
 )
 

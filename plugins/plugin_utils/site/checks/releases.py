@@ -1,0 +1,85 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the versions of an inventory need of each other, and settings that they no longer know."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import removed, skew
+
+_ARGUMENTS = {
+    "control_plane_api_server_args": "kube-apiserver",
+    "control_plane_controller_manager_args": "kube-controller-manager",
+    "control_plane_scheduler_args": "kube-scheduler",
+}
+_KUBERNETES = "site_kubernetes_version"
+_Beside = Callable[[skew.Version, skew.Version], str]
+_NEEDS: tuple[tuple[str, str, _Beside], ...] = (
+    ("etcd_version", "etcd", skew.etcd_for_kubernetes),
+    ("containerd_version", "nodes", skew.containerd_for_kubernetes),
+    ("containerd_version", "control_plane", skew.containerd_for_kubernetes),
+)
+
+
+def check_needs(draft: Draft) -> None:
+    """Kubernetes needs a store and a runtime of a certain age."""
+    server = _version(draft.site_value(_KUBERNETES))
+    said: set[tuple[str, str]] = set()
+    for variable, group, beside in _NEEDS:
+        for host in draft.members(group):
+            version = _version(host.values.get(variable))
+            problem = beside(version, server) if version and server else ""
+            if problem and (variable, problem) not in said:
+                said.add((variable, problem))
+                draft.problems.add(draft.place(host, variable), variable, problem, "write a later version")
+
+
+def check_removed(draft: Draft) -> None:
+    """Flags, feature gates and settings that the version does not know stop a component from starting."""
+    said: set[tuple[str, str]] = set()
+    for host in draft.hosts.values():
+        for variable, name, removal in _found(host):
+            place = draft.inner_place(host, variable, name)
+            if (str(place), removal.name) in said:
+                continue
+            said.add((str(place), removal.name))
+            since = ".".join(map(str, removal.since))
+            draft.problems.add(
+                place,
+                variable,
+                f"{name}{f': {removal.name}' if removal.name != name else ''} is gone since {since} "
+                f"({removal.source})",
+                f"write {removal.instead} instead" if removal.instead else "leave it out",
+            )
+
+
+def _found(host: HostDraft) -> Iterator[tuple[str, str, removed.Removal]]:
+    version = _version(host.values.get(_KUBERNETES))
+    if version is None:
+        return
+    if "control_plane" in host.groups:
+        for variable, component in _ARGUMENTS.items():
+            for name, removal in removed.in_arguments(component, _mapping(host, variable), version.line):
+                yield variable, name, removal
+    if "control_plane" in host.groups or "nodes" in host.groups:
+        settings = _mapping(host, "node_kubelet_settings")
+        for name, removal in removed.in_kubelet_settings(settings, version.line):
+            yield "node_kubelet_settings", name, removal
+
+
+def _mapping(host: HostDraft, variable: str) -> Mapping[str, t.Any]:
+    value = host.values.get(variable)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _version(text: object) -> skew.Version | None:
+    try:
+        return skew.parse(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+CHECKS = (check_needs, check_removed)
