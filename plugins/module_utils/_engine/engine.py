@@ -123,7 +123,8 @@ class _Run:
         if self.writing:
             self._apply(document, host, comparison, planned)
         else:
-            self._describe(document, comparison, planned)
+            self._list(document, planned, comparison)
+            self.result["fingerprint"] = fingerprint(document, planned, comparison.waiting())
         if interrupted:
             self.result["changes"].insert(0, dict(INTERRUPTED))
         self.result["changed"] = bool(self.result["changes"]) and not self.assess
@@ -149,7 +150,7 @@ class _Run:
         if host.history.trial or self.trial:
             from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
 
-            trial.insist_on_none(host.history, self.trial)
+            trial.insist_on_none(host.history, self.trial.get("id"))
         if self.raw.get("rollback"):
             insist_on_origin(self.raw["rollback"], self.store.revisions)
 
@@ -208,15 +209,6 @@ class _Run:
         else:
             return host
         return self._host(document)
-
-    def _describe(
-        self,
-        document: Document,
-        comparison: Comparison,
-        planned: t.Mapping[str, Change],
-    ) -> None:
-        self._list(document, planned, comparison)
-        self.result["fingerprint"] = fingerprint(document, planned, comparison.waiting())
 
     def _list(self, document: Document, changes: t.Mapping[str, Change], comparison: Comparison) -> None:
         waiting = comparison.waiting()
@@ -284,6 +276,10 @@ class _Run:
         self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
 
     def _open(self, transaction: Transaction, document: Document, host: LocalHost) -> None:
+        if self.trial:
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
+
+            trial.insist_on_triable((r.id, r.kind.name) for r in document.resources if r.id in host.planned)
         try:
             transaction.open(document.digest, self.params.get("plan") or "", self.trial)
         except (OSError, EngineError) as error:

@@ -151,6 +151,7 @@ class History:
             self.plan = record.get("plan", "")
         if step in ("begin", "resume", "tried"):
             self.trial = record.get("trial") or {}
+        if step in ("begin", "resume", "tried", "commit", "rollback"):
             self.waiting = step == "tried"
         if step == "begin":
             self.begun = record

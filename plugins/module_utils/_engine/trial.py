@@ -150,40 +150,52 @@ def describe(trial: t.Mapping[str, t.Any]) -> str:
     return f"changes are on trial on this host, until {until}"
 
 
+ALONE = "changes that this host alone can take back"
+INSTEAD = "Apply this without --try."
 REMEDY = "Confirm them (ironspan confirm) or wait until they go back by themselves."
 
 
-def insist_on_none(history: History, wanted: t.Optional[t.Mapping[str, t.Any]]) -> None:
-    """Refuse to change a host while somebody else's trial is open there.
+def insist_on_none(history: History, name: t.Optional[str]) -> None:
+    """Refuse to change a host while another trial is open there than that of this run.
 
     Raises:
         EngineError: there is one.
     """
     over = history.commit is not None or history.rollback is not None
-    if history.trial and not over and (wanted or {}).get("id") != history.trial["id"]:
+    if history.trial and not over and history.trial["id"] != name:
         raise EngineError([Problem("", describe(history.trial), REMEDY)])
 
 
 def verdicts(
-    history: History, wanted: t.Optional[t.Mapping[str, t.Any]], result: t.Mapping[str, t.Any]
+    history: History, wanted: t.Mapping[str, t.Any], result: t.Mapping[str, t.Any]
 ) -> t.List[t.Dict[str, t.Any]]:
     """Judge whether the host may be changed, and on trial if that is wanted."""
     found: t.List[t.Dict[str, t.Any]] = []
     try:
-        insist_on_none(history, wanted)
+        insist_on_none(history, wanted.get("id"))
     except EngineError as error:
         problem = error.problems[0]
         found.append(_verdict(problem.message, "no trial", problem.remedy))
-    refused = untriable(result) if wanted else []
+    refused = untriable((entry["resource"], entry["kind"]) for entry in result["changes"]) if wanted else []
     if refused:
-        remedy = "Apply without --try, or try what does not touch the cluster's members."
-        found.append(_verdict(", ".join(refused), "changes that this host alone can take back", remedy))
+        found.append(_verdict(", ".join(refused), ALONE, INSTEAD))
     return found
 
 
-def untriable(result: t.Mapping[str, t.Any]) -> t.List[str]:
-    """Return the resources among a comparison's changes that cannot be tried."""
-    return [entry["resource"] for entry in result.get("changes", ()) if entry["kind"] in NOT_TRIED]
+def insist_on_triable(changes: t.Iterable[t.Tuple[str, str]]) -> None:
+    """Refuse to try what cannot be tried; see ``untriable``.
+
+    Raises:
+        EngineError: with the resources.
+    """
+    refused = untriable(changes)
+    if refused:
+        raise EngineError([Problem(name, f"only {ALONE} can be tried", INSTEAD) for name in refused])
+
+
+def untriable(changes: t.Iterable[t.Tuple[str, str]]) -> t.List[str]:
+    """Return the ids among (id, kind) that cannot be tried."""
+    return [name for name, kind in changes if kind in NOT_TRIED]
 
 
 def _verdict(found: str, wanted: str, remedy: str) -> t.Dict[str, t.Any]:
