@@ -114,6 +114,8 @@ class Run:
         self.began = clock()
         self.phases: list[Phase] = []
         self.failures: list[Failure] = []
+        self.notes: list[str] = []
+        """What actions want to be told in the end."""
         self.stats: dict[str, dict[str, int]] = {}
         self.finished = False
         self.results: dict[str, dict[str, t.Any]] = {}
@@ -143,6 +145,7 @@ class Run:
         if kind == "runner_on_start":
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":
+            self.notes.extend(str(note) for note in result.get("notes") or ())
             count = changes_of(result)
             hosts = self.phases[-1].hosts
             hosts[host] = hosts.get(host, 0) + count
@@ -206,6 +209,7 @@ class Run:
         )
         if self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")
+        lines.extend(self.notes)
         for failure in self.failures:
             where = f", resource {failure.resource}" if failure.resource else ""
             lines.append(f"{failure.host}: {failure.why} in phase {failure.phase} ({failure.task}{where})")

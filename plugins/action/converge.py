@@ -9,9 +9,10 @@ import typing as t
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
     SECRETS_OF_A_CONTROL_PLANE,
@@ -26,6 +27,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     failure_message,
     groups_for,
     membership_groups,
+    release_verdicts,
     unfit_message,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
@@ -43,8 +45,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 MODULE = "ironspan.hybrid.converge"
-ONE_TIME_INPUTS = ("etcd-membership", "cluster-start")
-"""What only the controller can say about a host without data, and only in the run in which it starts."""
+ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
+"""What only the controller can say, and only in one run: how a host without data starts, that it may upgrade."""
 MODES = ("apply", "assess", "plan", "reset")
 
 
@@ -62,6 +64,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "join_token",
             "inputs",
             "consent",
+            "skip_unreachable",
             "root",
             "roles_folder",
             "document",
@@ -95,7 +98,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
             text, notes = self._document(mode, variables, roles_folder)
             if mode == "reset":
-                _insist_on_consent(json.loads(text)["site"], str(arguments.get("consent") or ""))
+                consent = str(arguments.get("consent") or "")
+                insist_on_consent(json.loads(text)["site"], host, consent, variables)
             if mode in ("apply", "reset") and not self._task.check_mode:
                 shared = planned.slice_of() if planned else ""
                 site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)
@@ -123,6 +127,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             answer = exchange(request, execute, credentials.sign)
         except (ExchangeError, PlanError, SiteError) as error:
             return {**result, "failed": True, "msg": str(error)}
+        except AnsibleConnectionFailure as error:
+            if mode != "reset" or not arguments.get("skip_unreachable"):
+                raise
+            return {**result, "changed": False, "reached": False, "msg": f"Not reached: {error}"}
         result.update(answer)
         # The parameters come back with the answer, document included.
         result.pop("invocation", None)
@@ -189,6 +197,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         largest, host_time = notes["max_clock_skew_s"], (result.get("facts") or {}).get("time_unix")
         if largest is not None and host_time is not None and watch.started and watch.ended:
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
+        if "upgrade" not in (self._task.args.get("inputs") or {}):
+            verdicts.extend(release_verdicts(result.get("changes") or ()))
         unfit = unfit_message(verdicts)
         if unfit:
             # What would be changed on it does not matter then, and would hide the reasons.
@@ -204,18 +214,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Put the host into groups, for the plays that follow."""
         for group in groups:
             self.add_group(group, parent_group_names=[])
-
-
-def _insist_on_consent(site: str, consent: str) -> None:
-    """Refuse to reset a host unless the site was named.
-
-    Checked for every host: a play on localhost that asks first is left out by ``--limit``.
-    """
-    if consent != site:
-        raise ExchangeError(
-            f"this would take the host out of {site} and delete all that {site} has on it, etcd's data too",
-            f"if that is what you want, run it again with -e reset_consent={site}",
-        )
 
 
 def _names(arguments: dict[str, t.Any], name: str) -> list[str]:

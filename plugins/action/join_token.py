@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import bootstrap
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import bootstrap, dead_node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 
@@ -18,6 +18,7 @@ class ActionModule(ClusterAction):
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "minutes": {"type": "int", "default": bootstrap.DEFAULT_MINUTES},
         "identifier": {"type": "str", "default": ""},
+        "hosts": {"type": "list", "elements": "str", "default": []},
     }
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
@@ -30,6 +31,7 @@ class ActionModule(ClusterAction):
         api = session.api(patience=60)
         expired = bootstrap.delete_expired(api)
         permissions = bootstrap.ensure_permissions(api)
+        stopped = dead_node.declare_stopped(api, arguments["hosts"])
         token = bootstrap.create_token(api, arguments["minutes"])
         return {
             # Callbacks show nothing of this result, whatever the task says.
@@ -40,6 +42,7 @@ class ActionModule(ClusterAction):
             "expires": token.expires,
             "permissions": permissions,
             "deleted": expired,
+            "stopped": stopped,
         }
 
     def _delete(self, session: Session, identifier: str) -> Result:

@@ -8,7 +8,7 @@ import concurrent.futures
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
     ClusterAction,
     Result,
@@ -36,6 +36,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 
 _PARALLEL = 16
 _PATIENCE_SECONDS = 60
+_REMOVED = "removed: {}. Take them out of the inventory now; site.yml would make them nodes again."
 _NOT_BEGUN = "not begun: as many hosts of its rack got stuck as may be out of service"
 
 
@@ -48,14 +49,16 @@ class ActionModule(ClusterAction):
         "timeout_s": {"type": "int"},
         "skip_unreachable": {"type": "bool", "default": False},
         "delete_unreachable": {"type": "bool", "default": False},
+        "replacing": {"type": "bool", "default": False},
         "force": {"type": "bool", "default": False},
+        "removed": {"type": "list", "elements": "str", "default": []},
         "on_stuck": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
     }
 
     def visit(self, session: Session, arguments: Result) -> Result:
         """Drain, open again, or tell what got stuck."""
         if arguments["state"] == "reported":
-            return _report(stuck_in(RunFolder().path))
+            return _report(stuck_in(RunFolder().path), arguments["removed"])
         known = {host.name for host in node_hosts(session.site)}
         unknown = [name for name in arguments["hosts"] if name not in known]
         if unknown:
@@ -71,7 +74,8 @@ class ActionModule(ClusterAction):
         names, folder = arguments["hosts"], RunFolder().path
         wave = [site.hosts[name] for name in names]
         held = held_back(wave, site.drain.max_unavailable, stuck_in(folder), node_hosts(site))
-        going = [name for name in names if name not in held]
+        new = _new_machines(api) if arguments["replacing"] else set()
+        going = [name for name in names if name not in held and name not in new]
         policy = _policy(site, arguments)
         if self._task.check_mode:
             outcomes = [preview(api, name, policy) for name in going]
@@ -86,7 +90,8 @@ class ActionModule(ClusterAction):
         failed = stuck and arguments["on_stuck"] == "fail" and not self._task.check_mode
         return {
             "changed": any(outcome.evicted or outcome.cordoned for outcome in outcomes),
-            "drained": [o.node for o in outcomes if o.state in ("drained", "absent")],
+            "drained": [o.node for o in outcomes if o.state in ("drained", "absent")]
+            + [name for name in names if name in new and name not in held],
             "unreachable_nodes": [o.node for o in outcomes if o.state == "unreachable"],
             "stuck": stuck,
             "evicted": {o.node: list(o.evicted) for o in outcomes},
@@ -113,6 +118,13 @@ class ActionModule(ClusterAction):
         }
 
 
+def _new_machines(api: Api) -> set[str]:
+    """Return the nodes whose machine was replaced already, by a run that was cut off."""
+    notes = replacements.noted(api)
+    found = {name: api.find(cordon.node_path(name)) for name in notes}
+    return {name for name, node in found.items() if node is not None and replacements.is_new(notes, node)}
+
+
 def _policy(site: Site, arguments: Result) -> Policy:
     limit = arguments["timeout_s"] or site.drain.timeout_seconds
     unreachable = SKIP if arguments["skip_unreachable"] else REFUSE
@@ -124,13 +136,16 @@ def _policy(site: Site, arguments: Result) -> Policy:
     )
 
 
-def _report(stuck: dict[str, list[str]]) -> Result:
+def _report(stuck: dict[str, list[str]], removed: t.Sequence[str] = ()) -> Result:
+    gone = [name for name in removed if name not in stuck]
+    notes = [_REMOVED.format(", ".join(gone))] if gone else []
     if not stuck:
-        return {"changed": False, "stuck": {}}
+        return {"changed": False, "stuck": {}, "notes": notes}
     names = ", ".join(stuck)
     return {
         "failed": True,
         "stuck": stuck,
+        "notes": notes,
         "msg": f"Not drained: {names}. Pods that went stay away; nodes that were closed stay closed.\n"
         f"{stuck_text(stuck)}\n"
         "Mend that and run the same again; to give up instead: kubectl uncordon NODE.",

@@ -16,7 +16,7 @@ class ActionModule(ClusterAction):
     """The action ``ironspan.hybrid.node_metadata``."""
 
     CHANGES_THE_SITE = True
-    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {}
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {"hosts": {"type": "list", "elements": "str"}}
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Compare all nodes in one request, change those that differ."""
@@ -24,7 +24,12 @@ class ActionModule(ClusterAction):
         if self.planned is not None:
             declared = {name: nodes.Declared(**entry) for name, entry in self.planned["nodes"].items()}
         declared = {name: entry for name, entry in declared.items() if self.is_about(name, session.site)}
-        changes = nodes.declare(session.api(), declared, dry_run=self._task.check_mode)
+        only = arguments["hosts"]
+        if only is not None:
+            declared = {name: declared[name] for name in only if name in declared}
+        changes = nodes.declare(
+            session.api(), declared, dry_run=self._task.check_mode, one_by_one=only is not None
+        )
         return {
             "changed": bool(changes),
             "nodes": [change.node for change in changes],

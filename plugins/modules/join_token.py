@@ -39,6 +39,13 @@ options:
     description: Public part of the token to delete.
     type: str
     default: ""
+  hosts:
+    description:
+      - Hosts that are about to join. A Node of a former life that is still called Ready, although no kubelet
+        runs on its host any more, is called so no longer, because kubeadm would wait for that.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -75,6 +82,11 @@ permissions:
   returned: when O(state=present), not in check mode
   type: list
   elements: str
+stopped:
+  description: Hosts whose Nodes were still called Ready without a kubelet.
+  returned: when O(state=present), not in check mode
+  type: list
+  elements: str
 deleted:
   description: Identifiers of the tokens that were deleted.
   returned: success
@@ -92,6 +104,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "minutes": {"type": "int", "default": 30},
             "identifier": {"type": "str", "default": ""},
+            "hosts": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )

@@ -52,10 +52,19 @@ options:
         run there behind a cut link, so somebody has to have looked at the machine.
     type: bool
     default: false
+  replacing:
+    description: Leave nodes alone whose machine was replaced already by a run of node_replace that was cut off.
+    type: bool
+    default: false
   force:
     description: Evict pods without a controller too. Nobody starts them again.
     type: bool
     default: false
+  removed:
+    description: With V(reported), hosts that were removed, for the note what to do next.
+    type: list
+    elements: str
+    default: []
   on_stuck:
     description:
       - V(continue) does not fail; C(stuck) has the nodes, and C(state=reported) tells them in the end. A
@@ -96,6 +105,11 @@ unreachable_nodes:
   returned: when O(state=drained)
   type: list
   elements: str
+notes:
+  description: What is to be done next, for people.
+  returned: when O(state=reported)
+  type: list
+  elements: str
 evicted:
   description: The pods that went, for each node.
   returned: when O(state=drained)
@@ -128,7 +142,9 @@ def main() -> None:
             "timeout_s": {"type": "int"},
             "skip_unreachable": {"type": "bool", "default": False},
             "delete_unreachable": {"type": "bool", "default": False},
+            "replacing": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
+            "removed": {"type": "list", "elements": "str", "default": []},
             "on_stuck": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
         },
         supports_check_mode=True,

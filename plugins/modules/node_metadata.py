@@ -24,7 +24,11 @@ attributes:
   diff_mode:
     support: full
     description: Shows what differs on each node.
-options: {}
+options:
+  hosts:
+    description: Only these nodes, which are asked for one by one. All nodes of the run by default.
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""
@@ -47,7 +51,7 @@ from ansible.module_utils.basic import AnsibleModule
 def main() -> None:
     """Refuse to run: the action plugin does the work."""
     module = AnsibleModule(
-        argument_spec={},
+        argument_spec={"hosts": {"type": "list", "elements": "str"}},
         supports_check_mode=True,
     )
     module.fail_json(msg="ironspan.hybrid.node_metadata runs on the controller only, by its action plugin")

@@ -9,12 +9,18 @@ machine consented, and only when everything that can be asked says that the kube
 
 from __future__ import annotations
 
+import concurrent.futures
+import datetime
 import socket
 import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import ready_condition
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import (
+    is_ready,
+    node_path,
+    ready_condition,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import Fate, fate_of, name_of
 
@@ -23,6 +29,7 @@ WATCH_SECONDS = 12.0
 """A kubelet renews its lease every 10 s (a quarter of nodeLeaseDurationSeconds, 40 by default)."""
 _CONNECT_SECONDS = 3.0
 _KUBELET_PORT = 10250
+_PARALLEL = 32
 
 
 class Silence(t.NamedTuple):
@@ -57,7 +64,7 @@ def prove_silence(api: Api, node: Object, watch_seconds: float = WATCH_SECONDS) 
     name = str(node["metadata"]["name"])
     before = _renewed(api, name)
     address, port = kubelet_endpoint(node)
-    if _answers(address, port):
+    if kubelet_answers(node):
         return Silence(False, f"its kubelet answers at {address}:{port}, although the cluster lost it")
     time.sleep(watch_seconds)
     if _renewed(api, name) != before:
@@ -77,6 +84,48 @@ def kubelet_endpoint(node: Object) -> tuple[str, int]:
     address = next((str(entry["address"]) for entry in addresses if entry["type"] == "InternalIP"), "")
     endpoint = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {})
     return address, int(endpoint.get("Port") or _KUBELET_PORT)
+
+
+def kubelet_answers(node: Object) -> bool:
+    """Tell whether something answers the controller at a node's kubelet port."""
+    return _answers(*kubelet_endpoint(node))
+
+
+def declare_stopped(api: Api, names: t.Sequence[str]) -> list[str]:
+    """Tell the cluster at once what it would find out in 40 s: that kubelets were taken off their hosts.
+
+    kubeadm does not let a host join while its former life is still called Ready. Only a host that refuses the
+    connection to its kubelet's port is meant: it is up, and no kubelet runs there.
+
+    Args:
+        api: the cluster.
+        names: hosts that are about to join.
+
+    Returns:
+        Those whose Nodes were called Ready.
+    """
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
+        done = pool.map(lambda name: _declare_stopped(api, name), names)
+        return [name for name, changed in zip(names, done, strict=True) if changed]
+
+
+def _declare_stopped(api: Api, name: str) -> bool:
+    path = node_path(name)
+    node = api.find(path)
+    if node is None or not is_ready(node) or not _refuses(*kubelet_endpoint(node)):
+        return False
+    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    condition = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "ironspan: no kubelet runs on the host, which is about to join again",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    body = {"status": {"conditions": [condition]}}
+    api.request("PATCH", f"{path}/status", body, "application/strategic-merge-patch+json")
+    return True
 
 
 def delete_pods(api: Api, pods: t.Iterable[Object]) -> list[str]:
@@ -109,6 +158,19 @@ def delete_pods(api: Api, pods: t.Iterable[Object]) -> list[str]:
 def _renewed(api: Api, name: str) -> str:
     lease = api.find(f"{_LEASES}/{name}") or {}
     return str(lease.get("spec", {}).get("renewTime", ""))
+
+
+def _refuses(address: str, port: int) -> bool:
+    """Tell whether a host is up and nothing listens at the port."""
+    if not address:
+        return False
+    try:
+        socket.create_connection((address, port), _CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _answers(address: str, port: int) -> bool:

@@ -69,6 +69,36 @@ def check_nodes(
     return NodesCheck(Check("nodes", not problems, summary, problems, evidence, elapsed), ready)
 
 
+def check_named(
+    api: Api,
+    nodes: t.Sequence[ExpectedNode],
+    seconds: float,
+    progress: t.Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Wait for a few nodes to be as they should be, asking for each and not for all of the cluster.
+
+    Args:
+        api: the cluster.
+        nodes: what the inventory says of them.
+        seconds: how long to wait for those that are not Ready yet.
+        progress: told whom it waits for, whenever that changes.
+
+    Returns:
+        What is wrong in the end.
+    """
+    end = time.monotonic() + seconds
+    told: list[str] = []
+    while True:
+        found = {node.name: api.find(f"/api/v1/nodes/{node.name}") for node in nodes}
+        waiting = [node.name for node in nodes if not _is_ready(found[node.name] or {})]
+        if not waiting or time.monotonic() > end:
+            return [problem for node in nodes if (problem := node_problem(node, found[node.name]))]
+        if waiting != told:
+            progress(f"waiting for {', '.join(waiting)} to be Ready")
+            told = waiting
+        time.sleep(_POLL_SECONDS)
+
+
 def node_problem(expected: ExpectedNode, item: Object | None) -> str:
     """Say what is wrong with one node, "" when nothing is."""
     if item is None:

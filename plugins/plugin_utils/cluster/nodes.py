@@ -69,20 +69,23 @@ def merged_taints(node: Object, declared: Declared) -> list[Object]:
     return others + [dict(taint) for taint in declared.taints]
 
 
-def declare(api: Api, wanted: Mapping[str, Declared], *, dry_run: bool = False) -> list[NodeChange]:
+def declare(
+    api: Api, wanted: Mapping[str, Declared], *, dry_run: bool = False, one_by_one: bool = False
+) -> list[NodeChange]:
     """Make labels and taints as declared: one list, then a few requests for each node that differs.
 
     Args:
         api: the cluster.
         wanted: node name -> what is declared. Names the cluster does not have are left out.
         dry_run: only tell what would change.
+        one_by_one: ask for each of these nodes, and not for all that the cluster has.
 
     Returns:
         The changes.
     """
     changes = [
         change
-        for node in api.get(_PATH)["items"]
+        for node in (_named(api, wanted) if one_by_one else api.get(_PATH)["items"])
         if node["metadata"]["name"] in wanted
         and (change := plan(node, wanted[node["metadata"]["name"]])) is not None
     ]
@@ -90,6 +93,12 @@ def declare(api: Api, wanted: Mapping[str, Declared], *, dry_run: bool = False) 
         with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(lambda change: _apply(api, change.node, wanted[change.node]), changes))
     return changes
+
+
+def _named(api: Api, names: t.Iterable[str]) -> list[Object]:
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
+        found = pool.map(lambda name: api.find(f"{_PATH}/{name}"), names)
+        return [node for node in found if node is not None]
 
 
 def _apply(api: Api, name: str, declared: Declared) -> None:

@@ -106,7 +106,7 @@ def _meets(expression: Object, labels: Mapping[str, str]) -> bool:
         return labels.get(key) in values
     if operator == "NotIn":
         return labels.get(key) not in values
-    return (key in labels) == (operator == "Exists")
+    return (key in labels) is bool(operator == "Exists")
 
 
 def budget_text(budget: Object) -> str:

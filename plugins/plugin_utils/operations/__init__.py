@@ -7,5 +7,9 @@ from __future__ import annotations
 SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
-OPERATIONS: dict[str, str] = {}
+OPERATIONS: dict[str, str] = {
+    "node_add": "node_add",
+    "node_remove": "node_remove",
+    "node_replace": "node_replace",
+}
 """Name of an operation, which is that of its playbook, to the module here that knows its steps."""

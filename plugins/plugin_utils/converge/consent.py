@@ -1,0 +1,50 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Who may have a host reset: who named the site, or the host in an operation that was consented to."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import PlannedRun, plan_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+
+DESTRUCTIVE = "ironspan_allow_destructive"
+
+
+def insist_on_consent(site: str, host: str, consent: str, variables: Mapping[str, t.Any]) -> None:
+    """Refuse to reset a host unless that was asked for.
+
+    Checked for every host: a play on localhost that asks first is left out by ``--limit``.
+
+    Args:
+        site: name of the site.
+        host: name of the host.
+        consent: the site's name; or the host's, which counts when destructive steps are allowed in this run,
+            or when the plan that is applied has the reset of this host.
+        variables: of the task.
+
+    Raises:
+        ExchangeError: neither was given.
+    """
+    if consent == site or (consent == host and (_allowed(variables) or _planned(host, variables))):
+        return
+    raise ExchangeError(
+        f"this would take the host out of {site} and delete all that {site} has on it, etcd's data too",
+        f"if that is what you want, run it again with -e reset_consent={site}",
+    )
+
+
+def _allowed(variables: Mapping[str, t.Any]) -> bool:
+    return bool(boolean(variables.get(DESTRUCTIVE, False), strict=False))
+
+
+def _planned(host: str, variables: Mapping[str, t.Any]) -> bool:
+    if not plan_file(variables):
+        return False
+    run = PlannedRun(RunFolder())
+    run.ensure(variables)
+    return any((step["action"], step["target"]) == ("reset", host) for step in run.head()["steps"])
