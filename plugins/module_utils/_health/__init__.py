@@ -73,8 +73,10 @@ def look(params: t.Mapping[str, t.Any]) -> Answer:
     root = params.get("root") or "/"
     # First of all: the controller compares it with its own clock around this execution.
     answer: Answer = {"time_unix": time.time()}
+    began = time.monotonic()
     answer.update(local.collect(root))
     answer["certificates"] = certificates.collect(root)
     answer["network"] = probes(params.get("probes") or {})
     answer["drift"] = drift(params.get("document"), root)
+    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer

@@ -39,6 +39,8 @@ class Member(t.NamedTuple):
     listed: tuple[str, ...] = ()
     hash: str = ""
     learners: tuple[str, ...] = ()
+    used_bytes: int = 0
+    quota_bytes: int = 0
 
 
 def ask_members(addresses: Mapping[str, str], context: ssl.SSLContext, port: int = PORT) -> list[Member]:
@@ -126,6 +128,8 @@ def _ask(name: str, address: str, context: ssl.SSLContext, port: int) -> Member:
             version=str(status["version"]),
             revision=int(header["revision"]),
             database_bytes=int(status.get("dbSize", 0)),
+            used_bytes=int(status.get("dbSizeInUse", 0)),
+            quota_bytes=int(status.get("dbSizeQuota", 0)),
             alarms=tuple(str(alarm.get("alarm", "?")) for alarm in alarms.get("alarms", ())),
             learner=bool(status.get("isLearner", False)),
             listed=tuple(sorted(hexadecimal(entry["ID"]) for entry in listed.get("members", ()))),

@@ -1,0 +1,78 @@
+#!/usr/bin/python
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action plugin of the same name; nothing here runs on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: doctor
+short_description: Say what is wrong with a site, and what mends it
+version_added: "0.2.0"
+description:
+  - Puts together what hosts answered to C(ironspan.hybrid.host_health), what the API and the members of the
+    store say, and what the controller knows, and shows it on one page, each problem with the command that
+    mends it.
+  - Changes nothing. What cannot be asked is named, and the rest is looked at. See docs/doctor.md.
+  - It is an action plugin and runs on the controller only, before the hosts are asked and after it.
+author:
+  - The ironspan developers
+attributes:
+  check_mode:
+    support: full
+    description: There is nothing to change.
+  diff_mode:
+    support: none
+    description: There is nothing to change.
+options:
+  mode:
+    description: V(prepare) decides what hosts are to be asked; V(examine) shows the page.
+    type: str
+    choices: [prepare, examine]
+    default: examine
+  report:
+    description: File to write the machine-readable report into.
+    type: path
+    default: ""
+  roles_folder:
+    description: Folder of the roles. The collection's own by default.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Say what is wrong
+  ironspan.hybrid.doctor:
+    report: doctor.json
+"""
+
+RETURN = r"""
+report:
+  description: The machine-readable report. C(exit_code) is 0 (healthy), 1 (not), or 4 (nobody answered).
+  returned: with mode examine
+  type: dict
+  sample: {schema: 1, kind: doctor, site: lab, healthy: true, exit_code: 0, checks: []}
+hosts:
+  description: How many hosts the inventory has.
+  returned: with mode prepare
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    """Refuse to run: the action plugin does the work."""
+    module = AnsibleModule(
+        argument_spec={
+            "mode": {"type": "str", "choices": ["prepare", "examine"], "default": "examine"},
+            "report": {"type": "path", "default": ""},
+            "roles_folder": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    module.fail_json(msg="ironspan.hybrid.doctor runs on the controller; its action plugin was not found")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the API, the store and the controller's own files. Reads only."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import statistics
+import time
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Controller
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import keep, site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+NAMESPACES = ("kube-system", "kube-flannel")
+PATIENCE_S = 3.0
+"""How long a request to the API is sent again; somebody is waiting for this command."""
+ROUNDS = 5
+_AUTHORITIES = ("etcd", "kubernetes", "front-proxy")
+
+
+def ask_api(session: Session) -> Content:
+    """Return the cluster's answers, or ``error``.
+
+    Args:
+        session: the site's cluster.
+    """
+    try:
+        api = session.api(PATIENCE_S)
+        version = api.get("/version")["gitVersion"]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            nodes = pool.submit(_items, api, "/api/v1/nodes")
+            requests = pool.submit(_items, api, "/apis/certificates.k8s.io/v1/certificatesigningrequests")
+            pods = [pool.submit(_items, api, f"/api/v1/namespaces/{name}/pods") for name in NAMESPACES]
+            answers: Content = {
+                "version": version,
+                "nodes": nodes.result(),
+                "requests": requests.result(),
+                "pods": [pod for listed in pods for pod in listed.result()],
+            }
+        # Alone, so that nothing else of ours is in the way.
+        answers["ready"] = _ready(api)
+        answers["milliseconds"] = statistics.median(_milliseconds(api) for _ in range(ROUNDS))
+        return answers
+    except (ClusterError, PkiError) as error:
+        return {"error": str(error)}
+
+
+def _items(api: Api, path: str) -> list[Content]:
+    return t.cast("list[Content]", api.get(path)["items"])
+
+
+def _ready(api: Api) -> str:
+    try:
+        return api.request("GET", "/readyz", patience=0).decode("utf-8", "replace")
+    except ApiError as error:
+        return str(error)
+
+
+def _milliseconds(api: Api) -> float:
+    began = time.monotonic()
+    api.get("/api/v1/namespaces/kube-system")
+    return (time.monotonic() - began) * 1000
+
+
+def ask_store(session: Session) -> tuple[list[Member], str]:
+    """Return what the members of the store say, and why they could not be asked."""
+    site = session.site
+    try:
+        context = session.etcd_context()
+    except PkiError as error:
+        return [], str(error)
+    return ask_members({host.name: host.address for host in site.group("etcd")}, context), ""
+
+
+def look_here(session: Session, no_documents: str = "") -> Controller:
+    """Return what the controller knows by itself.
+
+    Args:
+        session: the site's PKI store.
+        no_documents: why there are none.
+    """
+    site = session.site
+    built = Path(site.pki_store).expanduser().is_dir() and _or(session.store.exists, False)
+    return Controller(
+        lock_holder=site_lock.holder_of(site_lock.lock_file(site.pki_store)),
+        open_plans=open_plans(site),
+        authorities=_authorities(session) if built else {},
+        no_documents=no_documents,
+        built=built,
+    )
+
+
+def _or[T](ask: Callable[[], T], otherwise: T) -> T:
+    try:
+        return ask()
+    except PkiError:
+        return otherwise
+
+
+def _authorities(session: Session) -> dict[str, int]:
+    from cryptography import x509
+
+    found = {}
+    for name in _AUTHORITIES:
+        try:
+            pem = session.store.ca(name).certificate_pem
+        except PkiError:
+            continue
+        found[name] = int(x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc.timestamp())
+    return found
+
+
+def open_plans(site: Site) -> list[Content]:
+    """Return the plan that was applied last from here, if that run did not end well."""
+    folder = keep.kept_folder(site.name, "x").parent
+    plans = sorted(_plans(folder) if folder.is_dir() else (), key=lambda plan: plan["begun"])
+    return [plan for plan in plans[-1:] if not plan["ended"]]
+
+
+def _plans(folder: Path) -> Iterator[Content]:
+    for kept in folder.iterdir():
+        try:
+            text = (kept / keep.REPORT).read_text(encoding="utf-8")
+            lines = [json.loads(line) for line in text.splitlines()]
+            begun = max(line["time"] for line in lines if line["event"] == "begin")
+            ends = [line for line in lines if line["event"] == "end" and line["time"] >= begun]
+            # Without the ironspan command nobody writes an end: then only a failed host tells.
+            ended = ends[-1]["code"] == 0 if ends else not _failed_since(lines, begun)
+            expires = json.loads((kept / "plan.json").read_bytes())["plan"]["expires"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        yield {
+            "digest": kept.name,
+            "file": str(kept / "plan.json"),
+            "begun": begun,
+            "expires": expires,
+            "ended": ended,
+        }
+
+
+def _failed_since(lines: list[Content], begun: int) -> bool:
+    return any(line.get("failed") for line in lines if line["event"] == "host" and line["time"] >= begun)

@@ -1,0 +1,127 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor knows, and what it says about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+
+Content = dict[str, t.Any]
+PROBLEM, NOTICE = "problem", "notice"
+"""A problem makes the site unhealthy; a notice is worth knowing."""
+HOSTS_SHOWN = 8
+
+
+class Finding(t.NamedTuple):
+    """One thing that the doctor found.
+
+    Args:
+        level: ``problem`` or ``notice``.
+        what: one clause without a full stop.
+        remedy: the command that mends it, or the sentence that says what to do.
+        hosts: the hosts it is about, empty for the whole site.
+    """
+
+    level: str
+    what: str
+    remedy: str
+    hosts: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Controller:
+    """What the controller knows by itself.
+
+    Args:
+        lock_holder: who changes the site now, empty when nobody does.
+        open_plans: applied plans whose run did not end well: digest, file and when it was begun.
+        authorities: name of a certificate authority to the Unix time at which it ends.
+        no_documents: why hosts were not compared with what they shall be, empty when they were.
+        built: whether the site's PKI store exists, which every site that was built has.
+    """
+
+    lock_holder: str = ""
+    open_plans: Sequence[Content] = ()
+    authorities: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    no_documents: str = ""
+    built: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that was asked.
+
+    Args:
+        site: from the inventory.
+        now: Unix time.
+        hosts: host name to its answer; ``unreachable`` or ``error`` in it says why there is none. Hosts that
+            were not asked are left out.
+        api: the cluster's answers; ``error`` in it says why there are none.
+        members: what the members of the store say; ``store_error`` why they were not asked.
+        controller: what is known without asking anybody.
+    """
+
+    site: Site
+    now: float
+    hosts: Mapping[str, Content] = dataclasses.field(default_factory=dict)
+    api: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    members: Sequence[Member] = ()
+    store_error: str = ""
+    controller: Controller = Controller()
+
+    def answers(self) -> Iterator[tuple[str, Content]]:
+        """Yield the hosts that answered."""
+        for name, answer in self.hosts.items():
+            if "unreachable" not in answer and "error" not in answer:
+                yield name, answer
+
+
+def apply_command(site: Site, hosts: Iterable[str], playbook: str = "") -> str:
+    """Return the command that makes hosts as the inventory wants them; a plan where the site asks for one."""
+    limit = f"--limit {','.join(hosts)}"
+    if site.plan.approvals:
+        return f"ironspan plan {limit}, then let it be approved and apply it"
+    return f"ironspan apply {f'{playbook} ' if playbook else ''}{limit}"
+
+
+def together(
+    level: str, found: Iterable[tuple[str, str]], remedy: Callable[[list[str]], str]
+) -> list[Finding]:
+    """Return one finding for all hosts of which the same is to be said.
+
+    Args:
+        level: of the findings.
+        found: host and what is wrong with it.
+        remedy: called with the hosts.
+    """
+    hosts: dict[str, list[str]] = {}
+    for host, what in found:
+        hosts.setdefault(what, []).append(host)
+    return [Finding(level, what, remedy(names), tuple(names)) for what, names in hosts.items()]
+
+
+def names(hosts: Sequence[str], most: int = HOSTS_SHOWN) -> str:
+    """Return names of hosts, not all of many."""
+    more = f" and {len(hosts) - most} more" if len(hosts) > most else ""
+    return ", ".join(hosts[:most]) + more
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def size(amount: float) -> str:
+    """Return a number of bytes as people say it."""
+    for unit, length in (("GiB", 2**30), ("MiB", 2**20)):
+        if amount >= length:
+            return f"{amount / length:.1f} {unit}"
+    return f"{amount / 1024:.0f} KiB"

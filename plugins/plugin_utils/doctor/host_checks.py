@@ -1,0 +1,149 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with hosts, from their own answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
+    NOTICE,
+    PROBLEM,
+    Evidence,
+    Finding,
+    apply_command,
+    duration,
+    size,
+    together,
+)
+
+DISK_PROBLEM, DISK_NOTICE = 0.10, 0.15
+"""Free share of a file system. The kubelet evicts pods below 10 % (nodefs.available) and removes images above
+85 % in use (imageGCHighThresholdPercent); Kubernetes' documentation of node-pressure eviction."""
+INODES_PROBLEM = 0.05
+"""The kubelet's nodefs.inodesFree."""
+RESTARTS = 5
+"""A service that systemd started so often again is not well, although it may run now."""
+FRESH_S = 600
+"""A transaction younger than this may be one at work."""
+UNIT_LAYERS = {
+    "containerd.service": "containerd",
+    "kubelet.service": "node",
+    "etcd.service": "etcd",
+    "haproxy.service": "haproxy",
+}
+
+
+def reachable(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts that cannot be reached, or cannot run a module."""
+    for key, what in (("unreachable", "cannot be reached"), ("error", "cannot be looked at")):
+        found = [(n, f"{what}: {a[key]}") for n, a in evidence.hosts.items() if key in a]
+        yield from together(
+            PROBLEM,
+            found,
+            lambda hosts: (
+                "check power, link, SSH address, key and host key; "
+                f"then ironspan doctor --limit {','.join(hosts)}"
+            ),
+        )
+
+
+def clock(evidence: Evidence) -> Iterator[Finding]:
+    """Clocks that differ from the controller's by more than the site allows."""
+    for name, answer in evidence.answers():
+        allowed = float(evidence.site.hosts[name].variables.get("base_max_clock_skew_seconds") or 5)
+        skew, uncertain = answer["skew_s"], answer["skew_uncertain_s"]
+        if abs(skew) - uncertain > allowed:
+            direction = "ahead of" if skew > 0 else "behind"
+            yield Finding(
+                PROBLEM,
+                f"the clock is {duration(abs(skew))} {direction} the controller's",
+                f"ssh {name} timedatectl set-ntp true; certificates and tokens are refused until it is right",
+                (name,),
+            )
+
+
+def disks(evidence: Evidence) -> Iterator[Finding]:
+    """File systems that are nearly full, or cannot be written."""
+    for name, answer in evidence.answers():
+        for disk in answer["disks"]:
+            path = disk["path"]
+            free = disk["free_bytes"] / disk["bytes"]
+            if disk["read_only"]:
+                remedy = f"ssh {name} journalctl -k -g 'I/O error|remount' and replace the disk if it fails"
+                yield Finding(PROBLEM, f"{path} is mounted read-only", remedy, (name,))
+            elif free < DISK_NOTICE:
+                level = PROBLEM if free < DISK_PROBLEM else NOTICE
+                what = f"{path} has {size(disk['free_bytes'])} free, {free:.0%} of {size(disk['bytes'])}"
+                yield Finding(
+                    level, what, f"ssh {name} du -xh --max-depth=3 {path} | sort -h | tail", (name,)
+                )
+            elif disk["inodes"] and disk["free_inodes"] / disk["inodes"] < INODES_PROBLEM:
+                what = f"{path} has {disk['free_inodes']} of {disk['inodes']} inodes left"
+                yield Finding(PROBLEM, what, f"ssh {name} du -x --inodes --max-depth=3 {path}", (name,))
+
+
+def services(evidence: Evidence) -> Iterator[Finding]:
+    """Services of the cluster that do not run, and others that failed."""
+    site = evidence.site
+    stopped: list[tuple[str, str]] = []
+    restless: list[tuple[str, str]] = []
+    failed: list[tuple[str, str]] = []
+    for name, answer in evidence.answers():
+        for unit, state in answer["units"].items():
+            if UNIT_LAYERS.get(unit) not in site.hosts[name].layers:
+                continue
+            if state["active"] not in ("active", "activating", "reloading"):
+                stopped.append((name, f"{unit} is {state['active']} ({state['result'] or state['sub']})"))
+            elif int(state["restarts"] or 0) >= RESTARTS:
+                restless.append((name, f"{unit} was started again {state['restarts']} times by systemd"))
+        failed += [(name, f"{unit} failed") for unit in answer["failed_units"] if unit not in answer["units"]]
+    yield from together(PROBLEM, stopped, lambda hosts: apply_command(site, hosts))
+    yield from together(NOTICE, restless, lambda hosts: f"ssh {hosts[0]} journalctl -b -p warning")
+    yield from together(NOTICE, failed, lambda hosts: f"ssh {hosts[0]} systemctl status --failed")
+
+
+def drift(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts that differ from what the inventory wants, or do not fit it."""
+    site = evidence.site
+    differing: list[tuple[str, str]] = []
+    unfit: list[tuple[str, str]] = []
+    unknown: list[tuple[str, str]] = []
+    for name, answer in evidence.answers():
+        found = answer["drift"]
+        if found.get("error"):
+            unknown.append((name, f"cannot be compared with its document: {found['error']}"))
+        for verdict in found.get("verdicts") or ():
+            text = f"does not fit: {verdict['check']} is {verdict['found']}, wanted {verdict['wanted']}"
+            unfit.append((name, text))
+        changes = [*(found.get("changes") or ()), *(found.get("pending") or ())]
+        if changes:
+            more = max(0, int(found.get("count") or 0) - len(found["changes"]))
+            listed = ", ".join(f"{change['resource']}" for change in changes[:6])
+            rest = max(0, len(changes) - 6) + more
+            differing.append((name, f"differs in {listed}{f' and {rest} more' if rest else ''}"))
+    yield from together(PROBLEM, unfit, lambda hosts: f"ironspan doctor --limit {','.join(hosts)} --json")
+    yield from together(PROBLEM, unknown, lambda hosts: apply_command(site, hosts))
+    yield from together(PROBLEM, differing, lambda hosts: apply_command(site, hosts))
+
+
+def transactions(evidence: Evidence) -> Iterator[Finding]:
+    """Changes that a killed run left half done."""
+    for name, answer in evidence.answers():
+        found = answer["transaction"]
+        if not found or (evidence.controller.lock_holder and found["seconds"] < FRESH_S):
+            continue
+        kept = [plan["file"] for plan in evidence.controller.open_plans if plan["digest"] == found["plan"]]
+        remedy = f"ironspan apply {kept[0]}" if kept else apply_command(evidence.site, [name])
+        what = f"a change was cut short {duration(found['seconds'])} ago, the host is between two states"
+        yield Finding(PROBLEM, what, f"{remedy}; it resumes", (name,))
+
+
+def reboots(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts whose packages ask for a reboot."""
+    found = [(name, "its packages ask for a reboot") for name, a in evidence.answers() if a["reboot_wanted"]]
+    yield from together(
+        NOTICE,
+        found,
+        lambda hosts: f"drain and reboot {hosts[0]}{' and the others in turn' * (len(hosts) > 1)}",
+    )

@@ -1,0 +1,86 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The store: members, alarms, how full and how fragmented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
+    NOTICE,
+    PROBLEM,
+    Evidence,
+    Finding,
+    apply_command,
+    size,
+)
+
+QUOTA_PROBLEM, QUOTA_NOTICE = 0.90, 0.75
+"""Share of the quota in use. At all of it etcd refuses writes (alarm NOSPACE)."""
+FRAGMENTED = 0.5
+"""Share of the file that is not in use; below that a defragmentation is not worth the pause."""
+SMALLEST_BYTES = 100 * 2**20
+"""Smaller databases are not worth it either: etcd's own default of etcd-defrag rules, dbSize over 100 MiB."""
+CLIENT = "'set -a; . /etc/etcd/etcdctl.env; etcdctl {command}'"
+
+
+def on_member(host: str, command: str) -> str:
+    """Return the command that runs etcdctl on a member, with its certificates."""
+    return f"ssh {host} {CLIENT.format(command=command)}"
+
+
+def health(evidence: Evidence) -> Iterator[Finding]:
+    """Members that do not answer, differ, or have no leader."""
+    for problem in etcd.problems(evidence.members, _version(evidence)):
+        host = problem.split(" ", 1)[0]
+        hosts = (host,) if host in evidence.site.hosts else ()
+        if " reports the alarm " in problem:
+            continue
+        yield Finding(PROBLEM, problem, apply_command(evidence.site, hosts or _all(evidence)), hosts)
+
+
+def alarms(evidence: Evidence) -> Iterator[Finding]:
+    """Alarms: NOSPACE refuses writes, CORRUPT means that members hold different data."""
+    for member in evidence.members:
+        for alarm in member.alarms:
+            if alarm == "NOSPACE":
+                remedy = (
+                    f"{on_member(member.name, 'defrag')}, raise etcd_quota_bytes if it stays full, "
+                    f"then {on_member(member.name, 'alarm disarm')}"
+                )
+            else:
+                remedy = f"take {member.name} out and let it come back empty; see docs/operations.md"
+            yield Finding(PROBLEM, f"the store has the alarm {alarm}", remedy, (member.name,))
+
+
+def space(evidence: Evidence) -> Iterator[Finding]:
+    """How full the store is, and how much of its file is holes."""
+    for member in evidence.members:
+        if member.error or not member.database_bytes:
+            continue
+        quota = member.quota_bytes or _quota(evidence, member.name)
+        share = member.database_bytes / quota if quota else 0.0
+        holes = 1 - member.used_bytes / member.database_bytes if member.used_bytes else 0.0
+        defragment = on_member(member.name, "defrag")
+        if share >= QUOTA_NOTICE:
+            level = PROBLEM if share >= QUOTA_PROBLEM else NOTICE
+            what = f"the store is {share:.0%} full ({size(member.database_bytes)} of {size(quota)})"
+            remedy = defragment if holes >= FRAGMENTED else "raise etcd_quota_bytes, then ironspan apply etcd"
+            yield Finding(level, what, remedy, (member.name,))
+        elif holes >= FRAGMENTED and member.database_bytes >= SMALLEST_BYTES:
+            what = f"{holes:.0%} of the store's {size(member.database_bytes)} are holes"
+            yield Finding(NOTICE, what, f"{defragment}; one member after the other", (member.name,))
+
+
+def _all(evidence: Evidence) -> tuple[str, ...]:
+    return tuple(host.name for host in evidence.site.group("etcd"))
+
+
+def _version(evidence: Evidence) -> str:
+    versions = {str(host.variables.get("etcd_version", "")) for host in evidence.site.group("etcd")}
+    return versions.pop() if len(versions) == 1 else ""
+
+
+def _quota(evidence: Evidence, name: str) -> int:
+    return int(evidence.site.hosts[name].variables.get("etcd_quota_bytes") or 0)

@@ -1,0 +1,159 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""All checks, in the order of the page, and the report they make."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterable
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
+    certificate_checks,
+    cluster_checks,
+    host_checks,
+    network_checks,
+    store_checks,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
+    NOTICE,
+    PROBLEM,
+    Content,
+    Evidence,
+    Finding,
+)
+
+SCHEMA = 1
+HEALTHY, UNHEALTHY, NOTHING_ASKED = 0, 1, 4
+"""Exit codes; 4 also is what other commands say when no host answers."""
+HOSTS, API, STORE, CONTROLLER = "hosts", "api", "store", "controller"
+
+
+class Check(t.NamedTuple):
+    """One check.
+
+    Args:
+        name: short, the same in every report.
+        source: whom it needs an answer of.
+        reads: what it looks at, for the manual and the report.
+        look: returns what it finds.
+    """
+
+    name: str
+    source: str
+    reads: str
+    look: Callable[[Evidence], Iterable[Finding]]
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("run", CONTROLLER, "the lock of the site", cluster_checks.lock),
+    Check("plans", CONTROLLER, "plans kept on this controller", cluster_checks.plans),
+    Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
+    Check("reachable", HOSTS, "SSH", host_checks.reachable),
+    Check("clock", HOSTS, "the host's clock against the controller's", host_checks.clock),
+    Check("disk", HOSTS, "file systems: space, inodes, read-only", host_checks.disks),
+    Check("services", HOSTS, "systemd", host_checks.services),
+    Check("transaction", HOSTS, "the engine's journal", host_checks.transactions),
+    Check("drift", HOSTS, "the whole document, as site.yml compares it", host_checks.drift),
+    Check("certificates", HOSTS, "certificates in /etc and of the kubelet", certificate_checks.certificates),
+    Check("reboot", HOSTS, "/run/reboot-required", host_checks.reboots),
+    Check("mtu", HOSTS, "ICMP echoes with 'don't fragment' to the other side", network_checks.mtu),
+    Check("dns", HOSTS, "the cluster's DNS service, asked from nodes", network_checks.dns),
+    Check("link", HOSTS, "connections from nodes to the API", network_checks.api_from_hosts),
+    Check("store", STORE, "every member's status", store_checks.health),
+    Check("alarms", STORE, "every member's alarms", store_checks.alarms),
+    Check("space", STORE, "size, size in use and quota of every member", store_checks.space),
+    Check("api", API, "/readyz and five small requests", cluster_checks.api),
+    Check("versions", API, "API, kubelets and containerd against the inventory", cluster_checks.versions),
+    Check("nodes", API, "nodes and their conditions", cluster_checks.nodes),
+    Check("requests", API, "certificate signing requests", cluster_checks.requests),
+    Check("pods", API, "pods of kube-system and kube-flannel", cluster_checks.system_pods),
+)
+
+
+def silence(evidence: Evidence, source: str) -> str:
+    """Return why a source gave no answer at all, empty when it gave one."""
+    if source == HOSTS and not evidence.hosts:
+        return "no host was asked"
+    if source in (API, STORE) and not evidence.controller.built:
+        return "this site was not built yet"
+    if source == STORE:
+        return evidence.store_error
+    if source == API:
+        return str(evidence.api.get("error", "" if evidence.api else "it was not asked"))
+    return ""
+
+
+def examine(evidence: Evidence, started: str, seconds: float) -> Content:
+    """Run all checks.
+
+    Args:
+        evidence: everything that was asked.
+        started: when, ISO 8601.
+        seconds: how long asking took.
+
+    Returns:
+        The report: schema, verdict, exit code, and for every check what it found.
+    """
+    checks = []
+    for check in CHECKS:
+        because = silence(evidence, check.source)
+        findings = [] if because else list(check.look(evidence))
+        checks.append(
+            {
+                "name": check.name,
+                "reads": check.reads,
+                "verdict": "not asked" if because else _verdict(findings),
+                "because": because,
+                "findings": [{**finding._asdict(), "hosts": list(finding.hosts)} for finding in findings],
+            }
+        )
+    if evidence.controller.built and evidence.api.get("error"):
+        checks.append(_down("api-down", f"the API gives no answer: {evidence.api['error']}", _API_REMEDY))
+    if evidence.controller.built and evidence.store_error:
+        checks.append(_down("store-down", f"the store: {evidence.store_error}", _STORE_REMEDY))
+    answered = sum(1 for _ in evidence.answers())
+    silent = "error" in evidence.api and all(member.error for member in evidence.members)
+    nobody = not answered and (silent or not evidence.controller.built)
+    unwell = any(check["verdict"] == PROBLEM for check in checks)
+    return {
+        "schema": SCHEMA,
+        "kind": "doctor",
+        "site": evidence.site.name,
+        "started": started,
+        "seconds": round(seconds, 1),
+        "healthy": not unwell and not nobody,
+        "exit_code": NOTHING_ASKED if nobody else UNHEALTHY if unwell else HEALTHY,
+        "asked": {
+            "hosts": len(evidence.hosts),
+            "hosts_answered": answered,
+            "api": not silence(evidence, API),
+            "store": not silence(evidence, STORE),
+        },
+        "notes": _notes(evidence),
+        "checks": checks,
+    }
+
+
+_API_REMEDY = (
+    "check the load balancer, the link and the API servers: ironspan apply --limit control_plane,haproxy"
+)
+_STORE_REMEDY = "ironspan apply etcd"
+
+
+def _down(name: str, what: str, remedy: str) -> Content:
+    finding = {"level": PROBLEM, "what": what, "remedy": remedy, "hosts": []}
+    return {"name": name, "reads": "", "verdict": PROBLEM, "because": "", "findings": [finding]}
+
+
+def _verdict(findings: list[Finding]) -> str:
+    levels = {finding.level for finding in findings}
+    return PROBLEM if PROBLEM in levels else NOTICE if levels else "ok"
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    notes = []
+    if not evidence.controller.built:
+        notes.append("This site was not built yet (its PKI store does not exist): hosts are looked at only.")
+    if evidence.controller.no_documents:
+        notes.append(f"Hosts were not compared with their documents: {evidence.controller.no_documents}")
+    return notes
