@@ -13,6 +13,7 @@ means nothing, because nobody could have the lock alone while that run lived.
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import random
 import subprocess
@@ -89,9 +90,21 @@ def take_for_run(folder: Path, store: str, plan: str = "", part: str = "") -> No
     with mark.with_name(f"{mark.name}.taking").open("w") as taking:
         fcntl.flock(taking, fcntl.LOCK_EX)
         if not mark.exists():
-            # This worker ends with its task, its parent with the run.
-            take(store, os.getppid(), plan, part)
+            take(store, _controller(), plan, part)
             mark.touch()
+
+
+def _controller() -> int:
+    """Return the process of ansible-playbook: this worker ends with its task, its parent with the run.
+
+    Raises:
+        PlanError: it is dead already. Who adopts the orphan then (process 1) would keep the lock for ever.
+    """
+    parent = multiprocessing.parent_process()
+    owner = parent.pid if parent is not None and parent.pid else os.getppid()
+    if owner != os.getppid():
+        raise PlanError("ansible-playbook was killed while this began", "run it again")
+    return owner
 
 
 def _wait(descriptor: int, path: Path, owner: int, plan: str) -> None:

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import time
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,39 @@ def test_killed_runs_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert time.monotonic() - began < 5
     next_run.kill()
     next_run.wait()
+
+
+def _worker(folder: Path, parent: int, said: t.Any) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    try:
+        site_lock.take_for_run(folder / "run", str(folder / "pki"))
+        said.put("taken")
+    except PlanError as error:
+        said.put(str(error))
+
+
+def _controller(folder: Path, said: t.Any) -> None:
+    multiprocessing.get_context("fork").Process(target=_worker, args=(folder, os.getpid(), said)).start()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_an_orphan_does_not_lock_the_site_for_ever(tmp_path: Path) -> None:
+    """A worker whose ansible-playbook was killed has another parent, which never ends."""
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+    controller = context.Process(target=_controller, args=(tmp_path, said))
+    controller.start()
+    controller.join(30)
+    assert controller.exitcode == -signal.SIGKILL
+    assert said.get(timeout=30) == "ansible-playbook was killed while this began; run it again"
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        site_lock.take(str(tmp_path / "pki"), run.pid)
+    finally:
+        run.kill()
+        run.wait()
 
 
 def test_two_sites_do_not_know_each_other(tmp_path: Path) -> None:
