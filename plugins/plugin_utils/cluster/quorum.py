@@ -19,11 +19,13 @@ class Quorum:
         voters: members that vote; learners do not.
         healthy: those of them that answer, know a leader and say they are healthy.
         missing: names or ids of the others, for messages.
+        well: ids of the healthy ones.
     """
 
     voters: int
     healthy: int
     missing: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    well: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     @property
     def needed(self) -> int:
@@ -81,7 +83,7 @@ def quorum(members: Sequence[Member]) -> Quorum:
     silent = [member.name for member in members if member.error or member not in inside]
     unknown = [names.get(identifier, "") for identifier in sorted(voters - healthy)]
     missing = tuple(dict.fromkeys([*silent, *filter(None, unknown)]))
-    return Quorum(len(voters), len(healthy), missing)
+    return Quorum(len(voters), len(healthy), missing, frozenset(healthy))
 
 
 def arithmetic(before: Quorum, after: Quorum) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +12,15 @@ PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
 MEMBER_LAYERS = ("etcd", "control_plane", "node")
 """Layers that make a host a member of something, which takes credentials; a phase each."""
+MEMBERSHIP_NEEDS = {"etcd": "membership:etcd", "control_plane": "cluster:start-or-join"}
+"""What a host without any data of such a layer waits for."""
+COMPARED_GROUP = "ironspan_compared_{layer}"
+BARE_GROUP = "ironspan_bare_{layer}"
+LATER_GROUP = "ironspan_joining_{layer}"
+STARTING_GROUP = "ironspan_starting_control_plane"
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
+_RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
 
 
 def clock_verdict(host_time: float, started: float, ended: float, largest_skew: float) -> Verdict:
@@ -43,6 +51,31 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
         "wanted": f"within {largest_skew:g} s of the controller's",
         "remedy": "" if ok else "Let chrony or systemd-timesyncd set the clock, then run this again.",
     }
+
+
+def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:
+    """Refuse another minor version of the store: members have to follow each other in an order of their own.
+
+    That Kubernetes has another version the host finds out by itself.
+    """
+    for change in changes:
+        if change["resource"] != "etcd/binaries" or change["action"] != "update":
+            continue
+        before, after = (
+            _RELEASE.search(str((change.get(side) or {}).get("url_path", ""))) for side in ("before", "after")
+        )
+        if before and after and before.group(1) != after.group(1):
+            return [
+                {
+                    "check": "etcd version",
+                    "ok": False,
+                    "found": before.group(),
+                    "wanted": after.group(),
+                    "remedy": "This is an upgrade: run playbooks/upgrade.yml (ironspan apply upgrade), or set "
+                    "etcd_version back.",
+                }
+            ]
+    return []
 
 
 def unfit_message(verdicts: Sequence[Verdict]) -> str:
@@ -78,6 +111,32 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     }
     joining = [JOINING_GROUP.format(layer=layer) for layer in MEMBER_LAYERS if layer in members]
     return [PENDING_GROUP, *joining, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
+
+
+def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assessed: bool) -> list[str]:
+    """Return the groups that tell how the host's membership of the store and the control plane stands.
+
+    A comparison puts it into ``ironspan_compared_LAYER``, and into ``ironspan_bare_LAYER`` when it has
+    nothing there yet, so that only the controller can say how it starts. A control plane that was
+    interrupted while it started the cluster goes on with that: ``ironspan_starting_control_plane``. What is
+    still bare after everything else was applied goes into ``ironspan_joining_LAYER``.
+    """
+    needs = {str(entry["needs"]) for entry in result.get("pending") or ()}
+    groups = []
+    for layer, need in MEMBERSHIP_NEEDS.items():
+        if layer not in layers:
+            continue
+        if assessed:
+            groups.append(COMPARED_GROUP.format(layer=layer))
+        if need in needs:
+            groups.append((BARE_GROUP if assessed else LATER_GROUP).format(layer=layer))
+    if any(
+        change.get("kind") == "kubeadm" and (change.get("after") or {}).get("action") == "init"
+        for change in result.get("changes") or ()
+        if assessed
+    ):
+        groups.append(STARTING_GROUP)
+    return groups
 
 
 def failure_message(result: Mapping[str, t.Any]) -> str:

@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     clock_verdict,
     failure_message,
     groups_for,
+    membership_groups,
     unfit_message,
 )
 from hypothesis import given
@@ -250,3 +251,34 @@ def test_groups(result: dict[str, t.Any], groups: list[str]) -> None:
 )
 def test_failures(result: dict[str, t.Any], message: str) -> None:
     assert failure_message(result) == message
+
+
+BARE = {"pending": [{"resource": "etcd/config", "needs": "membership:etcd"}]}
+STARTING = {"changes": [{"resource": "control_plane/member", "kind": "kubeadm", "after": {"action": "init"}}]}
+MEMBERSHIP = [
+    (["base", "node"], BARE, True, []),
+    (["etcd"], {}, True, ["ironspan_compared_etcd"]),
+    (["etcd"], BARE, True, ["ironspan_compared_etcd", "ironspan_bare_etcd"]),
+    (["etcd"], {}, False, []),
+    (["etcd"], BARE, False, ["ironspan_joining_etcd"]),
+    (
+        ["etcd", "control_plane"],
+        {"pending": [{"resource": "control_plane/member", "needs": "cluster:start-or-join"}]},
+        True,
+        ["ironspan_compared_etcd", "ironspan_compared_control_plane", "ironspan_bare_control_plane"],
+    ),
+    (
+        ["control_plane"],
+        STARTING,
+        True,
+        ["ironspan_compared_control_plane", "ironspan_starting_control_plane"],
+    ),
+    (["control_plane"], STARTING, False, []),
+]
+
+
+@pytest.mark.parametrize(("layers", "result", "assessed", "groups"), MEMBERSHIP)
+def test_how_a_membership_stands(
+    layers: list[str], result: dict[str, t.Any], assessed: bool, groups: list[str]
+) -> None:
+    assert membership_groups(layers, result, assessed) == groups

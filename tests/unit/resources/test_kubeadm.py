@@ -558,3 +558,50 @@ def test_reset_takes_everything_of_the_cluster_and_nothing_else(host: FakeHost) 
 
 def test_a_bare_host_has_nothing_to_reset(host: FakeHost) -> None:
     assert KIND.compare(spec("reset", endpoint="", config=""), host) is None
+
+
+MEMBER = ("init_or_join", "control_plane")
+
+
+def test_a_bare_control_plane_must_be_told_whether_the_cluster_exists(host: FakeHost) -> None:
+    host._secrets = {}
+    with pytest.raises(Pending) as pending:
+        KIND.compare(spec(*MEMBER), host)
+    assert pending.value.needs == "cluster:start-or-join"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"cluster-start": "yes"}, "init"), ({"join-token": TOKEN}, "join")],
+)
+def test_a_bare_control_plane_does_as_it_is_told(host: FakeHost, given: dict[str, str], words: str) -> None:
+    host._secrets = given
+    host.put("/control-plane", "")
+    change = converge(KIND, spec(*MEMBER), host)
+    assert change is not None
+    assert change.after["action"] == words
+    assert host.calls("kubeadm")[0][1] == words
+
+
+def test_a_cut_off_start_goes_on_without_being_told_and_never_turns_into_a_join(host: FakeHost) -> None:
+    host._secrets = {"join-token": TOKEN}
+    host.put(kubeadm.MARKER, '{"action": "init"}')
+    host.put("/etc/kubernetes/admin.conf", OURS)
+    change = KIND.compare(spec(*MEMBER), host)
+    assert change is not None
+    assert change.after["action"] == "init"
+
+
+def test_a_cut_off_join_needs_a_token_again(host: FakeHost) -> None:
+    host._secrets = {"cluster-start": "yes"}
+    host.put(kubeadm.MARKER, '{"action": "join"}')
+    with pytest.raises(Pending) as pending:
+        KIND.compare(spec(*MEMBER), host)
+    assert pending.value.needs == "secret:join-token"
+
+
+def test_a_control_plane_that_joined_needs_no_input(host: FakeHost) -> None:
+    host.put("/control-plane", "")
+    converge(KIND, spec(*MEMBER), host)
+    host._secrets = {}
+    assert KIND.compare(spec(*MEMBER), host) is None

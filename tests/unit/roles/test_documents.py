@@ -96,11 +96,11 @@ def order_of(rendered: Rendered, host: str) -> list[str]:
         ("az-1", "etcd/server-key", "etcd/server"),
         ("az-1", "etcd/server", "etcd/service"),
         ("az-1", "etcd/data", "etcd/service"),
-        ("az-1", "etcd/service", "control_plane/init"),
-        ("az-1", "control_plane/etcd-client", "control_plane/init"),
-        ("az-1", "control_plane/kubernetes-ca-key", "control_plane/init"),
-        ("az-1", "control_plane/image-kube-apiserver", "control_plane/init"),
-        ("az-2", "control_plane/service-account-key", "control_plane/join"),
+        ("az-1", "etcd/service", "control_plane/member"),
+        ("az-1", "control_plane/etcd-client", "control_plane/member"),
+        ("az-1", "control_plane/kubernetes-ca-key", "control_plane/member"),
+        ("az-1", "control_plane/image-kube-apiserver", "control_plane/member"),
+        ("az-2", "control_plane/service-account-key", "control_plane/member"),
         ("az-3", "haproxy/package", "haproxy/config"),
     ],
 )
@@ -109,7 +109,7 @@ def test_order(render: Render, host: str, earlier: str, later: str) -> None:
     assert order.index(earlier) < order.index(later)
 
 
-def test_the_first_control_plane_starts_the_cluster_and_workers_do_not(render: Render) -> None:
+def test_every_control_plane_may_start_the_cluster_or_join_and_workers_join(render: Render) -> None:
     actions = {
         host: [
             (resource["action"], resource["role"])
@@ -119,8 +119,8 @@ def test_the_first_control_plane_starts_the_cluster_and_workers_do_not(render: R
         for host in render().site.hosts
     }
     assert actions == {
-        "az-1": [("init", "control_plane")],
-        "az-2": [("join", "control_plane")],
+        "az-1": [("init_or_join", "control_plane")],
+        "az-2": [("init_or_join", "control_plane")],
         "az-3": [],
         "rack-1": [("join", "worker")],
         "rack-2": [("join", "worker")],
@@ -138,8 +138,8 @@ def test_containerd_restarts_once_for_gvisor_and_only_where_it_is(render: Render
 def test_a_kubelet_is_started_after_the_join_only(render: Render) -> None:
     for host, joined in [
         ("rack-1", "node/join"),
-        ("az-1", "control_plane/init"),
-        ("az-2", "control_plane/join"),
+        ("az-1", "control_plane/member"),
+        ("az-2", "control_plane/member"),
     ]:
         units = [r for r in render().document(host)["resources"] if r.get("name") == "kubelet.service"]
         assert [(unit.get("state", "started"), joined in unit["requires"]) for unit in units] == [

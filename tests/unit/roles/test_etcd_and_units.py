@@ -28,11 +28,6 @@ ETCD = [
     ({}, "name", "az-2"),
     ({}, "data-dir", f"/var/lib/etcd/{UID}"),
     ({}, "initial-cluster-token", UID),
-    (
-        {},
-        "initial-cluster",
-        "az-1=https://10.98.0.11:2380,az-2=https://10.98.0.12:2380,az-3=https://10.98.0.13:2380",
-    ),
     ({}, "listen-client-urls", "https://10.98.0.12:2379,https://127.0.0.1:2379"),
     ({}, "listen-peer-urls", "https://10.98.0.12:2380"),
     ({}, "listen-metrics-urls", "http://127.0.0.1:2381"),
@@ -49,6 +44,18 @@ ETCD = [
 @pytest.mark.parametrize(("variables", "key", "value"), ETCD)
 def test_etcd(render: Render, variables: dict[str, t.Any], key: str, value: t.Any) -> None:
     assert yaml.safe_load(render(variables=variables).content("az-2", "etcd/config"))[key] == value
+
+
+def test_how_a_member_starts_is_no_part_of_its_document(render: Render) -> None:
+    config, started = (render().resources("az-2")[f"etcd/{name}"] for name in ("config", "started"))
+    assert "initial-cluster" not in yaml.safe_load(config["content"])
+    assert config["path"] == started["settles"]
+    for resource in (config, started):
+        assert resource["data_dir"] == yaml.safe_load(config["content"])["data-dir"]
+        assert (resource["member"], resource["peer_url"]) == ("az-2", "https://10.98.0.12:2380")
+    # Whoever the other members are: no document changes with them, so nobody restarts.
+    assert "10.98.0.11" not in config["content"]
+    assert started["requires"] == ["etcd/service"]
 
 
 @pytest.mark.parametrize("side", ["client-transport-security", "peer-transport-security"])

@@ -1,0 +1,76 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out whether the cluster exists, and lets one control plane start it where it does not."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    ClusterError,
+    UnreachableError,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import EtcdStore
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    BARE_GROUP,
+    COMPARED_GROUP,
+    STARTING_GROUP,
+)
+
+KEYS = "/registry/"
+"""Below it the API server keeps everything (its default --etcd-prefix)."""
+PATIENCE_SECONDS = 3
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.cluster_start``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {"hosts": {"type": "list", "elements": "str", "required": True}}
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        """Keep the groups, which tell what this run has seen of the hosts."""
+        self._groups: dict[str, list[str]] = (task_vars or {}).get("groups") or {}
+        return super().run(tmp, task_vars)
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Choose the host that starts the cluster, none when it lives."""
+        chosen = self._chosen(session, arguments["hosts"])
+        for host in chosen:
+            self.add_host(host, parent_group_names=[STARTING_GROUP])
+        return {"changed": False, "hosts": chosen}
+
+    def _members(self, group: str) -> list[str]:
+        return list(self._groups.get(group.format(layer="control_plane")) or ())
+
+    def _chosen(self, session: Session, hosts: list[str]) -> list[str]:
+        starting = [host for host in hosts if host in self._members(STARTING_GROUP)]
+        bare = [host for host in hosts if host in self._members(BARE_GROUP)]
+        if starting or not bare:
+            return starting
+        try:
+            session.api(patience=PATIENCE_SECONDS).text("/readyz")
+            return []
+        except UnreachableError:
+            pass
+        except ClusterError:
+            # It answers, if only to say that it is not well: there is a cluster to join.
+            return []
+        if not EtcdStore(session).membership().has_key_below(KEYS):
+            return bare[:1]
+        compared = self._members(COMPARED_GROUP)
+        others = [
+            host.name
+            for host in session.site.group("control_plane")
+            if host.name not in compared or host.name not in self._members(BARE_GROUP)
+        ]
+        if others:
+            raise ClusterError(
+                f"The cluster {session.site.name} is in the store, but its API {session.site.api_endpoint} "
+                f"does not answer, and {', '.join(others)} may hold a control plane of it.",
+                "Repair that one (or the load balancer) first: a host joins through the API. If it is lost, "
+                "include it bare and reachable in this run, or take it out of the inventory.",
+            )
+        self.say("every control plane is gone; the first one starts with what the store has")
+        return bare[:1]

@@ -1,0 +1,94 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Says how etcd members start, lets them join and vote, and removes them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+    ClusterAction,
+    Result,
+    seconds,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import PROMOTION_SECONDS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    BARE_GROUP,
+    COMPARED_GROUP,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+
+STATES = ("started", "learner", "voter", "absent")
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.etcd_membership``."""
+
+    CHANGES_THE_SITE = True
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "state": {"type": "str", "choices": list(STATES), "required": True},
+        "host": {"type": "str", "default": ""},
+        "timeout_s": {"type": "int", "default": int(PROMOTION_SECONDS)},
+    }
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        """Keep the groups, which tell what this run has seen of the hosts."""
+        self._groups: dict[str, list[str]] = (task_vars or {}).get("groups") or {}
+        return super().run(tmp, task_vars)
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Do what the state asks for."""
+        state = arguments["state"]
+        if state == "started":
+            inputs = store.first_start(session.site.group("etcd"), self._group(COMPARED_GROUP), self._bare())
+            if inputs and not self._task.check_mode:
+                self.say(f"a new store begins on {', '.join(inputs)}")
+            return {"changed": False, "inputs": inputs}
+        host = session.site.hosts.get(arguments["host"])
+        if host is None:
+            raise AnsibleActionFail(f"host is {arguments['host']!r}; write a host of the inventory")
+        if state == "learner":
+            return self._learner(session, host)
+        if state == "voter":
+            return self._voter(session, host, seconds(arguments["timeout_s"], "timeout_s"))
+        return self._absent(session, host)
+
+    def _group(self, name: str) -> list[str]:
+        return list(self._groups.get(name.format(layer="etcd")) or ())
+
+    def _bare(self) -> list[str]:
+        return self._group(BARE_GROUP)
+
+    def _learner(self, session: Session, host: Host) -> Result:
+        etcd = store.EtcdStore(session, without=[host.name])
+        if self._task.check_mode:
+            return {"changed": True, "inputs": {}}
+        inputs, numbers = etcd.add(host, self._group(COMPARED_GROUP), self._bare())
+        self.say(f"{host.name} joins the store without a vote ({numbers})")
+        return {"changed": True, "inputs": {host.name: inputs}, "arithmetic": numbers}
+
+    def _voter(self, session: Session, host: Host, limit: int) -> Result:
+        etcd = store.EtcdStore(session, without=[host.name])
+        if self._task.check_mode:
+            return {"changed": True}
+        promoted = etcd.promote(host, limit, self.say)
+        if promoted:
+            self.say(f"{host.name} is in sync and votes")
+        return {"changed": promoted}
+
+    def _absent(self, session: Session, host: Host) -> Result:
+        etcd = store.EtcdStore(session)
+        if self._task.check_mode:
+            entry, numbers = etcd.removal(host)
+            return {"changed": entry is not None, "arithmetic": numbers}
+        changed = False
+        while True:
+            # A host that came to another member's address has two entries: by name and by address.
+            removed, numbers = etcd.remove(host)
+            if not removed:
+                return {"changed": changed, "arithmetic": numbers}
+            self.say(f"{host.name} is no member of the store any more ({numbers})")
+            changed = True
