@@ -20,6 +20,7 @@ PARTS = (
     "ironspan.cli.plan",
     "ironspan.cli.verify",
     "ironspan.cli.status",
+    "ironspan.cli.doctor",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",
 )

@@ -29,6 +29,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     parser.add_argument(
         "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
     )
+    parser.add_argument("--deep", action="store_true", help="the same as ironspan doctor: look at hosts too")
     parser.set_defaults(func=run)
 
 
@@ -44,6 +45,11 @@ def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code: 1 when something is not as the inventory wants it."""
+    if arguments.deep:
+        from ironspan.cli import doctor
+
+        whole = {"limit": None, "extra_vars": [], "forks": None, "verbose": False, "report": None}
+        return doctor.run(argparse.Namespace(**whole, **vars(arguments)))
     from ironspan.cli.playbook import project_folder
 
     project = project_folder()

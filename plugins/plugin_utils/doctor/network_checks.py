@@ -21,7 +21,7 @@ SLOW_LINK_MS, VERY_SLOW_LINK_MS = 150.0, 500.0
 """One round trip to the API. Node leases are renewed every 10 s with a time limit of 40 s, so the link is no
 danger below this, but every operation feels it."""
 SLOW_ANSWER_MS, VERY_SLOW_ANSWER_MS = 500.0, 1000.0
-"""Kubernetes' own objective for calls about one object: 99 % within 1 s (SIG scalability, API call latency)."""
+"""Kubernetes' own objective for calls about one object: 99 % within 1 s (SIG scalability)."""
 
 
 def probes_for(site: Site) -> dict[str, Content]:
