@@ -10,7 +10,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import out_of_service
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
@@ -69,6 +69,6 @@ class LookupModule(LookupBase):  # type: ignore[misc]
             site = site_of_run(variables or {})
             out = out_of_service(Session(site).api())
             hosts = [site.hosts[name] for name in names if name in site.hosts]
-            return list(sizes(hosts, site.drain.max_unavailable, out, node_hosts(site)))
+            return list(sizes(hosts, site.drain.max_unavailable, out, site.group("nodes")))
         except (ClusterError, PkiError, SiteError) as error:
             raise AnsibleLookupError(str(error)) from error

@@ -32,7 +32,7 @@ options:
     elements: str
     required: true
   replacing:
-    description: Note in the cluster that another machine gets the name, so that a later run can tell them apart.
+    description: Note in the cluster that another machine gets the name, so that a later run tells them apart.
     type: bool
     default: false
   timeout_s:

@@ -53,7 +53,7 @@ options:
     type: bool
     default: false
   replacing:
-    description: Leave nodes alone whose machine was replaced already by a run of node_replace that was cut off.
+    description: Leave nodes alone whose machine was replaced already, by a run that was cut off.
     type: bool
     default: false
   force:

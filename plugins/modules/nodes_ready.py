@@ -11,8 +11,8 @@ module: nodes_ready
 short_description: Wait until some nodes are Ready
 version_added: "0.2.0"
 description:
-  - Waits until the named nodes are Ready, and checks their version and address. It asks for these nodes only, so it
-    costs the same in a small cluster and in a large one; M(ironspan.hybrid.verify) checks all of it.
+  - Waits until the named nodes are Ready, and checks their version and address. It asks for these nodes only,
+    so it costs the same in a small cluster and in a large one; M(ironspan.hybrid.verify) checks all of it.
   - It is an action plugin and runs on the controller only (C(run_once)).
 author:
   - The ironspan developers

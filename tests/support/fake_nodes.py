@@ -58,7 +58,12 @@ class FakeCluster:
         """Add a node; ``ready`` is the status of its condition."""
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-21T10:00:00Z"}
         node: Object = {
-            "metadata": {"name": name, "resourceVersion": self._next(), "annotations": {}},
+            "metadata": {
+                "name": name,
+                "uid": f"node-{name}",
+                "resourceVersion": self._next(),
+                "annotations": {},
+            },
             "spec": spec,
             "status": {
                 "conditions": [condition],

@@ -11,7 +11,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_in_service
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.dead_node import is_silent, silent_since
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy, preview
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
     Context,
@@ -80,14 +79,14 @@ def in_waves(context: Context, hosts: Sequence[Host], nodes: Mapping[str, Object
     """Divide hosts into waves by the state that the cluster is in."""
     site = context.site
     out = [name for name, node in nodes.items() if not is_in_service(node)]
-    made = waves(hosts, site.drain.max_unavailable, out, node_hosts(site))
+    made = waves(hosts, site.drain.max_unavailable, out, site.group("nodes"))
     return [[site.hosts[name] for name in wave] for wave in made]
 
 
 def budget(context: Context, host: Host) -> str:
     """Say how many hosts of a host's rack may be out of service."""
     site = context.site
-    size = sum(rack_of(other) == rack_of(host) for other in node_hosts(site))
+    size = sum(rack_of(other) == rack_of(host) for other in site.group("nodes"))
     most = hosts_out_of(site.drain.max_unavailable, size)
     where = f"rack {host.rack}" if host.rack else f"hosts without a rack ({host.site_group})"
     return f"{where}: at most {most} of {size} out of service"
