@@ -48,8 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.deep:
         from ironspan.cli import doctor
 
-        whole = {"limit": None, "extra_vars": [], "forks": None, "verbose": False, "report": None}
-        return doctor.run(argparse.Namespace(**whole, **vars(arguments)))
+        whole: dict[str, t.Any] = {
+            "limit": None,
+            "extra_vars": [],
+            "forks": None,
+            "verbose": False,
+            "report": None,
+        }
+        return doctor.run(argparse.Namespace(**{**whole, **vars(arguments)}))
     from ironspan.cli.playbook import project_folder
 
     project = project_folder()

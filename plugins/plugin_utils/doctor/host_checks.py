@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
@@ -26,6 +27,7 @@ RESTARTS = 5
 """A service that systemd started so often again is not well, although it may run now."""
 FRESH_S = 600
 """A transaction younger than this may be one at work."""
+_ADDRESS = re.compile(r"""["']?\b\d+\.\d+\.\d+\.\d+\b["']?""")
 UNIT_LAYERS = {
     "containerd.service": "containerd",
     "kubelet.service": "node",
@@ -37,7 +39,12 @@ UNIT_LAYERS = {
 def reachable(evidence: Evidence) -> Iterator[Finding]:
     """Hosts that cannot be reached, or cannot run a module."""
     for key, what in (("unreachable", "cannot be reached"), ("error", "cannot be looked at")):
-        found = [(n, f"{what}: {a[key]}") for n, a in evidence.hosts.items() if key in a]
+        # Without its own address the reason is the same for all.
+        found = [
+            (name, f"{what}: {_ADDRESS.sub('the host', answer[key]).rstrip(' .:')}")
+            for name, answer in evidence.hosts.items()
+            if key in answer
+        ]
         yield from together(
             PROBLEM,
             found,

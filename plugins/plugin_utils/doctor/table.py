@@ -25,7 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
 SCHEMA = 1
 HEALTHY, UNHEALTHY, NOTHING_ASKED = 0, 1, 4
 """Exit codes; 4 also is what other commands say when no host answers."""
-HOSTS, API, STORE, CONTROLLER = "hosts", "api", "store", "controller"
+HOSTS, ANSWERS, API, STORE, CONTROLLER = "hosts", "answers", "api", "store", "controller"
 
 
 class Check(t.NamedTuple):
@@ -49,16 +49,18 @@ CHECKS: tuple[Check, ...] = (
     Check("plans", CONTROLLER, "plans kept on this controller", cluster_checks.plans),
     Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
     Check("reachable", HOSTS, "SSH", host_checks.reachable),
-    Check("clock", HOSTS, "the host's clock against the controller's", host_checks.clock),
-    Check("disk", HOSTS, "file systems: space, inodes, read-only", host_checks.disks),
-    Check("services", HOSTS, "systemd", host_checks.services),
-    Check("transaction", HOSTS, "the engine's journal", host_checks.transactions),
-    Check("drift", HOSTS, "the whole document, as site.yml compares it", host_checks.drift),
-    Check("certificates", HOSTS, "certificates in /etc and of the kubelet", certificate_checks.certificates),
-    Check("reboot", HOSTS, "/run/reboot-required", host_checks.reboots),
-    Check("mtu", HOSTS, "ICMP echoes with 'don't fragment' to the other side", network_checks.mtu),
-    Check("dns", HOSTS, "the cluster's DNS service, asked from nodes", network_checks.dns),
-    Check("link", HOSTS, "connections from nodes to the API", network_checks.api_from_hosts),
+    Check("clock", ANSWERS, "the host's clock against the controller's", host_checks.clock),
+    Check("disk", ANSWERS, "file systems: space, inodes, read-only", host_checks.disks),
+    Check("services", ANSWERS, "systemd", host_checks.services),
+    Check("transaction", ANSWERS, "the engine's journal", host_checks.transactions),
+    Check("drift", ANSWERS, "the whole document, as site.yml compares it", host_checks.drift),
+    Check(
+        "certificates", ANSWERS, "certificates in /etc and of the kubelet", certificate_checks.certificates
+    ),
+    Check("reboot", ANSWERS, "/run/reboot-required", host_checks.reboots),
+    Check("mtu", ANSWERS, "ICMP echoes with 'don't fragment' to the other side", network_checks.mtu),
+    Check("dns", ANSWERS, "the cluster's DNS service, asked from nodes", network_checks.dns),
+    Check("link", ANSWERS, "connections from nodes to the API", network_checks.api_from_hosts),
     Check("store", STORE, "every member's status", store_checks.health),
     Check("alarms", STORE, "every member's alarms", store_checks.alarms),
     Check("space", STORE, "size, size in use and quota of every member", store_checks.space),
@@ -74,6 +76,8 @@ def silence(evidence: Evidence, source: str) -> str:
     """Return why a source gave no answer at all, empty when it gave one."""
     if source == HOSTS and not evidence.hosts:
         return "no host was asked"
+    if source == ANSWERS and not any(True for _ in evidence.answers()):
+        return "no host answered"
     if source in (API, STORE) and not evidence.controller.built:
         return "this site was not built yet"
     if source == STORE:
