@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import selects
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/eviction)?")
-_NODE = re.compile(r"/api/v1/nodes/([^/]+)")
+_NODE = re.compile(r"/api/v1/nodes/([^/]+)(/status)?")
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/kube-node-lease/leases/([^/]+)")
 _BUDGETS = re.compile(r"/apis/policy/v1/namespaces/([^/]+)/poddisruptionbudgets")
 _REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -120,7 +120,7 @@ class FakeCluster:
             wanted = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
             return {"items": [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == wanted]}
         if match := _NODE.fullmatch(path):
-            return self._node(method, match.group(1), body)
+            return self._node(method, match.group(1), body, bool(match.group(2)))
         if match := _POD.fullmatch(path):
             return self._pod(method, (match.group(1), match.group(2)), bool(match.group(3)), body)
         if (match := _LEASE.fullmatch(path)) and match.group(1) in self.leases:
@@ -130,13 +130,18 @@ class FakeCluster:
             return {"items": [self._counted(budget) for budget in found]}
         raise Refusal(404, "NotFound", f"{path} not found")
 
-    def _node(self, method: str, name: str, body: Object) -> Object:
+    def _node(self, method: str, name: str, body: Object, status: bool = False) -> Object:
         if name not in self.nodes:
             raise Refusal(404, "NotFound", f'nodes "{name}" not found')
         node = self.nodes[name]
         if method == "DELETE":
             return self.nodes.pop(name)
-        if method == "PATCH":
+        if method == "PATCH" and status:
+            # A strategic merge: conditions are a map by type.
+            given = body["status"]["conditions"]
+            kept = [entry for entry in node["status"]["conditions"] if entry["type"] != given[0]["type"]]
+            node["status"]["conditions"] = [*kept, *given]
+        elif method == "PATCH":
             current = node["metadata"]["resourceVersion"]
             if body["metadata"].get("resourceVersion", current) != current:
                 raise Refusal(409, "Conflict", "the object has been modified")

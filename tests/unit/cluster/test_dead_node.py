@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, dead_node, drain
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy
 
 from tests.support.fake_nodes import FakeCluster, serving
@@ -92,6 +92,32 @@ def test_a_kubelet_that_answers_is_not_dead(listener: int) -> None:
     assert outcome[0].state == "drained"
     assert f"its kubelet answers at 127.0.0.1:{listener}" in said[0]
     assert not [path for method, path in made.requests if method == "DELETE"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "where", "told"),
+    [
+        # nothing listens at the port of a host that is up
+        ("True", "127.0.0.1", True),
+        ("Unknown", "127.0.0.1", False),
+        ("False", "127.0.0.1", False),
+        # no address, or nobody answers there: that says nothing
+        ("True", "", False),
+        ("True", "listener", False),
+    ],
+)
+def test_a_node_without_a_kubelet_is_called_ready_no_longer(
+    ready: str, where: str, told: bool, listener: int
+) -> None:
+    made = FakeCluster()
+    node = made.add_node("rack-1", ready=ready)
+    if where == "listener":
+        node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = listener
+    elif not where:
+        node["status"]["addresses"] = []
+    with serving(made) as api:
+        assert dead_node.declare_stopped(api, ["rack-1", "rack-2"]) == (["rack-1"] if told else [])
+    assert cordon.ready_condition(made.nodes["rack-1"])["status"] == ("Unknown" if told else ready)
 
 
 def test_a_lease_that_moves_is_a_sign_of_life() -> None:

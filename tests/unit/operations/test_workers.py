@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of adding, removing and replacing workers: worked out from inventory and cluster, changing neither."""
+"""Steps of adding, removing and replacing workers: worked out from inventory and cluster, nothing changed."""
 
 from __future__ import annotations
 
