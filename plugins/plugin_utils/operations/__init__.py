@@ -8,6 +8,8 @@ SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
 OPERATIONS: dict[str, str] = {
+    "ca_rotate": "ca_rotate",
+    "certs_renew": "certs_renew",
     "node_add": "node_add",
     "node_remove": "node_remove",
     "node_replace": "node_replace",

@@ -186,13 +186,14 @@ class Store:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
 
-    def authority_fingerprints(self, name: str) -> dict[str, int]:
-        """Return the fingerprints of an authority's generations, those that were dropped too."""
-        found = {}
-        for number in range(1, max(self.generations(name).trusted) + 1):
-            if self._folder.has(certificate_file(name, number)):
-                found[certificates.certificate_sha256(self._material.certificate(name, number))] = number
-        return found
+    def authority_certificates(self, name: str) -> dict[int, x509.Certificate]:
+        """Return the certificates of an authority's generations, those that were dropped too."""
+        numbers = range(1, max(self.generations(name).trusted) + 1)
+        return {
+            number: self._material.certificate(name, number)
+            for number in numbers
+            if self._folder.has(certificate_file(name, number))
+        }
 
     def move(self, name: str, move: str) -> Generations:
         """Take an authority, or the service account key, to another stage; see generations.py.

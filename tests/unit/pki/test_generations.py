@@ -112,7 +112,7 @@ def test_an_authority_is_changed_by_overlap(own: Store, name: str) -> None:
     assert (own.path / "secrets" / f"{name}-key.sealed").exists()
     assert own.end_stage(name) == Generations(2, (2,))
     assert not (own.path / "secrets" / f"{name}-key.sealed").exists()
-    assert own.authority_fingerprints(name) == {old.sha256: 1, issue.sha256: 2}
+    assert own.authority_certificates(name) == {1: first, 2: second}
     assert own.ensure_cas() == []
     assert own.move(name, TRUST).trusted == (2, 3)
 

@@ -1,0 +1,156 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Changing an authority: which stage comes next, what hosts and cluster have to say to it, what it takes."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Collection, Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import gate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END, Observed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
+    DROP,
+    ISSUE,
+    MOVES,
+    NEXT,
+    ROTATABLE,
+    SERVICE_ACCOUNT,
+    TRUST,
+    Generations,
+)
+
+AUTHORITY_VARIABLE, STAGE_VARIABLE = "ironspan_authority", "ironspan_stage"
+LEAVE_VARIABLE, MINUTES_VARIABLE = "ironspan_leave_behind", "ironspan_token_minutes"
+GO_ON = "next"
+TOKEN_MINUTES = 70
+"""A pod's token is asked for an hour and replaced after 80 % of it (kubelet, token manager); and some."""
+SHOWN = 10
+
+
+class Wish(t.NamedTuple):
+    """What the operator asks for: an authority, a stage of it or ``next``, and hosts that may stay behind."""
+
+    name: str
+    stage: str
+    left_behind: tuple[str, ...]
+    token_minutes: int
+
+
+def wish_of(arguments: Mapping[str, t.Any], hosts: Collection[str]) -> Wish:
+    """Read the variables of a run.
+
+    Raises:
+        OperationError: they do not name an authority or a stage, or hosts that there are not.
+    """
+    name, stage = str(arguments.get(AUTHORITY_VARIABLE, "")), str(arguments.get(STAGE_VARIABLE, GO_ON))
+    if name not in ROTATABLE:
+        raise OperationError(
+            f"{AUTHORITY_VARIABLE} is {name!r}",
+            f"write -e {AUTHORITY_VARIABLE}= with one of {', '.join(ROTATABLE)}",
+        )
+    if stage not in (*MOVES, GO_ON):
+        raise OperationError(f"{STAGE_VARIABLE} is {stage!r}", f"write one of {', '.join((GO_ON, *MOVES))}")
+    given = arguments.get(LEAVE_VARIABLE) or ()
+    left = [part.strip() for part in given.split(",")] if isinstance(given, str) else [str(n) for n in given]
+    unknown = [host for host in left if host not in hosts]
+    if unknown:
+        raise OperationError(f"{LEAVE_VARIABLE} names {', '.join(unknown)}", "name hosts of the inventory")
+    try:
+        minutes = int(arguments.get(MINUTES_VARIABLE, TOKEN_MINUTES))
+    except ValueError:
+        raise OperationError(f"{MINUTES_VARIABLE} is no number", "write minutes") from None
+    return Wish(name, stage, tuple(left), minutes)
+
+
+def next_move(state: Generations) -> str:
+    """Return what comes after the stage that an authority is in; ``END`` after ``drop``."""
+    return NEXT.get(state.stage, END)
+
+
+def reasons_against(
+    wish: Wish,
+    move: str,
+    state: Generations,
+    hosts: Mapping[str, Observed | None],
+    public_keys: str,
+    api: t.Callable[[], Api],
+    trusted_pem: str,
+    now: float | None = None,
+) -> list[str]:
+    """Say what forbids a move, hosts and cluster together.
+
+    Args:
+        wish: what is asked for.
+        move: the stage to enter, or ``END``.
+        state: where the authority stands.
+        hosts: what is known of every host.
+        public_keys: the keys of service accounts as the store has them.
+        api: returns a client of the API, asked only where it matters.
+        trusted_pem: the certificates of ``kubernetes`` that pods shall trust.
+        now: Unix time, for tests.
+    """
+    considered = {host: seen for host, seen in hosts.items() if host not in wish.left_behind}
+    for host in wish.left_behind:
+        seen = hosts[host]
+        if seen is not None and not {"etcd", "control_plane", "haproxy"}.isdisjoint(seen.groups):
+            return [f"{host}: only workers can be left behind"]
+    reasons = gate.refusals(wish.name, move, state, considered, public_keys)
+    if reasons:
+        return reasons
+    if wish.name == "kubernetes" and move == ISSUE:
+        return pods_distrust(api(), trusted_pem)
+    if wish.name == SERVICE_ACCOUNT and move == DROP:
+        since = max(
+            (seen.started.get("kube-apiserver", 0.0) for seen in considered.values() if seen), default=0.0
+        )
+        return _tokens(api(), since, wish.token_minutes, time.time() if now is None else now)
+    return []
+
+
+def pods_distrust(api: Api, trusted_pem: str) -> list[str]:
+    """Return the namespaces whose pods are not given these certificates yet, a sentence each."""
+    found = api.get("/api/v1/configmaps", fieldSelector="metadata.name=kube-root-ca.crt")["items"]
+    wanted = trusted_pem.split()
+    return [
+        f"namespace {item['metadata']['namespace']}: kube-root-ca.crt does not have the new authority yet"
+        for item in found
+        if not set(wanted) <= set(str(item.get("data", {}).get("ca.crt", "")).split())
+    ]
+
+
+def _tokens(api: Api, since: float, minutes: int, now: float) -> list[str]:
+    reasons = []
+    if now - since < minutes * 60:
+        left = minutes - (now - since) / 60
+        reasons.append(
+            f"pods may have tokens signed with the old key for another {left:.0f} minutes "
+            f"({MINUTES_VARIABLE}={minutes})"
+        )
+    secrets = api.get("/api/v1/secrets", fieldSelector="type=kubernetes.io/service-account-token")["items"]
+    reasons += [
+        f"secret {item['metadata']['namespace']}/{item['metadata']['name']} holds a token without an end: "
+        "delete it, and make another if it is needed"
+        for item in secrets
+    ]
+    return reasons
+
+
+def listed(reasons: Sequence[str]) -> str:
+    """Return reasons for a message: the first ones, and how many more there are."""
+    more = len(reasons) - SHOWN
+    return "; ".join(reasons[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def sentence(wish: Wish, stage: str, hosts: int) -> str:
+    """Return what a stage does, for people."""
+    what = "key" if wish.name == SERVICE_ACCOUNT else "authority"
+    return {
+        TRUST: f"let {hosts} hosts trust another {what} {wish.name} beside the present one",
+        ISSUE: f"sign with the new {what} {wish.name}, and replace what the old one signed",
+        DROP: f"let {hosts} hosts trust the old {what} {wish.name} no more",
+        "": f"go back to one {what} {wish.name}",
+    }.get(stage, f"go back a stage with the {what} {wish.name}")
