@@ -12,8 +12,8 @@ short_description: Restart pods of the platform that do not notice another autho
 version_added: "0.2.0"
 description:
   - Pods trust the API by a file that the cluster keeps current. Programs that read it only when they start
-    (client libraries before Kubernetes 1.36) have to start again before the API shows a certificate of another
-    authority. This restarts those in the namespaces of the platform, once, and waits until they are back.
+    (client libraries before Kubernetes 1.36) have to start again before the API shows a certificate of
+    another authority. This restarts those in the namespaces of the platform, once, and waits for them.
   - Does nothing in any other stage than V(trust) of the authority V(kubernetes).
   - It is an action plugin and runs on the controller only, once for the whole site.
 author:

@@ -11,10 +11,10 @@ module: certificates_report
 short_description: Report when certificates end
 version_added: "0.2.0"
 description:
-  - Says of every certificate that C(ironspan.hybrid.certificates) found in this run, and of the authorities in the
-    PKI store, what it is for, who signed it, when it ends and who renews it.
-  - Names what is due and what is wrong: hosts that did not answer, files without a certificate, certificates of
-    authorities that are not this site's or were dropped.
+  - Says of every certificate that C(ironspan.hybrid.certificates) found in this run, and of the authorities
+    in the PKI store, what it is for, who signed it, when it ends and who renews it.
+  - Names what is due and what is wrong, such as hosts that did not answer, files without a certificate, and
+    certificates of authorities that are not this site's or were dropped.
   - It is an action plugin and runs on the controller only, once for the whole site.
 author:
   - The ironspan developers

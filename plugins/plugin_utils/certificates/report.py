@@ -70,7 +70,10 @@ class Report:
         for (kind, _, _), entries in groups.items():
             few = len(entries) <= ROWS_OF_A_KIND and kind == LEAF
             if everything or few:
-                rows += [self._row(entry, entry.host) for entry in entries]
+                rows += [
+                    self._row(entry, f"{entry.host}:{entry.path}" if everything else entry.host)
+                    for entry in entries
+                ]
             else:
                 rows.append(self._row(entries[0], _places(entries)))
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
@@ -90,9 +93,7 @@ class Report:
         ]
         count = len(self.found)
         within = f"within {self.days} days"
-        lines.append(
-            f"{count} certificates, {len(due)} due {within}" if due else f"{count}, none due {within}"
-        )
+        lines.append(f"{count} certificates, {len(due) or 'none'} due {within}")
         return lines
 
     def _sorted(self) -> list[Found]:
