@@ -42,7 +42,11 @@ class ActionModule(ClusterAction):
             outcome = csr.approve_pending(api, addresses, dry_run=True)
         else:
             limit = seconds(arguments["timeout"], "timeout")
-            outcome = csr.approve_until_all_serve(api, addresses, wanted, limit, self.say)
+            outcome = (
+                csr.approve_until_all_serve(api, addresses, wanted, limit, self.say)
+                if wanted
+                else csr.finish_joins(api, addresses, limit, self.say)
+            )
         return {
             "changed": bool(outcome.approved or outcome.denied),
             "approved": sorted(verdict.node for verdict in outcome.approved),

@@ -27,7 +27,10 @@ attributes:
     description: The decisions are in the result.
 options:
   hosts:
-    description: Nodes to wait for. All hosts of the groups C(control_plane) and C(nodes) by default.
+    description:
+      - Nodes to wait for. All hosts of the groups C(control_plane) and C(nodes) by default.
+      - An empty list waits only for nodes that joined within the last hour and have none yet, which is how a
+        run that was killed leaves them.
     type: list
     elements: str
   timeout:

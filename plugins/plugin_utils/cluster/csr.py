@@ -49,11 +49,12 @@ class Verdict(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """What a round of approvals did and whom it still waits for."""
+    """What a round of approvals did and whom it still waits for; ``joining`` are those who joined lately."""
 
     approved: list[Verdict]
     denied: list[Verdict]
     waiting: list[str]
+    joining: Sequence[str] = ()
 
 
 def refusal(request: Object, nodes: Mapping[str, Sequence[str]]) -> str:
@@ -120,7 +121,10 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
         outlived = request["metadata"]["creationTimestamp"] < joined.get(node, "")
         if "Approved" in conditions and "Failed" not in conditions and not outlived:
             served.add(node)
-    return Outcome(approved, denied, [name for name in nodes if name not in served])
+    waiting = [name for name in nodes if name not in served]
+    refused = {verdict.node for verdict in denied}
+    joining = [name for name in waiting if name in joined and name not in refused]
+    return Outcome(approved, denied, waiting, joining)
 
 
 def _joined(requests: Sequence[Object]) -> dict[str, str]:
@@ -212,6 +216,34 @@ def approve_until_all_serve(
                 "Look at the kubelet's log there: journalctl -u kubelet (serverTLSBootstrap must be true).",
             )
         time.sleep(_POLL_SECONDS)
+
+
+def finish_joins(
+    api: Api,
+    nodes: Mapping[str, Sequence[str]],
+    seconds: float,
+    progress: t.Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Decide about what is pending, and see those joins through that an interrupted run left without this.
+
+    Args:
+        api: the cluster.
+        nodes: node name -> its addresses; all of the inventory.
+        seconds: how long to wait for the requests of nodes that joined lately.
+        progress: see ``approve_until_all_serve``.
+
+    Returns:
+        All decisions.
+
+    Raises:
+        ClusterError: as ``approve_until_all_serve``.
+    """
+    outcome = approve_pending(api, nodes)
+    late = [name for name in outcome.joining if api.find(f"/api/v1/nodes/{name}") is not None]
+    if not late:
+        return outcome
+    rest = approve_until_all_serve(api, nodes, late, seconds, progress)
+    return Outcome(outcome.approved + rest.approved, outcome.denied + rest.denied, [])
 
 
 def _serving(api: Api, names: Sequence[str]) -> list[str]:
