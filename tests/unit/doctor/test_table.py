@@ -1,0 +1,317 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Every check: silent about a healthy site, and right about each thing that can be wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import table
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
+
+from ironspan.cli.main import build_parser
+from tests.unit.doctor.samples import DAY, GIB, NOW, Change, Draft, member, node, pod, site, unit
+
+ROOT = Path(__file__).resolve().parents[3]
+SOON, PAST = int(NOW) + 3 * DAY, int(NOW) - 2 * DAY
+
+
+def certificate(path: str, not_after: int) -> Change:
+    return lambda d: d.hosts["rack-1"]["certificates"].append({"path": path, "not_after": not_after})
+
+
+def network(what: str, found: t.Any) -> Change:
+    return lambda d: d.hosts["rack-1"]["network"].update({what: found})
+
+
+def disk(**values: t.Any) -> Change:
+    return lambda d: d.hosts["rack-1"]["disks"][0].update(values)
+
+
+def drift(**values: t.Any) -> Change:
+    return lambda d: d.hosts["rack-1"]["drift"].update(values)
+
+
+def condition(kind: str, status: str, message: str = "") -> Change:
+    entry = {"type": kind, "status": status, "message": message}
+    return lambda d: d.api["nodes"][1]["status"]["conditions"].append(entry)
+
+
+def unready(d: Draft) -> None:
+    d.api["nodes"][1]["status"]["conditions"] = [
+        {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+    ]
+
+
+def information(name: str, value: str) -> Change:
+    return lambda d: d.api["nodes"][1]["status"]["nodeInfo"].update({name: value})
+
+
+def store(**values: t.Any) -> Change:
+    def change(d: Draft) -> None:
+        d.members = [member(**values)]
+
+    return change
+
+
+def known(**values: t.Any) -> Change:
+    def change(d: Draft) -> None:
+        d.controller = dataclasses.replace(d.controller, **values)
+
+    return change
+
+
+def request(user: str) -> Change:
+    entry = {"metadata": {"name": "csr-1"}, "spec": {"username": f"system:node:{user}"}, "status": {}}
+    return lambda d: d.api["requests"].append(entry)
+
+
+def waiting(reason: str) -> Change:
+    entry = {"restartCount": 3, "state": {"waiting": {"reason": reason}}}
+    return lambda d: d.api["pods"][0]["status"].update(containerStatuses=[entry])
+
+
+PLAN = {"digest": "ab" * 32, "file": "/state/plan.json", "begun": int(NOW) - 600, "expires": int(NOW) + 60}
+CHANGE = {"resource": "containerd/config", "kind": "file", "action": "update", "reason": "content differs"}
+
+CASES: list[tuple[str, str, Change, str, str]] = [
+    ("reachable", "problem", lambda d: d.hosts.update({"rack-1": {"unreachable": "timed out"}}),
+     "rack-1: cannot be reached: timed out", "ironspan doctor --limit rack-1"),
+    ("reachable", "problem", lambda d: d.hosts.update({"rack-1": {"error": "no python"}}),
+     "cannot be looked at: no python", "ironspan doctor --limit rack-1"),
+    ("clock", "problem", lambda d: d.hosts["rack-1"].update(skew_s=-3600.0),
+     "rack-1: the clock is 60 minutes behind the controller's", "timedatectl set-ntp true"),
+    ("disk", "problem", disk(free_bytes=5 * GIB), "/ has 5.0 GiB free, 5% of 100.0 GiB", "ssh rack-1 du"),
+    ("disk", "notice", disk(free_bytes=12 * GIB), "/ has 12.0 GiB free", "du -xh"),
+    ("disk", "problem", disk(free_inodes=10), "10 of 1000 inodes", "--inodes"),
+    ("disk", "problem", disk(read_only=True), "/ is mounted read-only", "journalctl -k"),
+    ("services", "problem",
+     lambda d: d.hosts["rack-1"]["units"].update({"kubelet.service": unit("inactive")}),
+     "rack-1: kubelet.service is inactive", "ironspan apply --limit rack-1"),
+    ("services", "notice",
+     lambda d: d.hosts["rack-1"]["units"].update({"kubelet.service": unit(restarts="9")}),
+     "was started again 9 times", "journalctl"),
+    ("services", "notice", lambda d: d.hosts["rack-1"]["failed_units"].append("cron.service"),
+     "cron.service failed", "systemctl status --failed"),
+    ("drift", "problem", drift(changes=[CHANGE], count=3), "differs in containerd/config and 2 more",
+     "ironspan apply --limit rack-1"),
+    ("drift", "problem", drift(error="boom"), "cannot be compared with its document: boom", "ironspan apply"),
+    ("drift", "problem", drift(verdicts=[{"check": "memory", "found": "1 MiB", "wanted": "2 MiB"}]),
+     "does not fit: memory is 1 MiB, wanted 2 MiB", "ironspan doctor --limit rack-1 --json"),
+    ("transaction", "problem",
+     lambda d: d.hosts["rack-1"].update(transaction={"seconds": 7200, "steps": 4, "plan": ""}),
+     "a change was cut short 2 hours ago", "ironspan apply --limit rack-1; it resumes"),
+    ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", SOON),
+     "/etc/etcd/pki/server.crt ends in 3 days", "ironspan apply certs"),
+    ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", PAST), "ended 2 days ago", "certs"),
+    ("certificates", "notice", certificate("/etc/etcd/pki/server.crt", int(NOW) + 20 * DAY), "in 20 days",
+     "ironspan apply certs"),
+    ("certificates", "problem",
+     certificate("/var/lib/kubelet/pki/kubelet-client-current.pem", int(NOW) + 10 * DAY),
+     "the kubelet did not renew it", "systemctl restart kubelet"),
+    ("certificates", "problem",
+     lambda d: d.hosts["rack-1"]["certificates"].append({"path": "/etc/kubernetes/x.conf", "error": "torn"}),
+     "is no certificate: torn", "certs"),
+    ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboot_wanted=True), "ask for a reboot", "drain"),
+    ("mtu", "problem", network("mtu", [{"peer": "az-1", "wanted": 1400, "largest": 1352}]),
+     "packets of 1400 bytes (site_wan_mtu) do not pass the WAN", "write site_wan_mtu: 1350"),
+    ("mtu", "notice", network("mtu", [{"peer": "az-1", "wanted": 1400, "largest": 0}]),
+     "no echo comes back", "let ICMP echo"),
+    ("dns", "problem", network("dns", {"error": "no answer within 2 s"}),
+     "the cluster's DNS (10.96.0.10) gives no answer within 2 s", "ironspan apply --limit rack-1"),
+    ("link", "problem", network("api", {"error": "timed out"}), "10.0.0.9:6443 cannot be reached", "link"),
+    ("link", "notice", network("api", {"ms": 200.0}), "a round trip to the API takes 200 ms", "WAN link"),
+    ("link", "problem", network("api", {"ms": 900.0}), "takes 900 ms", "WAN link"),
+    ("authorities", "notice", known(authorities={"etcd": int(NOW) + 200 * DAY}), "authority etcd ends in 200",
+     "ironspan plan certs"),
+    ("authorities", "problem", known(authorities={"etcd": SOON}), "the authority etcd ends in 3 days",
+     "certs"),
+    ("run", "notice", known(lock_holder="process 7 on here"), "process 7 on here", "wait until"),
+    ("plans", "problem", known(open_plans=[PLAN]), "the plan abababababab was begun 10 minutes ago",
+     "ironspan apply /state/plan.json"),
+    ("plans", "notice", known(open_plans=[{**PLAN, "expires": int(NOW) - 1}]), "it has expired",
+     "ironspan plan"),
+    ("store", "problem", store(error="timed out", healthy=False), "az-1 at 10.0.0.1 does not answer",
+     "ironspan apply --limit az-1"),
+    ("store", "problem", store(leader="0"), "there is no leader", "ironspan apply --limit az-1"),
+    ("store", "problem", store(version="3.6.1"), "az-1 runs version 3.6.1, wanted 3.6.14", "ironspan apply"),
+    ("alarms", "problem", store(alarms=("NOSPACE",)), "the store has the alarm NOSPACE",
+     "etcdctl alarm disarm"),
+    ("alarms", "problem", store(alarms=("CORRUPT",)), "alarm CORRUPT", "come back empty"),
+    ("space", "problem", store(database_bytes=int(7.5 * GIB), used_bytes=7 * GIB),
+     "the store is 94% full (7.5 GiB of 8.0 GiB)", "raise etcd_quota_bytes"),
+    ("space", "notice", store(database_bytes=int(6.5 * GIB), used_bytes=GIB), "81% full", "etcdctl defrag"),
+    ("space", "notice", store(used_bytes=60 * 2**20), "80% of the store's 300.0 MiB are holes",
+     "ssh az-1 'set -a; . /etc/etcd/etcdctl.env; etcdctl defrag'"),
+    ("api", "problem", lambda d: d.api.update(ready="[+]ping ok\n[-]etcd failed: reason withheld\n"),
+     "the API is not ready: etcd", "ssh az-1 journalctl"),
+    ("api", "notice", lambda d: d.api.update(milliseconds=600.0), "takes 600 ms", "WAN link"),
+    ("versions", "problem", lambda d: d.api.update(version="v1.36.3"), "the API is version 1.36.3",
+     "upgrade"),
+    ("versions", "problem", information("kubeletVersion", "v1.36.3"), "rack-1: runs kubelet 1.36.3",
+     "upgrade"),
+    ("versions", "problem", information("kubeletVersion", "v1.37.0"), "kubelet 1.37.0 is newer than the API",
+     "ironspan plan upgrade"),
+    ("versions", "problem", information("kubeletVersion", "v1.32.0"), "4 minor versions older", "upgrade"),
+    ("versions", "problem", information("containerRuntimeVersion", "containerd://2.3.1"),
+     "rack-1: runs containerd 2.3.1, the inventory says 2.3.4", "ironspan apply --limit rack-1"),
+    ("nodes", "problem", unready, "rack-1: is not Ready: Kubelet stopped posting",
+     "ironspan apply --limit rack-1"),
+    ("nodes", "problem", condition("DiskPressure", "True", "low on disk"), "has DiskPressure: low on disk",
+     "kubectl describe node rack-1"),
+    ("nodes", "problem", lambda d: d.api["nodes"].pop(), "rack-1: is not a node of the cluster", "apply"),
+    ("nodes", "problem", lambda d: d.api["nodes"].append(node("who")), "who: is a node that the inventory",
+     "kubectl delete node who"),
+    ("nodes", "notice", lambda d: d.api["nodes"][1]["spec"].update(unschedulable=True), "closed for new pods",
+     "kubectl uncordon rack-1"),
+    ("requests", "problem", request("rack-1"), "rack-1: waits for a certificate", "ironspan apply nodes"),
+    ("requests", "notice", request("who"), "certificate requests of who", "kubectl certificate deny csr-1"),
+    ("pods", "problem", waiting("ImagePullBackOff"), "rack-1: kube-dns does not run: ImagePullBackOff",
+     "kubectl -n kube-system describe pod coredns-1"),
+    ("pods", "problem", lambda d: d.api["pods"][0]["status"].update(phase="Failed", reason="Evicted"),
+     "kube-dns does not run: Evicted", "describe pod"),
+    ("pods", "problem", lambda d: d.api["pods"][0]["status"].update(phase="Pending"), "Pending", "describe"),
+    ("pods", "problem",
+     lambda d: d.api["pods"][0]["status"]["conditions"][0].update(status="False"), "it is not ready",
+     "describe"),
+    ("pods", "notice",
+     lambda d: d.api["pods"][0]["status"]["containerStatuses"][0].update(restartCount=40),
+     "was restarted 40 times", "describe pod"),
+]  # fmt: skip
+
+
+def examined(change: Change = lambda d: None) -> dict[str, t.Any]:
+    """Return the report on a healthy site after a change."""
+    draft = Draft()
+    change(draft)
+    return table.examine(draft.evidence(), "2026-11-22T00:00:00+00:00", 1.0)
+
+
+def test_a_healthy_site_is_healthy() -> None:
+    report = examined()
+    assert [check for check in report["checks"] if check["verdict"] != "ok"] == []
+    assert (report["healthy"], report["exit_code"]) == (True, 0)
+    assert page(report).startswith("small: healthy   (2 of 2 hosts answered, API asked, store asked")
+    assert page(report).count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "level", "change", "says", "remedy"), CASES, ids=lambda v: str(v)[:40])
+def test_what_is_wrong_is_named_with_its_remedy(
+    name: str, level: str, change: Change, says: str, remedy: str
+) -> None:
+    report = examined(change)
+    wrong = {check["name"]: check["verdict"] for check in report["checks"] if check["verdict"] != "ok"}
+    assert wrong.get(name) == level, page(report)
+    assert report["exit_code"] == (1 if "problem" in wrong.values() else 0)
+    lines = page(report).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if says in line]
+    assert lines[at].startswith("✗" if level == "problem" else "!")
+    assert remedy in lines[at + 1]
+
+
+def test_every_check_is_in_the_cases() -> None:
+    assert {check.name for check in table.CHECKS} == {case[0] for case in CASES}
+    assert len({check.name for check in table.CHECKS}) == len(table.CHECKS)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[3][:30]}")
+def test_remedies_are_commands_of_this_project(case: tuple[str, str, Change, str, str]) -> None:
+    for check in examined(case[2])["checks"]:
+        for finding in check["findings"]:
+            for command in re.findall(r"ironspan [a-z]+[^;,(:]*", finding["remedy"]):
+                words = command.removesuffix(" it").split()[1:]
+                build_parser().parse_args(words)
+                if words[0] in ("apply", "plan") and len(words) > 1 and not words[1].startswith(("-", "/")):
+                    assert (ROOT / "playbooks" / f"{words[1]}.yml").is_file(), finding["remedy"]
+
+
+def test_one_line_says_what_is_wrong_with_many_hosts() -> None:
+    def change(d: Draft) -> None:
+        d.hosts = {f"rack-{n}": {"unreachable": f'no route to "10.0.0.{n}".'} for n in range(200)}
+
+    lines = page(examined(change)).splitlines()
+    (line,) = [line for line in lines if "cannot be reached" in line]
+    assert line.endswith("rack-7 and 192 more: cannot be reached: no route to the host")
+
+
+def test_approvals_ask_for_a_plan() -> None:
+    def change(d: Draft) -> None:
+        d.site = site(approvals=2)
+        d.hosts["rack-1"]["drift"]["changes"] = [CHANGE]
+
+    assert "-> ironspan plan --limit rack-1, then let it be approved" in page(examined(change))
+
+
+def silent(d: Draft) -> None:
+    d.hosts = {"az-1": {"unreachable": "timed out"}}
+
+
+def no_api(d: Draft) -> None:
+    d.api = {"error": "https://10.0.0.9:6443 cannot be reached: refused."}
+
+
+def no_store(d: Draft) -> None:
+    d.members = [member(error="refused", healthy=False)]
+
+
+def not_built(d: Draft) -> None:
+    known(built=False)(d)
+    d.api, d.members = {"error": "this site was not built yet"}, []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ([no_api], 1, "the API gives no answer"),
+        ([no_api], 1, "? not looked at: api, versions, nodes, requests, pods: https://10.0.0.9:6443 cannot"),
+        ([silent], 1, "? not looked at: clock, disk"),
+        ([silent, no_api], 1, "cannot be reached"),
+        ([silent, no_api, no_store], 4, "small: nobody answered"),
+        ([not_built], 0, "This site was not built yet"),
+        ([not_built, silent], 4, "nobody answered"),
+        ([no_store], 1, "az-1 at 10.0.0.1 does not answer"),
+        ([lambda d: setattr(d, "store_error", "no key.")], 1, "the store: no key."),
+        ([known(no_documents="no index")], 0, "Hosts were not compared with their documents: no index"),
+    ],
+)
+def test_what_cannot_be_asked_is_named_and_the_rest_looked_at(
+    changes: list[Change], code: int, says: str
+) -> None:
+    report = examined(lambda d: [change(d) for change in changes])
+    assert report["exit_code"] == code, page(report)
+    assert says in page(report)
+
+
+def test_a_run_at_work_explains_its_open_transaction_and_plan() -> None:
+    def change(d: Draft) -> None:
+        known(lock_holder="process 7 on here", open_plans=[PLAN])(d)
+        d.hosts["rack-1"]["transaction"] = {"seconds": 20, "steps": 4, "plan": ""}
+
+    wrong = {check["name"]: check["verdict"] for check in examined(change)["checks"]}
+    assert (wrong["run"], wrong["transaction"], wrong["plans"]) == ("notice", "ok", "ok")
+
+
+def test_a_cut_short_plan_is_resumed_with_its_file() -> None:
+    def change(d: Draft) -> None:
+        known(open_plans=[PLAN])(d)
+        d.hosts["rack-1"]["transaction"] = {"seconds": 20, "steps": 4, "plan": PLAN["digest"]}
+
+    assert "-> ironspan apply /state/plan.json; it resumes" in page(examined(change))
+
+
+def test_dns_that_fails_everywhere_is_the_clusters() -> None:
+    def change(d: Draft) -> None:
+        for answer in d.hosts.values():
+            answer["network"]["dns"] = {"error": "no answer within 2 s"}
+
+    assert "rollout restart deployment/coredns" in page(examined(change))
+
+
+def test_pods_that_ended_well_are_well() -> None:
+    done = pod()
+    done["status"] = {"phase": "Succeeded"}
+    assert examined(lambda d: d.api["pods"].append(done))["healthy"]
