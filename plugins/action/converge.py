@@ -199,6 +199,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
         if "upgrade" not in (self._task.args.get("inputs") or {}):
             verdicts.extend(release_verdicts(result.get("changes") or ()))
+        if "upgrade" not in (self._task.args.get("inputs") or {}):
+            verdicts.extend(release_verdicts(result.get("changes") or ()))
         unfit = unfit_message(verdicts)
         if unfit:
             # What would be changed on it does not matter then, and would hide the reasons.

@@ -43,13 +43,22 @@ class Document(t.NamedTuple):
 
 
 def only_layers(raw: t.Mapping[str, t.Any], layers: t.Collection[str]) -> t.Mapping[str, t.Any]:
-    """Return a document that has only some of its layers; order and everything else stay."""
+    """Return a document that has only some of its layers; order and everything else stay.
+
+    A layer with a slash is one resource of a layer: its id, in which a last ``*`` stands for anything.
+    """
     wanted = [layer for layer in raw.get("layers") or () if layer in layers]
-    if wanted == raw.get("layers"):
+    single = [name for name in layers if "/" in name]
+    if wanted == raw.get("layers") and not single:
         return raw
     # Other layers stay, and what is known about them with them.
     kept = {key: value for key, value in raw.items() if key != "forget"}
-    resources = [entry for entry in raw.get("resources") or () if layer_of(entry["id"]) in wanted]
+    resources = [
+        entry
+        for entry in raw.get("resources") or ()
+        if layer_of(entry["id"]) in wanted
+        or any(entry["id"] == n or (n[-1] == "*" and entry["id"].startswith(n[:-1])) for n in single)
+    ]
     return {**kept, "layers": wanted, "resources": resources}
 
 

@@ -86,6 +86,7 @@ def _compare_file(spec: Spec, host: Host) -> t.Optional[Change]:
     found = _digest(path, status, host, spec["id"], "")
     if found != sha256:
         before["sha256"], after["sha256"] = found, sha256
+        _show_release(spec, host, before, after)
         return Change("update", before, after, "content differs")
     return Change("update", before, after, "mode or owner differs") if after else None
 
@@ -122,7 +123,14 @@ def _apply_file(spec: Spec, host: Host) -> None:
     except BaseException:
         files.remove_if_there(temporary)
         raise
-    _sees(path, sha256, host, spec["id"], {})
+    _sees(path, sha256, host, spec["id"], {"url_path": spec["url_path"]})
+
+
+def _show_release(spec: Spec, host: Host, before: State, after: State) -> None:
+    """Say where the former and the wanted content come from: the paths name the releases."""
+    former = host.note(spec["id"]).get("url_path", spec["url_path"])
+    if former != spec["url_path"]:
+        before["url_path"], after["url_path"] = former, spec["url_path"]
 
 
 def _url(spec: Spec, host: Host) -> str:
@@ -146,6 +154,7 @@ def _compare_members(spec: Spec, host: Host) -> t.Optional[Change]:
         )
     if known.get("folder") != folder or known.get("recipe") != _recipe(spec):
         before = {"sha256": known["recipe"]["sha256"]} if "recipe" in known else {"state": "absent"}
+        _show_release(spec, host, before, after)
         return Change("create" if "recipe" not in known else "update", before, after, "not unpacked yet")
     wrong = {}
     for member, entry in known["members"].items():
@@ -204,7 +213,8 @@ def _apply_archive(spec: Spec, host: Host) -> None:
             # An earlier version of the archive brought it, this one does not.
             host.backup(f"{folder}/{member}")
             files.remove_if_there(host.path(f"{folder}/{member}"))
-    host.remember(spec["id"], {"folder": folder, "recipe": _recipe(spec), "members": entries})
+    note = {"folder": folder, "recipe": _recipe(spec), "members": entries, "url_path": spec["url_path"]}
+    host.remember(spec["id"], note)
 
 
 def _open_archive(stream: t.BinaryIO, spec: Spec) -> t.Any:

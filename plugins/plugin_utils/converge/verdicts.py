@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,7 @@ LATER_GROUP = "ironspan_joining_{layer}"
 STARTING_GROUP = "ironspan_starting_control_plane"
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
+_RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
 _RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
 
 
@@ -51,6 +53,31 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
         "wanted": f"within {largest_skew:g} s of the controller's",
         "remedy": "" if ok else "Let chrony or systemd-timesyncd set the clock, then run this again.",
     }
+
+
+def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:
+    """Refuse another minor version of the store: members have to follow each other in an order of their own.
+
+    That Kubernetes has another version the host finds out by itself.
+    """
+    for change in changes:
+        if change["resource"] != "etcd/binaries" or change["action"] != "update":
+            continue
+        before, after = (
+            _RELEASE.search(str((change.get(side) or {}).get("url_path", ""))) for side in ("before", "after")
+        )
+        if before and after and before.group(1) != after.group(1):
+            return [
+                {
+                    "check": "etcd version",
+                    "ok": False,
+                    "found": before.group(),
+                    "wanted": after.group(),
+                    "remedy": "This is an upgrade: run playbooks/upgrade.yml (ironspan apply upgrade), or set "
+                    "etcd_version back.",
+                }
+            ]
+    return []
 
 
 def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:

@@ -332,5 +332,5 @@ def test_nothing_leads_out(name: str, strip: int, target: str | None) -> None:
 def test_what_is_remembered_holds_no_more_than_needed(sandbox: Sandbox, mirror: Mirror) -> None:
     sandbox.changed(tool(mirror.offer("/t", DATA)))
     state = json.loads(sandbox.read("var/lib/ironspan/state.json"))
-    assert set(state["notes"]["l/a"]) == {"sha256", "signature"}
+    assert set(state["notes"]["l/a"]) == {"sha256", "signature", "url_path"}
     assert "text" not in state["notes"]["l/a"]
