@@ -31,6 +31,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 TARGETS_GROUP = "ironspan_targets"
+NAMED_GROUP = "ironspan_named"
 COMPARED_GROUP = "ironspan_compared"
 
 
@@ -61,7 +62,8 @@ class ActionModule(ClusterAction):
             RunFolder().put_operation(
                 {"name": name, "steps": [s.as_dict() for s in steps], "hosts": compared}
             )
-        for group, hosts in ((TARGETS_GROUP, targets), (COMPARED_GROUP, compared)):
+        named = [host.name for host in context.hosts]
+        for group, hosts in ((TARGETS_GROUP, targets), (NAMED_GROUP, named), (COMPARED_GROUP, compared)):
             for host in hosts:
                 self.add_host(host, parent_group_names=[group])
         for step in steps:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import named_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
     _supports_check_mode = True
     _supports_diff = True
-    _VALID_ARGS = frozenset({"roles_folder", "purpose", "operation"})
+    _VALID_ARGS = frozenset({"roles_folder", "purpose", "operation", "leaving"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Validate; the message has all problems, the result a summary."""
@@ -52,6 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         file = plan_file(task_vars or {}) if purpose != "reset" else ""
         try:
             site = site_of_run(task_vars or {}, roles_folder)
+            site.leaving = frozenset(host.name for host in named_hosts(site, self._task.args.get("leaving")))
             if site.is_slice and not file:
                 raise PlanError(slices.MESSAGE, slices.REMEDY)
             if purpose == "apply" and changing and not file:

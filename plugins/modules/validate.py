@@ -39,6 +39,10 @@ options:
     type: str
     choices: [check, plan, apply, reset]
     default: check
+  leaving:
+    description: Hosts that are being removed; documents of the others are written without them.
+    type: list
+    elements: str
   operation:
     description:
       - What the run does, by the name of its playbook. A plan of another operation is refused.
@@ -103,6 +107,7 @@ def main() -> None:
             "roles_folder": {"type": "path"},
             "purpose": {"type": "str", "default": "check"},
             "operation": {"type": "str"},
+            "leaving": {"type": "list", "elements": "str"},
         },
         supports_check_mode=True,
     )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +12,10 @@ PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
 MEMBER_LAYERS = ("etcd", "control_plane", "node")
 """Layers that make a host a member of something, which takes credentials; a phase each."""
-MEMBERSHIP_NEEDS = {"etcd": "membership:etcd", "control_plane": "cluster:start-or-join"}
+MEMBERSHIP_NEEDS = {
+    "etcd": ("membership:etcd",),
+    "control_plane": ("cluster:start-or-join", "secret:join-token"),
+}
 """What a host without any data of such a layer waits for."""
 COMPARED_GROUP = "ironspan_compared_{layer}"
 BARE_GROUP = "ironspan_bare_{layer}"
@@ -21,7 +23,6 @@ LATER_GROUP = "ironspan_joining_{layer}"
 STARTING_GROUP = "ironspan_starting_control_plane"
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
-_RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
 _RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
 
 
@@ -53,31 +54,6 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
         "wanted": f"within {largest_skew:g} s of the controller's",
         "remedy": "" if ok else "Let chrony or systemd-timesyncd set the clock, then run this again.",
     }
-
-
-def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:
-    """Refuse another minor version of the store: members have to follow each other in an order of their own.
-
-    That Kubernetes has another version the host finds out by itself.
-    """
-    for change in changes:
-        if change["resource"] != "etcd/binaries" or change["action"] != "update":
-            continue
-        before, after = (
-            _RELEASE.search(str((change.get(side) or {}).get("url_path", ""))) for side in ("before", "after")
-        )
-        if before and after and before.group(1) != after.group(1):
-            return [
-                {
-                    "check": "etcd version",
-                    "ok": False,
-                    "found": before.group(),
-                    "wanted": after.group(),
-                    "remedy": "This is an upgrade: run playbooks/upgrade.yml (ironspan apply upgrade), or set "
-                    "etcd_version back.",
-                }
-            ]
-    return []
 
 
 def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:
@@ -148,14 +124,17 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
     interrupted while it started the cluster goes on with that: ``ironspan_starting_control_plane``. What is
     still bare after everything else was applied goes into ``ironspan_joining_LAYER``.
     """
-    needs = {str(entry["needs"]) for entry in result.get("pending") or ()}
+    needs = {
+        (str(entry["resource"]).split("/", 1)[0], str(entry["needs"]))
+        for entry in result.get("pending") or ()
+    }
     groups = []
-    for layer, need in MEMBERSHIP_NEEDS.items():
+    for layer, wanted in MEMBERSHIP_NEEDS.items():
         if layer not in layers:
             continue
         if assessed:
             groups.append(COMPARED_GROUP.format(layer=layer))
-        if need in needs:
+        if any((layer, need) in needs for need in wanted):
             groups.append((BARE_GROUP if assessed else LATER_GROUP).format(layer=layer))
     if any(
         change.get("kind") == "kubeadm" and (change.get("after") or {}).get("action") == "init"
@@ -164,6 +143,17 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
     ):
         groups.append(STARTING_GROUP)
     return groups
+
+
+def groups_after_reset(layers: Sequence[str]) -> list[str]:
+    """Return the groups of a host that was reset: it has nothing, so everything of it is to be done."""
+    found = [PENDING_GROUP]
+    for layer in MEMBER_LAYERS:
+        if layer in layers:
+            found.append(JOINING_GROUP.format(layer=layer))
+        if layer in layers and layer in MEMBERSHIP_NEEDS:
+            found += [COMPARED_GROUP.format(layer=layer), BARE_GROUP.format(layer=layer)]
+    return found
 
 
 def failure_message(result: Mapping[str, t.Any]) -> str:

@@ -8,10 +8,14 @@ SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
 OPERATIONS: dict[str, str] = {
+    "member_add": "member_add",
+    "member_remove": "member_remove",
+    "member_replace": "member_replace",
     "ca_rotate": "ca_rotate",
     "certs_renew": "certs_renew",
     "node_add": "node_add",
     "node_remove": "node_remove",
     "node_replace": "node_replace",
+    "rollback": "rollback",
 }
 """Name of an operation, which is that of its playbook, to the module here that knows its steps."""

@@ -122,6 +122,7 @@ class Site:
     """The whole site.
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
+    ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
@@ -141,6 +142,7 @@ class Site:
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
     is_slice: bool = False
+    leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")
@@ -173,9 +175,9 @@ class Site:
         return str(ipaddress.ip_network(self.service_cidr)[1])
 
     def group(self, name: str) -> list[Host]:
-        """Return the hosts of a group in inventory order; empty when there is no such group."""
+        """Return the hosts of a group in inventory order, without those that leave."""
         if not self._groups:
             for host in self.hosts.values():
                 for group in host.groups:
                     self._groups.setdefault(group, []).append(host)
-        return list(self._groups.get(name, ()))
+        return [host for host in self._groups.get(name, ()) if host.name not in self.leaving]

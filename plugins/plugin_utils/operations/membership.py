@@ -1,0 +1,202 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What adding, removing and replacing members of the store and control planes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import Quorum, insist, quorum
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import (
+    EtcdStore,
+    belongs_to,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
+    HOSTS_VARIABLE,
+    Context,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+
+GROUPS = ("etcd", "control_plane")
+LEARNER_SECONDS = 15
+"""A member without data starts in 3 s in the lab; a large store takes as long as its snapshot."""
+CONTROL_PLANE_SECONDS = 45
+"""A join takes 20 to 30 s in the lab, and so does an API server that takes over another configuration."""
+RESET_SECONDS = 15
+
+
+def named_members(context: Context, example: str) -> list[Host]:
+    """Return the hosts that the operator named.
+
+    Raises:
+        OperationError: none was named, or one is neither a member of the store nor a control plane.
+    """
+    hosts = context.hosts
+    if not hosts:
+        raise OperationError(
+            "no host is named",
+            "name hosts of the groups etcd or control_plane "
+            f"(ironspan apply {example} -e {HOSTS_VARIABLE}=az-2)",
+        )
+    others = [host.name for host in hosts if not any(host.in_group(group) for group in GROUPS)]
+    if others:
+        raise OperationError(
+            f"{', '.join(others)}: neither in the group etcd nor in control_plane",
+            "use node_add, node_remove or node_replace for workers",
+        )
+    return hosts
+
+
+class Members:
+    """The store's members as they are, and as the steps worked out so far leave them.
+
+    Args:
+        session: the site's cluster.
+
+    Raises:
+        OperationError: nobody answers with a quorum.
+    """
+
+    def __init__(self, session: Session) -> None:
+        store = EtcdStore(session)
+        try:
+            answers = store.answers()
+            self.count: Quorum = quorum(answers)
+            if not self.count.kept:
+                insist(self.count, self.count, "change the members")
+            asked = store.membership([member.name for member in answers if not member.error])
+            self.listed: list[Listed] = asked.listed()
+        except ClusterError as error:
+            raise OperationError(error.message, error.remedy) from None
+
+    def entry(self, host: Host) -> Listed | None:
+        """Return a host's entry, None if the store does not list it."""
+        return belongs_to(self.listed, host)
+
+    def add(self, host: Host) -> list[Step]:
+        """Return the steps that make a host a member."""
+        entry = self.entry(host)
+        if entry is not None and not entry.learner and not entry.started:
+            # One of the first members: listed with a vote, and never started.
+            numbers = str(self.count)
+        else:
+            after = self.count.promoting()
+            numbers = self._insist(after, f"add {host.name}")
+            self.count = after
+        return [
+            Step(
+                "etcd-add-learner",
+                host.name,
+                f"add {host.name} to the store without a vote, and start it",
+                seconds=LEARNER_SECONDS,
+            ),
+            Step(
+                "etcd-promote",
+                host.name,
+                f"give {host.name} its vote when it is in sync with the leader",
+                numbers,
+                seconds=LEARNER_SECONDS,
+            ),
+        ]
+
+    def remove(self, host: Host) -> list[Step]:
+        """Return the step that takes a host out of the store; none for one that is not listed."""
+        entry = self.entry(host)
+        if entry is None:
+            return []
+        after = self.count if entry.learner else self.count.removing(entry.id in self.count.well)
+        numbers = self._insist(after, f"remove {host.name}")
+        self.count = after
+        self.listed = [member for member in self.listed if member.id != entry.id]
+        known = entry.name if entry.name == host.name else f"{entry.name or entry.id} at {host.address}"
+        return [
+            Step("etcd-remove", host.name, f"remove the member {known} from the store", numbers, "", 3, True)
+        ]
+
+    def _insist(self, after: Quorum, action: str) -> str:
+        try:
+            return insist(self.count, after, action)
+        except ClusterError as error:
+            raise OperationError(error.message, error.remedy) from None
+
+
+def node_names(context: Context) -> set[str]:
+    """Return the names of all Nodes, by one request."""
+    return {str(node["metadata"]["name"]) for node in context.api().get("/api/v1/nodes")["items"]}
+
+
+def following(context: Context, hosts: Sequence[Host], without: Collection[str] = ()) -> list[Step]:
+    """Return what other hosts do because of a changed membership.
+
+    Args:
+        context: of the operation.
+        hosts: who comes or goes.
+        without: hosts that do not follow.
+
+    Returns:
+        Balancers that learn of other control planes, then control planes that learn of another store.
+    """
+    site = context.site
+    names = ", ".join(host.name for host in hosts)
+    found: list[Step] = []
+    if any(host.in_group("control_plane") for host in hosts):
+        found += [
+            Step(
+                "reload-load-balancer",
+                balancer.name,
+                f"{balancer.name} serves the API without a gap: {names}",
+            )
+            for balancer in site.group("haproxy")
+            if balancer.name not in without
+        ]
+    if any(host.in_group("etcd") for host in hosts):
+        found += [
+            Step(
+                "restart-api-server",
+                other.name,
+                f"the API server of {other.name} follows the members of the store: {names}",
+                disruption="requests go to the other control planes meanwhile"
+                if len(site.group("control_plane")) > 1
+                else "the API does not answer for some seconds",
+                seconds=CONTROL_PLANE_SECONDS,
+            )
+            for other in site.group("control_plane")
+            if other.name not in without
+        ]
+    return found
+
+
+def join_step(host: Host) -> Step:
+    """Return the step that makes a host a control plane."""
+    return Step(
+        "join",
+        host.name,
+        f"{host.name} joins the cluster as a control plane",
+        seconds=CONTROL_PLANE_SECONDS,
+    )
+
+
+def leaving_steps(host: Host, nodes: Collection[str], what: str) -> list[Step]:
+    """Return how a host is emptied, reset and forgotten.
+
+    Args:
+        host: the host.
+        nodes: names of all Nodes.
+        what: what is taken off it.
+    """
+    steps = []
+    if host.name in nodes:
+        steps.append(
+            Step("drain", host.name, f"close {host.name} for new pods and evict its own", seconds=15)
+        )
+    reset = f"take {what} off {host.name}, its data too, if it answers"
+    steps.append(Step("reset", host.name, reset, seconds=RESET_SECONDS, destructive=True))
+    if host.name in nodes:
+        steps.append(
+            Step("delete-node", host.name, f"delete the Node {host.name}", seconds=5, destructive=True)
+        )
+    return steps
