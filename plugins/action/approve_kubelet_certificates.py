@@ -25,6 +25,7 @@ class ActionModule(ClusterAction):
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         "hosts": {"type": "list", "elements": "str", "default": None},
         "timeout": {"type": "int", "default": 120},
+        "wait": {"type": "bool", "default": True},
     }
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
@@ -37,9 +38,9 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(
                 f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
             )
-        api = session.api()
-        if self._task.check_mode:
-            outcome = csr.approve_pending(api, addresses, dry_run=True)
+        api = session.api() if arguments["wait"] else session.approver_api()
+        if self._task.check_mode or not arguments["wait"]:
+            outcome = csr.approve_pending(api, addresses, dry_run=bool(self._task.check_mode))
         else:
             limit = seconds(arguments["timeout"], "timeout")
             outcome = (

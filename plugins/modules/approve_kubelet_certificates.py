@@ -37,6 +37,11 @@ options:
     description: How many seconds to wait.
     type: int
     default: 120
+  wait:
+    description:
+      - Wait for the nodes. Without it what is pending is decided once, by a certificate that may do just that.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -67,6 +72,7 @@ def main() -> None:
         argument_spec={
             "hosts": {"type": "list", "elements": "str"},
             "timeout": {"type": "int", "default": 120},
+            "wait": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )

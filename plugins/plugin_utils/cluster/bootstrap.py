@@ -10,6 +10,7 @@ import secrets
 import string
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import approver
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 
 GROUP = "system:bootstrappers:kubeadm:default-node-token"
@@ -99,7 +100,7 @@ def delete_expired(api: Api, now: datetime.datetime | None = None) -> list[str]:
 
 
 def missing_permissions(api: Api) -> list[Object]:
-    """Return those of kubeadm's objects for joining nodes that the cluster lacks.
+    """Return those of the objects for joining nodes that the cluster lacks.
 
     ``kubeadm init`` makes them; when someone tidied them away, joins fail with a text that does not say so.
     """
@@ -120,7 +121,7 @@ def ensure_permissions(api: Api) -> list[str]:
 
 
 def _permissions() -> list[Object]:
-    """Return the objects of kubeadm's bootstrap-token phase, without its anonymous access to cluster-info."""
+    """Return what kubeadm's bootstrap-token phase makes but for anonymous access, and the approver's role."""
     approve = "system:certificates.k8s.io:certificatesigningrequests"
     return [
         {
@@ -129,6 +130,7 @@ def _permissions() -> list[Object]:
             "metadata": {"name": "kubeadm:get-nodes"},
             "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
         },
+        *approver.permissions(),
         _binding("kubeadm:get-nodes", "kubeadm:get-nodes", GROUP),
         _binding("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", GROUP),
         _binding("kubeadm:node-autoapprove-bootstrap", f"{approve}:nodeclient", GROUP),

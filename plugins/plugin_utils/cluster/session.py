@@ -55,6 +55,13 @@ class Session:
         """Return a client; ``patience`` in seconds is how long a request that fails is sent again."""
         return Api.from_kubeconfig(self.kubeconfig(), self._folder, min(patience, self._longest_patience))
 
+    def approver_api(self, patience: float = 30) -> Api:
+        """Return a client that may decide about kubelets' serving certificates and nothing else."""
+        site = self.site
+        address = site.api_address if site.api_address != site.api_host else ""
+        config = self.store.approver_kubeconfig(site.api_endpoint, address)
+        return Api.from_kubeconfig(config, self._folder, min(patience, self._longest_patience))
+
     def etcd_context(self) -> ssl.SSLContext:
         """Return TLS to the etcd members, with a client certificate made for this visit."""
         pair = self.store.client_pair("etcd-client", "ironspan:controller")

@@ -24,6 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 USER = "ironspan:controller"
 ADMINISTRATORS = "kubeadm:cluster-admins"
 BREAK_GLASS = "system:masters"
+APPROVER = certificates.Names("ironspan:approver", ["ironspan:certificate-approvers"])
+"""May decide about the serving certificates of kubelets and nothing else; see cluster/approver.py."""
 
 
 class Endpoint(t.NamedTuple):
@@ -57,7 +59,12 @@ def server_url(endpoint: str, address: str = "") -> str:
     return f"https://{host}:{parsed.port}"
 
 
-def admin_kubeconfig(
+def administrator(*, break_glass: bool) -> certificates.Names:
+    """Return whom the controller is; ``break_glass``: in system:masters, not in kubeadm:cluster-admins."""
+    return certificates.Names(USER, [BREAK_GLASS if break_glass else ADMINISTRATORS])
+
+
+def made_kubeconfig(
     authority: x509.Certificate,
     authority_key: ec.EllipticCurvePrivateKey,
     trusted_pem: str,
@@ -65,8 +72,7 @@ def admin_kubeconfig(
     address: str,
     lifetime: datetime.timedelta,
     now: datetime.datetime,
-    *,
-    break_glass: bool,
+    names: certificates.Names,
 ) -> dict[str, t.Any]:
     """Make the kubeconfig; it holds a private key, so it belongs into memory and ``no_log`` parameters only.
 
@@ -78,18 +84,17 @@ def admin_kubeconfig(
         address: the address to dial, "" for the endpoint's own host.
         lifetime: of the client certificate.
         now: current time, with time zone.
-        break_glass: be in system:masters instead of kubeadm:cluster-admins.
+        names: user and groups.
 
     Returns:
         A kubeconfig as client libraries read it from YAML.
     """
     key = certificates.new_key()
-    group = BREAK_GLASS if break_glass else ADMINISTRATORS
     certificate = certificates.issue(
         authority,
         authority_key,
         key.public_key(),
-        certificates.Names(USER, [group]),
+        names,
         [ExtendedKeyUsageOID.CLIENT_AUTH],
         lifetime,
         now,
@@ -108,8 +113,8 @@ def admin_kubeconfig(
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "site", "cluster": cluster}],
-        "users": [{"name": USER, "user": user}],
-        "contexts": [{"name": "site", "context": {"cluster": "site", "user": USER}}],
+        "users": [{"name": names.common_name, "user": user}],
+        "contexts": [{"name": "site", "context": {"cluster": "site", "user": names.common_name}}],
         "current-context": "site",
     }
 

@@ -22,7 +22,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     parsed,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import admin_kubeconfig
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import (
+    APPROVER,
+    administrator,
+    made_kubeconfig,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material import (
     Material,
     certificate_file,
@@ -278,16 +282,19 @@ class Store:
             address: the address to dial when the controller may not resolve the endpoint's name.
             break_glass: be in system:masters, which RBAC cannot revoke, not in kubeadm:cluster-admins.
         """
+        return self._kubeconfig(endpoint, hours, address, administrator(break_glass=break_glass))
+
+    def approver_kubeconfig(self, endpoint: str, address: str = "") -> dict[str, t.Any]:
+        """Return a kubeconfig that may decide about kubelets' certificates and nothing else."""
+        return self._kubeconfig(endpoint, 0.25, address, APPROVER)
+
+    def _kubeconfig(
+        self, endpoint: str, hours: float, address: str, names: certificates.Names
+    ) -> dict[str, t.Any]:
         certificate, key = self._pair("kubernetes")
-        return admin_kubeconfig(
-            certificate,
-            key,
-            self.ca("kubernetes").certificate_pem,
-            endpoint,
-            address,
-            _short(hours),
-            self._clock(),
-            break_glass=break_glass,
+        trusted = self.ca("kubernetes").certificate_pem
+        return made_kubeconfig(
+            certificate, key, trusted, endpoint, address, _short(hours), self._clock(), names
         )
 
     def _issue(
