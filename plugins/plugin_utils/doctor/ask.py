@@ -52,7 +52,7 @@ def ask_api(session: Session) -> Content:
         answers["milliseconds"] = statistics.median(_milliseconds(api) for _ in range(ROUNDS))
         return answers
     except (ClusterError, PkiError) as error:
-        return {"error": str(error)}
+        return {"error": error.message.rstrip(".")}
 
 
 def _items(api: Api, path: str) -> list[Content]:
