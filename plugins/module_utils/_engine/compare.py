@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 import typing as t
 
@@ -98,6 +99,14 @@ def compare_all(document: Document, host: LocalHost, timings: t.Dict[str, float]
     return comparison
 
 
+_REMEDIES = {
+    errno.ENOSPC: "Make room on this file system (df -h, df -i), and run again.",
+    errno.EDQUOT: "Raise the quota or make room, and run again.",
+    errno.EROFS: "It is mounted read-only: look for disk errors (dmesg), mount it writable, and run again.",
+    errno.EIO: "The disk reports an error (dmesg): replace it, or the host.",
+}
+
+
 def problem_of(name: str, error: BaseException) -> Problem:
     """Describe an exception that a kind raised."""
     if isinstance(error, ResourceError):
@@ -106,7 +115,7 @@ def problem_of(name: str, error: BaseException) -> Problem:
         return Problem(name, f"needs {error.needs}, which this run did not carry")
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return Problem(name, f"{where}{error.strerror or error}")
+        return Problem(name, f"{where}{error.strerror or error}", _REMEDIES.get(error.errno or 0, ""))
     return Problem(
         name, f"{type(error).__name__}: {error}", "This is a defect of the resource kind: report it."
     )

@@ -15,6 +15,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 60.0
 """For connecting and for each read, not for the whole file."""
+LEAST_BYTES = 1 << 16
+"""What must come in that time: a mirror that trickles would hold the run up for ever."""
 
 _CHUNK = 1 << 18
 
@@ -82,12 +84,19 @@ def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> No
     length = 0
     try:
         with opener.open(url, timeout=TIMEOUT_SECONDS) as response:
-            announced = response.headers.get("Content-Length")
-            while True:
-                chunk = response.read(_CHUNK)
+            header = response.headers.get("Content-Length") or ""
+            announced = int(header) if header.isdigit() else None
+            until, enough = time.monotonic() + TIMEOUT_SECONDS, LEAST_BYTES
+            # Counted here: read1 of older Pythons does not know where an answer ends.
+            while length != announced:
+                chunk = response.read1(_CHUNK)
                 if not chunk:
                     break
                 length += len(chunk)
+                if length >= enough:
+                    until, enough = time.monotonic() + TIMEOUT_SECONDS, length + LEAST_BYTES
+                elif time.monotonic() > until:
+                    raise TimeoutError(f"less than {LEAST_BYTES} bytes came in {TIMEOUT_SECONDS:.0f} s")
                 if size is not None and length > size:
                     raise _wrong(url, "size", f"{size} bytes", f"more than {size} bytes")
                 digest.update(chunk)
@@ -101,7 +110,7 @@ def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> No
         raise _Unreachable(f"{url}: {error.reason}") from error
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
         raise _Unreachable(f"{url}: {type(error).__name__}: {error}") from error
-    if announced is not None and announced.isdigit() and length < int(announced):
+    if announced is not None and length < announced:
         raise _Unreachable(f"{url}: the connection ended after {length} of {announced} bytes")
     if size is not None and length != size:
         raise _wrong(url, "size", f"{size} bytes", f"{length} bytes")

@@ -115,6 +115,11 @@ def certificate_names(text: str) -> str:
 
 
 REMEDIES = (
+    (r"no space left on device", "Make room on this host's file systems (df -h, df -i), and run again."),
+    (
+        r"certificate has expired or is not yet valid",
+        "Compare this host's clock with the API server's. If they agree, renew: playbooks/certs_renew.yml.",
+    ),
     (
         r"unauthorized|token id .* is invalid",
         "The join token has expired or was withdrawn: run again, a new one is made.",

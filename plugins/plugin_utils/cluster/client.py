@@ -141,7 +141,8 @@ class Api:
             return t.cast("Object", json.loads(answer))
         except ValueError as error:
             raise ClusterError(
-                f"{self.server} answered {method} {path} with something that is no JSON."
+                f"{self.server} answered {method} {path} with something that is no JSON.",
+                "Something else answers in the API server's place: check the load balancer and the address.",
             ) from error
 
     def request(
@@ -184,8 +185,10 @@ class Api:
                     timeout=urllib3.Timeout(connect=min(timeout, 10), read=timeout),
                 )
             except urllib3.exceptions.HTTPError as error:
-                if _is_distrust(error):
-                    raise ClusterError(f"TLS with {self.server} failed: {_short(error)}.", _TRUST) from error
+                if distrust := _distrust(error):
+                    raise ClusterError(
+                        f"TLS with {self.server} failed: {_short(error)}.", _remedy_for(distrust)
+                    ) from error
                 if time.monotonic() + pause > end:
                     raise UnreachableError(
                         f"{self.server} cannot be reached: {_short(error)}.",
@@ -201,16 +204,27 @@ class Api:
         raise AssertionError("unreachable")
 
 
-_TRUST = "The endpoint is not this site's API server, or the clocks differ; see docs/pki.md."
+_STRANGER = "It is not this site's API server: check site_api_endpoint, site_api_address and the PKI store."
+_NOT_YET, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+_VALIDITY = {
+    _NOT_YET: "This machine's clock is behind, or that of the server was ahead: compare them, and run again.",
+    _EXPIRED: "If the clock of this machine is right, renew the certificate: playbooks/certs_renew.yml.",
+}
 
 
-def _is_distrust(error: Exception) -> bool:
+def _remedy_for(distrust: Exception) -> str:
+    return _VALIDITY.get(getattr(distrust, "verify_code", 0), _STRANGER)
+
+
+def _distrust(error: Exception) -> Exception | None:
     """Tell a server that is not ours from one that is not there.
 
     A load balancer without a living server behind it closes the connection in the middle of the handshake.
     """
     causes = (error, error.__cause__, *error.args)
-    return any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes)
+    kinds = (ssl.SSLCertVerificationError, ssl.CertificateError)
+    return next((cause for cause in causes if isinstance(cause, kinds)), None)
 
 
 def _will_pass(error: ApiError) -> bool:

@@ -15,6 +15,17 @@ class UnreachableError(ClusterError):
     """Nothing answers at the API's address."""
 
 
+_REMEDIES = {
+    401: (
+        "It does not accept this site's certificate: compare its host's clock with this one's, and the "
+        "authority that it trusts with the PKI store's (playbooks/certs.yml)."
+    ),
+    429: "It has too much to do: wait, and run again.",
+    500: "Read the log of kube-apiserver, and ask etcd's members how they are (playbooks/doctor.yml).",
+    503: "No API server is ready: look at etcd and the control planes (playbooks/doctor.yml).",
+}
+
+
 class ApiError(ClusterError):
     """The API answered with an error.
 
@@ -26,6 +37,7 @@ class ApiError(ClusterError):
     """
 
     def __init__(self, status: int, reason: str, message: str, request: str) -> None:
-        super().__init__(f"The API refused {request}: {message or reason} (HTTP {status}).")
+        text = f"The API refused {request}: {message or reason} (HTTP {status})."
+        super().__init__(text, _REMEDIES.get(status, ""))
         self.status = status
         self.reason = reason
