@@ -75,6 +75,7 @@ def _check_space(folder: str, size: t.Optional[int]) -> None:
 
 def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> None:
     import http.client
+    import socket
     import urllib.error
     import urllib.request
 
@@ -108,7 +109,7 @@ def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> No
         raise ResourceError(f"{url}: the mirror answers {error.code} {error.reason}", remedy) from error
     except urllib.error.URLError as error:
         raise _Unreachable(f"{url}: {error.reason}") from error
-    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+    except (http.client.HTTPException, ConnectionError, TimeoutError, socket.timeout) as error:  # noqa: UP041
         raise _Unreachable(f"{url}: {type(error).__name__}: {error}") from error
     if announced is not None and length < announced:
         raise _Unreachable(f"{url}: the connection ended after {length} of {announced} bytes")
