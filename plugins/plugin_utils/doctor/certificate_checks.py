@@ -21,8 +21,8 @@ KUBELET_NOTICE_DAYS = 14
 latest (client-go, certificate manager); two weeks before the end something is wrong."""
 AUTHORITY_PROBLEM_DAYS, AUTHORITY_NOTICE_DAYS = 90, 365
 """A change of authority has several stages, with everything restarted in between."""
-RENEW = "ironspan apply certs"
-ROTATE = "ironspan plan certs"
+RENEW = "ironspan apply certs_renew"
+ROTATE = "ironspan plan ca_rotate -e ironspan_authority={name}"
 
 
 def certificates(evidence: Evidence) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def authorities(evidence: Evidence) -> Iterator[Finding]:
         days = (not_after - evidence.now) / DAY_S
         if days < AUTHORITY_NOTICE_DAYS:
             level = PROBLEM if days < AUTHORITY_PROBLEM_DAYS else NOTICE
-            yield Finding(level, f"the authority {name} {ends(days)}", ROTATE)
+            yield Finding(level, f"the authority {name} {ends(days)}", ROTATE.format(name=name))
 
 
 def ends(days: float) -> str:

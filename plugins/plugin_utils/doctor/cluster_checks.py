@@ -95,8 +95,11 @@ def nodes(evidence: Evidence) -> Iterator[Finding]:
     declared = [host.name for host in node_hosts(site)]
     found = {node["metadata"]["name"]: node for node in evidence.api["nodes"]}
     missing = tuple(name for name in declared if name not in found)
+    workers = all(not site.hosts[name].in_group("control_plane") for name in missing)
     if missing:
-        yield Finding(PROBLEM, "is not a node of the cluster", apply_command(site, missing), missing)
+        adding = f"ironspan apply node_add -e ironspan_hosts={','.join(missing)}"
+        remedy = adding if workers and not site.plan.approvals else apply_command(site, missing)
+        yield Finding(PROBLEM, "is not a node of the cluster", remedy, missing)
     strangers = tuple(sorted(found.keys() - set(declared)))
     if strangers:
         remedy = f"list it in the inventory, or kubectl delete node {strangers[0]}"
@@ -140,7 +143,7 @@ def requests(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "waits for a certificate: its request is not decided",
-            f"ironspan apply nodes --limit {','.join(known)}: approves what matches the inventory",
+            "ironspan apply approve_csrs: approves what matches the inventory, denies all others",
             known,
         )
     others = sorted(waiting.keys() - set(known))

@@ -50,7 +50,10 @@ def alarms(evidence: Evidence) -> Iterator[Finding]:
                     f"then {on_member(member.name, 'alarm disarm')}"
                 )
             else:
-                remedy = f"take {member.name} out and let it come back empty; see docs/operations.md"
+                remedy = (
+                    f"ironspan apply member_replace -e ironspan_hosts={member.name} --allow-destructive, "
+                    "for the member whose data differ"
+                )
             yield Finding(PROBLEM, f"the store has the alarm {alarm}", remedy, (member.name,))
 
 
