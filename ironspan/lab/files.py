@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
-
 from ironspan.lab.errors import LabError
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Write `content` to `path` so that a reader, or a killed writer, never leaves or sees half of it."""
+    # Imported late: commands that use Ansible let it find the collection first.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, content.encode() if isinstance(content, str) else content, mode)
 
