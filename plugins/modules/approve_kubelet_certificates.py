@@ -39,7 +39,7 @@ options:
     default: 120
   wait:
     description:
-      - Wait for the nodes. Without it what is pending is decided once, by a certificate that may do just that.
+      - Wait for the nodes. Without it what is pending is decided once, by an identity that may do just that.
     type: bool
     default: true
 """

@@ -1,0 +1,205 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan certs``: when certificates end, renewing them, their authorities, requests of kubelets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import sys
+import tempfile
+import typing as t
+
+from ironspan.cli import console
+from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.outcome import CommandError, Exit
+
+REPORT = "ironspan.hybrid.certificates_report"
+DAYS = 30
+TIMER_MINUTES = 10
+"""A kubelet waits 15 minutes for an answer before it asks again (client-go, certificate manager)."""
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``certs`` command."""
+    parser = subparsers.add_parser(
+        "certs",
+        help="when certificates end; renew them, change their authorities",
+        description="Certificates of the whole cluster. Without a subcommand: show them, exit code 1 when "
+        "something is due or wrong.",
+    )
+    _show_options(parser)
+    parser.set_defaults(func=show)
+    actions = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND")
+    shown = actions.add_parser("show", help="every certificate and when it ends")
+    _show_options(shown)
+    shown.set_defaults(func=show)
+    renewed = actions.add_parser(
+        "renew", help="renew what is about to end", description="Run playbooks/certs_renew.yml."
+    )
+    add_run_options(renewed)
+    renewed.add_argument("--days", type=int, help="what ends within as many days (as the inventory says)")
+    renewed.set_defaults(func=renew)
+    rotated = actions.add_parser(
+        "rotate",
+        help="change an authority or the service account key for another, a stage at a time",
+        description="Run playbooks/ca_rotate.yml. Start with the stage trust, go on with next.",
+    )
+    rotated.add_argument("authority", choices=("etcd", "kubernetes", "front-proxy", "service-account"))
+    rotated.add_argument(
+        "stage", nargs="?", default="next", choices=("next", "trust", "issue", "drop", "back")
+    )
+    add_run_options(rotated)
+    rotated.set_defaults(func=rotate)
+    approved = actions.add_parser(
+        "approve",
+        help="decide about kubelets' pending requests for serving certificates",
+        description="Approve what matches the inventory, deny and name everything else. Exit code 1 when "
+        "something was denied.",
+    )
+    approved.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    approved.add_argument("--check", action="store_true", help="decide, but tell nobody")
+    approved.add_argument(
+        "--print-units", action="store_true", help="print a systemd service and timer that run this command"
+    )
+    approved.set_defaults(func=approve)
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    add_run_options(parser)
+    parser.add_argument(
+        "--days", type=int, default=DAYS, help=f"what ends within as many days is due ({DAYS})"
+    )
+    parser.add_argument("--all", action="store_true", help="a line a certificate, also where many are alike")
+    parser.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Run playbooks/certs.yml and show its table."""
+    from ironspan.cli.playbook import run_playbook
+
+    display = console.from_arguments(arguments)
+    asked = {"ironspan_days": arguments.days, "ironspan_everything": arguments.all}
+    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
+    code, running = run_playbook("certs", "certs", options, display, arguments.verbose)
+    answer = running.run.results.get(REPORT, {})
+    report = answer.get("report")
+    if report and display.mode == "json":
+        display.event("certificates", **report)
+    elif report and not arguments.verbose:
+        display.note(answer["text"])
+    if report and arguments.report:
+        text = json.dumps(report, indent=2)
+        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    if code == Exit.OK and report and not report["ok"]:
+        return int(Exit.FAILED)
+    return int(code)
+
+
+def renew(arguments: argparse.Namespace) -> int:
+    """Run playbooks/certs_renew.yml."""
+    options = ansible_arguments(arguments)
+    if arguments.days is not None:
+        options += ["-e", json.dumps({"site_certificate_renew_days": arguments.days})]
+    return _play("certs_renew", options, arguments)
+
+
+def rotate(arguments: argparse.Namespace) -> int:
+    """Run playbooks/ca_rotate.yml."""
+    asked = {"ironspan_authority": arguments.authority, "ironspan_stage": arguments.stage}
+    return _play("ca_rotate", [*ansible_arguments(arguments), "-e", json.dumps(asked)], arguments)
+
+
+def _play(playbook: str, options: list[str], arguments: argparse.Namespace) -> int:
+    from ironspan.cli.playbook import run_playbook
+
+    code, _ = run_playbook("certs", playbook, options, console.from_arguments(arguments), arguments.verbose)
+    return int(code)
+
+
+def approve(arguments: argparse.Namespace) -> int:
+    """Decide about the pending requests once, with an identity that may do nothing else."""
+    if arguments.print_units:
+        print(units(arguments.inventory))
+        return int(Exit.OK)
+    site = _site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
+        Session,
+        node_addresses,
+    )
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+
+    display = console.from_arguments(arguments)
+    with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
+        try:
+            api = Session(site, private).approver_api()
+            outcome = csr.approve_pending(api, node_addresses(site), dry_run=arguments.check)
+        except PkiError as error:
+            raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+        except ClusterError as error:
+            raise CommandError(str(error), code=Exit.HOSTS) from error
+    for verdict in (*outcome.approved, *outcome.denied):
+        reason = verdict.reason
+        if display.mode == "json":
+            display.event("decided", **verdict._asdict(), approved=not reason)
+        else:
+            display.note(f"{verdict.node or '?'}: {verdict.request}: {reason or 'approved'}")
+    return int(Exit.FAILED if outcome.denied else Exit.OK)
+
+
+def _site(given: list[str]) -> t.Any:
+    from ironspan.cli.playbook import project_folder
+    from ironspan.cli.status import inventories
+
+    project = project_folder()
+    # Ansible reads its settings when it is imported.
+    os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([str(project / "collections")])
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
+
+    site, problems = load_site(inventories(given, project))
+    if site is None:
+        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
+    return site
+
+
+def units(inventories: list[str]) -> str:
+    """Return a systemd service and its timer that approve requests every few minutes.
+
+    Args:
+        inventories: as given on the command line; empty means the project's own.
+    """
+    command = [str(pathlib.Path(sys.argv[0]).resolve()), "certs", "approve", "--plain"]
+    for name in inventories:
+        command += ["-i", str(pathlib.Path(name).resolve())]
+    return f"""\
+# /etc/systemd/system/ironspan-approve.service
+[Unit]
+Description=Decide about kubelets' requests for serving certificates
+After=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart={shlex.join(command)}
+# The key of the PKI store, where the inventory does not name its file:
+# LoadCredential= or EnvironmentFile= with IRONSPAN_PKI_KEY
+NoNewPrivileges=yes
+PrivateTmp=yes
+
+# /etc/systemd/system/ironspan-approve.timer
+[Unit]
+Description=Decide about kubelets' requests for serving certificates every {TIMER_MINUTES} minutes
+
+[Timer]
+OnBootSec=2min
+OnUnitActiveSec={TIMER_MINUTES}min
+
+[Install]
+WantedBy=timers.target"""
