@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 from ironspan.cli import console
+from ironspan.cli.outcome import CommandError, Exit
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +64,12 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         action="store_true",
         help="consent to steps that cannot be undone (removal of members, reset of hosts)",
     )
+    parser.add_argument(
+        "--try",
+        dest="trial",
+        metavar="TIME",
+        help="go back by itself unless `ironspan confirm` comes within TIME (such as 5m)",
+    )
     parser.set_defaults(func=run)
 
 
@@ -81,9 +88,16 @@ def run(arguments: argparse.Namespace) -> int:
         options = ansible_arguments(arguments)
         options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
         playbook = operation_of(pathlib.Path(playbook))
+    if arguments.trial:
+        if playbook != "site":
+            raise CommandError(f"{playbook} cannot be tried", "try site, or a plan of it", Exit.BAD_INPUT)
+        playbook = "try"
+        options += ["-e", json.dumps({"ironspan_try": arguments.trial})]
     if arguments.allow_destructive:
         options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
+    if arguments.trial and not arguments.check and code != Exit.BAD_INPUT:
+        display.note(f"what changed is on trial for {arguments.trial}; to keep it: ironspan confirm")
     checked = running.run.results.get(VALIDATE, {})
     kept = checked.get("kept")
     if kept:

@@ -120,6 +120,8 @@ class Run:
         self.finished = False
         self.results: dict[str, dict[str, t.Any]] = {}
         """Full name of an action that runs on the controller -> its last result."""
+        self.answers: dict[str, dict[str, t.Any]] = {}
+        """Host name -> what it said was applied to it."""
 
     def take(self, event: Event) -> Outcome | None:
         """Note an event; return what to show for it, None for nothing."""
@@ -142,6 +144,8 @@ class Run:
         result = data.get("res") or {}
         if host == "localhost" and result:
             self.results[str(data.get("resolved_action"))] = dict(result)
+        if "revisions" in result:
+            self.answers[host] = dict(result)
         if kind == "runner_on_start":
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":

@@ -25,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     clock_verdict,
     failure_message,
+    groups_after_reset,
     groups_for,
     membership_groups,
     release_verdicts,
@@ -47,7 +48,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 MODULE = "ironspan.hybrid.converge"
 ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
 """What only the controller can say, and only in one run: how a host without data starts, that it may upgrade."""
-MODES = ("apply", "assess", "plan", "reset")
+MODES = ("apply", "assess", "plan", "reset", "rollback")
+WITHOUT_DOCUMENT = ("history", "confirm", "revert")
+"""Modes that are the module's alone."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -70,6 +73,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "document",
             "certificates",
             "mirror",
+            "trial",
         }
     )
 
@@ -79,15 +83,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         payload.prepare(MODULE)
         variables = task_vars or {}
         arguments = self._task.args
-        if "document" in arguments:
+        mode = arguments.get("mode") or "apply"
+        if "document" in arguments or mode in WITHOUT_DOCUMENT:
             # The module used directly, with a document of the caller's own.
             return {
                 **result,
                 **self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables),
             }
-        mode = arguments.get("mode") or "apply"
         if mode not in MODES:
-            raise AnsibleActionFail(f"mode is {mode!r}; write one of {', '.join(MODES)}")
+            names = ", ".join([*MODES, *WITHOUT_DOCUMENT])
+            raise AnsibleActionFail(f"mode is {mode!r}; write one of {names}")
         roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
         planned = PlannedRun(RunFolder()) if plan_file(variables) and mode != "reset" else None
         host = str(variables["inventory_hostname"])
@@ -109,17 +114,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 planned.insist_compared(host)
             elif mode == "apply" and not self._task.check_mode:
                 insist_on_a_plan(notes["approvals"])
-            if arguments.get("layers"):
-                text = only_layers(text, _names(arguments, "layers"))
+            ask = "assess" if mode == "plan" or (planned and mode == "rollback") else mode
+            more = {} if mode == "reset" else self._ways_back(mode, variables, notes)
+            if more.get("to") is not None:
+                ask = "rollback"
+            elif mode == "apply" and (alone := _left_alone(text, host)):
+                return {**result, "changed": False, "msg": alone}
+            whole, layers = text, _names(arguments, "layers")
+            if layers:
+                text = only_layers(text, layers)
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
             request = Request(
-                document=text,
-                mode={"reset": "apply", "plan": "assess"}.get(mode, mode),
+                document=whole,
+                mode="apply" if mode == "reset" else ask,
                 mirror=notes["mirror"],
                 secrets=_secrets(arguments, credentials),
                 check_mode=self._task.check_mode,
                 root=arguments.get("root") or "/",
                 plan=planned.head()["digest"] if planned else "",
+                layers=layers,
+                more=more,
             )
             execute = Stopwatch(
                 lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
@@ -137,7 +151,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result.pop("csrs", None)
         if result.get("failed"):
             result["msg"] = failure_message(result)
-        elif mode in ("assess", "plan") and not result.get("unreachable"):
+        elif mode in ("assess", "plan", "rollback") and not result.get("unreachable"):
+            if ask == "rollback":
+                from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+
+                text = back.lay_out(result, host, more["to"], RunFolder())
             if planned:
                 self._compare_with_plan(result, planned, host)
             self._assess(result, notes, execute, json.loads(text)["layers"])
@@ -148,11 +166,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 RunFolder().put_assessment(host, entry)
                 # The plan shows it, for all hosts together.
                 result.pop("diff", None)
+        elif mode == "reset" and not self._task.check_mode:
+            self._join(groups_after_reset(json.loads(text)["layers"]))
         elif mode == "apply" and not result.get("unreachable"):
             self._join(membership_groups(json.loads(text)["layers"], result, assessed=False))
         if planned and mode == "apply":
             planned.report(host, result)
         return result
+
+    def _ways_back(self, mode: str, variables: dict[str, t.Any], notes: HostNotes) -> dict[str, t.Any]:
+        """Return the module's parameters for trials and rollbacks; ``to`` only when a host goes back."""
+        more: dict[str, t.Any] = {"release": notes.get("release")}
+        planning = mode == "plan" and (RunFolder().operation() or {}).get("name") == "rollback"
+        if planning or (mode == "rollback" and not plan_file(variables)) or variables.get("ironspan_try"):
+            # Imported late: most runs go forward.
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+
+            more["trial"] = back.trial_of(variables, RunFolder())
+            if planning or (mode == "rollback" and not plan_file(variables)):
+                more["to"] = str(variables.get(back.TO_VARIABLE) or "")
+        return more
 
     def _compare_with_plan(self, result: dict[str, t.Any], planned: PlannedRun, host: str) -> None:
         """Add a verdict, so that a host that moved is one that does not fit."""
@@ -199,8 +232,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
         if "upgrade" not in (self._task.args.get("inputs") or {}):
             verdicts.extend(release_verdicts(result.get("changes") or ()))
-        if "upgrade" not in (self._task.args.get("inputs") or {}):
-            verdicts.extend(release_verdicts(result.get("changes") or ()))
         unfit = unfit_message(verdicts)
         if unfit:
             # What would be changed on it does not matter then, and would hide the reasons.
@@ -216,6 +247,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Put the host into groups, for the plays that follow."""
         for group in groups:
             self.add_group(group, parent_group_names=[])
+
+
+def _left_alone(text: str, host: str) -> str:
+    """Return why a host stays as it is in a rollback of several, an empty text otherwise."""
+    if '"rollback": {' not in text:
+        return ""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+
+    return back.left_alone(json.loads(text), host, RunFolder())
 
 
 def _names(arguments: dict[str, t.Any], name: str) -> list[str]:

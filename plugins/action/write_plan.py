@@ -23,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
     declared_nodes,
     node_addresses,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
@@ -61,6 +62,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             hosts, asked = RunFolder().assessments(), _asked(variables, site)
             if operation:
                 asked &= set(operation["hosts"])
+            if operation and operation["name"] == back.OPERATION:
+                chosen = back.of_the_last_release(hosts, variables.get(back.TO_VARIABLE))
+                asked, hosts = asked - (hosts.keys() - chosen.keys()), chosen
             if asked and not hosts:
                 # Each host says what is wrong with it.
                 return {

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
@@ -15,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store impo
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
 
 NOT_CONFIRMED = "on trial, and not confirmed in time"
+JUST_NOW_SECONDS = 3600
+"""Whoever confirms this long after a trial went back most likely means that one."""
 TAKEN_BACK = "on trial, and taken back by hand"
 
 
@@ -38,7 +41,7 @@ def answer(
         result: of the module.
 
     Raises:
-        EngineError: there is nothing to confirm, or what was tried is not complete.
+        EngineError: what is to be confirmed went back already, or is not complete.
     """
     writing = mode != "history" and not check_mode
     store.lock(writing)
@@ -55,8 +58,12 @@ def answer(
     if expired and history.trial and not _is_due(history, expired):
         result["msg"] = "the trial was set anew or is another one; this timer is void"
         return
-    if mode == "confirm" and history.commit is None:
-        _insist_on_complete(history, is_open, store)
+    if mode == "confirm" and not is_open and history.commit is None:
+        result["msg"] = _say_nothing_is_open(store)
+        return
+    if mode == "confirm" and history.commit is None and not history.waiting:
+        text = "the run that tries these changes was cut off, so not all of them are there"
+        raise EngineError([Problem("", text, "Wait until they go back, then try again.")])
     if history.trial:
         result["changed"] = True
         result["changes"] = _told(history, "confirm" if mode == "confirm" or history.commit else "undo")
@@ -99,16 +106,19 @@ def _is_due(history: History, expired: t.Mapping[str, t.Any]) -> bool:
     return bool(history.trial["id"] == expired["id"] and history.trial["arm"] <= expired["arm"])
 
 
-def _insist_on_complete(history: History, is_open: bool, store: Store) -> None:
-    if not is_open:
-        last = (store.revisions.reports() or [{}])[-1]
-        text = "nothing is on trial on this host"
-        if last.get("reason") in (NOT_CONFIRMED, TAKEN_BACK):
-            text += "; what was tried last has gone back already"
-        raise EngineError([Problem("", text)])
-    if not history.waiting:
-        text = "the run that tries these changes was cut off, so not all of them are there"
-        raise EngineError([Problem("", text, "Wait until they go back, then try again.")])
+def _say_nothing_is_open(store: Store) -> str:
+    """Return that; it is an error when somebody who confirms now comes too late.
+
+    Raises:
+        EngineError: the last trial went back a short while ago.
+    """
+    last = (store.revisions.reports() or [{}])[-1]
+    gone_back = last.get("reason") in (NOT_CONFIRMED, TAKEN_BACK)
+    if gone_back and time.time() - last.get("ended", 0) < JUST_NOW_SECONDS:
+        at = time.strftime("%H:%M:%S UTC", time.gmtime(last["ended"]))
+        text = f"nothing is on trial on this host any more: what was tried went back at {at}"
+        raise EngineError([Problem("", text, "Try it again, and confirm in time.")])
+    return "nothing is on trial on this host"
 
 
 def _told(history: History, action: str) -> t.List[t.Dict[str, t.Any]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
@@ -105,6 +106,7 @@ class Revisions:
         report = {
             "serial": begun.get("serial"),
             "time": begun.get("time"),
+            "ended": int(time.time()),
             "digest": begun.get("digest"),
             "plan": history.plan,
             "outcome": outcome,

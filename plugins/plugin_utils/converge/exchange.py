@@ -37,6 +37,9 @@ class Request:
         check_mode: nothing is signed, because nothing is changed.
         root: folder to treat as the host's root; for tests.
         plan: digest of the plan that is applied, for the host to remember.
+        layers: those of the document that this is about; all of them when empty. The host is sent the whole
+            document, because that is what it keeps.
+        more: other parameters of the module: ``release``, ``trial``, ``to``.
     """
 
     document: str
@@ -46,24 +49,25 @@ class Request:
     check_mode: bool = False
     root: str = "/"
     plan: str = ""
+    layers: Sequence[str] = ()
+    more: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
 def only_layers(document: str, layers: Sequence[str]) -> str:
     """Return a document that has only some of its layers; order and everything else stay.
 
+    A layer with a slash is one resource of a layer: its id, in which a last ``*`` stands for anything. What
+    it refers to in its own layer counts as settled then.
+
     Raises:
         ExchangeError: none of the layers is in the document's host.
     """
+    # Imported late: most executions are about the whole document. The host leaves out the same.
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import document as documents
+
     content = json.loads(document)
-    wanted = [layer for layer in content["layers"] if layer in layers]
-    if wanted == content["layers"]:
-        return document
-    content["layers"] = wanted
-    content.pop("forget", None)  # other layers stay, and what is known about them with them
-    content["resources"] = [
-        resource for resource in content["resources"] if resource["id"].split("/", 1)[0] in wanted
-    ]
-    return json.dumps(content)
+    kept = documents.only_layers(content, layers)
+    return document if kept is content else json.dumps(kept)
 
 
 def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
@@ -87,12 +91,19 @@ def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
         arguments["root"] = request.root
     if request.plan:
         arguments["plan"] = request.plan
+    if request.layers:
+        arguments["layers"] = list(request.layers)
+    arguments.update({name: value for name, value in request.more.items() if value})
     result = execute(arguments)
     requests = result.get("csrs") or {}
     failed = result.get("failed") or result.get("unreachable")
     if failed or not requests or request.mode != "apply" or request.check_mode:
         return result
-    certificates = sign_all(json.loads(request.document), requests, sign)
+    document = json.loads(request.document)
+    if "rollback" in document:
+        # The host composed it, and nothing is signed that only the host asks for.
+        return result
+    certificates = sign_all(document, requests, sign)
     second = execute({**arguments, "certificates": certificates})
     return combined(result, second)
 

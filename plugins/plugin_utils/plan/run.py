@@ -117,7 +117,7 @@ class PlannedRun:
                 f"{name}.host.json", {key: entry[key] for key in ("fingerprint", "changes", "pending")}
             )
         self._folder.put(
-            (name, plan.document_text(name), _notes(site, entry)) for name, entry in plan.hosts.items()
+            (name, plan.document_text(name), _notes(site, plan, entry)) for name, entry in plan.hosts.items()
         )
         return plan
 
@@ -187,7 +187,7 @@ class PlannedRun:
         )
 
 
-def _notes(site: Site, entry: Mapping[str, t.Any]) -> HostNotes:
+def _notes(site: Site, plan: Plan, entry: Mapping[str, t.Any]) -> HostNotes:
     skew = entry["document"].get("fitness", {}).get("max_clock_skew_s")
     return HostNotes(
         mirror=entry["mirror"],
@@ -195,6 +195,7 @@ def _notes(site: Site, entry: Mapping[str, t.Any]) -> HostNotes:
         pki_key_file=site.pki_key_file,
         max_clock_skew_s=skew,
         approvals=0,
+        release={"digest": plan.digest, "time": plan.content["created"]},
     )
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
+import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -37,6 +39,14 @@ class HostNotes(t.TypedDict):
     pki_key_file: str
     max_clock_skew_s: float | None
     approvals: int
+    release: Release
+
+
+class Release(t.TypedDict):
+    """What the documents of all hosts are together: by this, hosts know a change that they have in common."""
+
+    digest: str
+    time: int
 
 
 class RunFolder:
@@ -84,6 +94,7 @@ class RunFolder:
         """
         problems: dict[Problem, None] = {}
         found: list[tuple[str, str, HostNotes]] = []
+        release = Release(digest="", time=int(time.time()))
         for host in site.hosts.values():
             try:
                 text = renderer.document_text(host, template=template)
@@ -97,10 +108,15 @@ class RunFolder:
                 pki_key_file=site.pki_key_file,
                 max_clock_skew_s=skew,
                 approvals=site.plan.approvals,
+                release=release,
             )
             found.append((host.name, text, notes))
         if problems:
             raise SiteError(sorted(problems))
+        together = hashlib.sha256()
+        for _, text, _ in found:
+            together.update(text.encode())
+        release["digest"] = together.hexdigest()
         self.put(found, template)
         return len(site.hosts)
 
@@ -119,6 +135,13 @@ class RunFolder:
             (building / f"{name}.notes").write_text(json.dumps(notes), encoding="utf-8")
         shutil.rmtree(self._folder(template), ignore_errors=True)
         building.rename(self._folder(template))
+
+    def replace(self, host: str, text: str) -> None:
+        """Put another document in the place of a host's, for the rest of this run."""
+        file = self._folder(DESIRED) / f"{host}.json"
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
 
     def put_assessment(self, host: str, entry: Mapping[str, t.Any]) -> None:
         """Keep what a plan says of a host until the plan is written."""

@@ -99,7 +99,7 @@ def test_not_confirmed(host: Sandbox) -> None:
     after = host.snapshot()
     after.pop("etc/systemd/system/timers.target.wants")
     assert after == before
-    assert "gone back already" in host.run(mode="confirm")["msg"]
+    assert "went back at" in host.run(mode="confirm")["msg"]
     assert host.run(mode="history")["reports"][-1]["reason"] == "on trial, and not confirmed in time"
     assert host.run(*resources(OLD))["changed"] is False
 
@@ -163,7 +163,8 @@ def test_a_trial_that_fails_is_undone_at_once(host: Sandbox) -> None:
 def test_nothing_to_change_is_no_trial(host: Sandbox) -> None:
     assert tried(host, OLD)["changed"] is False
     assert not list((host.root / "etc/systemd/system").glob("ironspan*"))
-    assert "nothing is on trial" in host.run(mode="confirm")["msg"]
+    nothing = host.run(mode="confirm")
+    assert (nothing["msg"], nothing["changed"]) == ("nothing is on trial on this host", False)
 
 
 def test_a_cluster_is_not_tried(host: Sandbox) -> None:
