@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
     exchange,
     only_layers,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     clock_verdict,
     failure_message,
@@ -51,6 +52,8 @@ ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
 MODES = ("apply", "assess", "plan", "reset", "rollback")
 WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
+
+prepare()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
