@@ -130,8 +130,14 @@ class Control:
 
     # -- etcd --------------------------------------------------------------------------------------
 
-    def start_etcd(self, name: str, cluster: Sequence[str] | None = None, token: str | None = None) -> None:
-        """Start one member; ``cluster`` names all members it begins with."""
+    def start_etcd(
+        self,
+        name: str,
+        cluster: Sequence[str] | None = None,
+        token: str | None = None,
+        joining: str = "",
+    ) -> None:
+        """Start one member; ``cluster`` names all members it begins with, ``joining`` is what it joins."""
         address = self.members[name]
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -158,7 +164,8 @@ class Control:
             f"--name={name}",
             f"--data-dir={folder}/data",
             f"--initial-cluster-token={token or self.store.site_uid()}",
-            f"--initial-cluster={','.join(peers)}",
+            f"--initial-cluster={joining or ','.join(peers)}",
+            f"--initial-cluster-state={'existing' if joining else 'new'}",
             f"--initial-advertise-peer-urls=https://{address}:{self.peer_port}",
             f"--listen-peer-urls=https://{address}:{self.peer_port}",
             f"--listen-client-urls=https://{address}:{self.etcd_port}",
