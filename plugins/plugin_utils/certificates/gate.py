@@ -135,11 +135,12 @@ def _reasons(
     if name == SERVICE_ACCOUNT:
         yield from _keys(observed, public_keys)
         return
-    if move == ISSUE or (move == BACK and state.stage == ISSUE):
-        # Whichever of the two is about to sign, every host must trust it.
+    if move == ISSUE:
         yield from _trust(name, set(state.trusted), observed)
-    elif move in (DROP, BACK):
+    elif move == BACK and state.stage == ISSUE:
         # Who signs has changed the order of certificates in files since; nobody has to start again for that.
+        yield from _trust(name, set(state.trusted), observed, started=False)
+    elif move in (DROP, BACK):
         yield from _trust(name, set(state.trusted), observed, started=False)
         yield from _signed(name, state.signing, observed)
     else:
