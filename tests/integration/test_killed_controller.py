@@ -74,25 +74,35 @@ class Kill:
     everything: bool
 
 
-def kills(seed: int, boundaries: Mapping[int, int]) -> tuple[int, list[Kill]]:
+def kills(seed: int, boundaries: Mapping[int, list[str]]) -> tuple[int, list[Kill]]:
     """Return the number of workers and the kills of a seed.
 
-    Every boundary of a run with one worker has its seed, the others are chance; some strike twice.
+    The first seeds kill where a phase or a task begins, those after the short version's where a host begins
+    or answers; the others leave it to chance. Some strike twice.
 
     Args:
         seed: the seed.
-        boundaries: number of workers -> how many boundaries a run has.
+        boundaries: number of workers -> the boundaries of a run.
     """
     chance = random.Random(seed)
-    workers = 1 if seed < boundaries[1] else chance.choice([1, 2])
-    first = Kill(
-        seed + 1 if seed < boundaries[1] else chance.choice([0, 0, chance.randint(1, boundaries[workers])]),
-        chance.uniform(0.05, 1),
-        chance.random() < 0.5,
-    )
+    chosen = dict(enumerate(phases(boundaries[1])))
+    within = [number for number in range(1, len(boundaries[1]) + 1) if number not in chosen.values()]
+    chosen |= dict(enumerate(within, len(SHORT)))
+    workers = 1 if seed in chosen else chance.choice([1, 2])
+    anywhere = chance.choice([0, 0, chance.randint(1, len(boundaries[workers]))])
+    first = Kill(chosen.get(seed, anywhere), chance.uniform(0.05, 1), chance.random() < 0.5)
     if seed % 6:
         return workers, [first]
     return workers, [first, Kill(0, chance.uniform(0.05, 1), chance.random() < 0.5)]
+
+
+def phases(boundaries: list[str]) -> list[int]:
+    """Return the numbers of those boundaries where a phase or a task begins, and of the end."""
+    return [
+        number
+        for number, line in enumerate(boundaries, 1)
+        if line.startswith(("play ", "task ")) or line == "end"
+    ]
 
 
 class World:
@@ -173,9 +183,7 @@ def killed(site: SimulatedSite, kill: Kill, seconds: float) -> bool:
 
 def play(world: World, seed: int) -> bool:
     """Play one seed; tell whether a run was killed."""
-    workers, strikes = kills(
-        seed, {workers: len(run.boundaries) for workers, run in world.uninterrupted.items()}
-    )
+    workers, strikes = kills(seed, {count: one.boundaries for count, one in world.uninterrupted.items()})
     expected = world.uninterrupted[workers]
     site, entered = world.site(f"seed-{seed}", seed, workers)
     with entered as api:
@@ -227,11 +235,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield World(tmp_path_factory.mktemp("killed"))
 
 
-def test_every_boundary_has_a_seed(world: World) -> None:
-    """Otherwise the short version does not kill at every boundary of a run with one worker."""
-    phases = [line for line in world.uninterrupted[1].boundaries if line.startswith("play ")]
-    assert len(phases) >= 7, phases
-    assert len(world.uninterrupted[1].boundaries) <= len(SHORT)
+def test_every_phase_has_a_seed(world: World) -> None:
+    """Otherwise the short version does not kill at every boundary of the phases."""
+    boundaries = world.uninterrupted[1].boundaries
+    assert sum(line.startswith("play ") for line in boundaries) >= 8, boundaries
+    assert len(phases(boundaries)) <= len(SHORT)
+    assert len(boundaries) <= len(LONG)
 
 
 def test_the_next_run_finishes_wherever_the_controller_was_killed(world: World) -> None:

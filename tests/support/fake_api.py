@@ -70,6 +70,7 @@ def server_files(
     not_before: datetime.timedelta = datetime.timedelta(),
     lifetime: datetime.timedelta = datetime.timedelta(days=1),
     authority: str = "kubernetes",
+    ips: t.Sequence[str] = (),
 ) -> Path:
     """Write key and certificate of a server into one file and return it.
 
@@ -80,6 +81,7 @@ def server_files(
         not_before: when its life begins, from now on (negative: in the past).
         lifetime: how long it lives.
         authority: which one signs.
+        ips: addresses in the certificate.
     """
     key = certificates.new_key()
     made = store.ca(authority)
@@ -89,7 +91,7 @@ def server_files(
         x509.load_pem_x509_certificate(made.signing_pem.encode()),
         signer,
         key.public_key(),
-        certificates.Names(name, dns=[name]),
+        certificates.Names(name, dns=[name], ips=ips),
         [ExtendedKeyUsageOID.SERVER_AUTH],
         lifetime,
         # The certificate's life begins a little before "now", and not before its authority's.

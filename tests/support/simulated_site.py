@@ -71,7 +71,7 @@ fi
 conf="$root/etc/kubernetes"
 [ ! -e "$conf/kubelet.conf" ] || { echo "FileAvailable--etc-kubernetes-kubelet.conf: exists" >&2; exit 1; }
 token=$(grep -o '[a-z0-9]\{6\}\.[a-z0-9]\{16\}' "$root/run/ironspan/discovery.conf" | head -1)
-[ -n "$token" ] && [ -e "$api/tokens/$token" ] || { echo "error: the token is not valid" >&2; exit 1; }
+[ -n "$token" ] && [ -e "$api/tokens/$token" ] || { echo "error: Unauthorized" >&2; exit 1; }
 server=$(grep 'server:' "$root/run/ironspan/discovery.conf")
 mkdir -p "$root/var/lib/kubelet"
 echo "$server" >"$conf/bootstrap-kubelet.conf"; sleep 0.05

@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
     UnreachableError,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from urllib3.util import ssl_match_hostname
 
 Object = dict[str, t.Any]
 FIELD_MANAGER = "ironspan"
@@ -223,7 +224,7 @@ def _distrust(error: Exception) -> Exception | None:
     A load balancer without a living server behind it closes the connection in the middle of the handshake.
     """
     causes = (error, error.__cause__, *error.args)
-    kinds = (ssl.SSLCertVerificationError, ssl.CertificateError)
+    kinds = (ssl.SSLCertVerificationError, ssl.CertificateError, ssl_match_hostname.CertificateError)
     return next((cause for cause in causes if isinstance(cause, kinds)), None)
 
 
