@@ -62,6 +62,14 @@ class Session:
         config = self.store.approver_kubeconfig(site.api_endpoint, address)
         return Api.from_kubeconfig(config, self._folder, min(patience, self._longest_patience))
 
+    def api_of(self, host: Host, patience: float = 1) -> Api:
+        """Return a client of one control plane's own API server, past the load balancer."""
+        config = self.kubeconfig()
+        cluster = config["clusters"][0]["cluster"]
+        cluster["server"] = f"https://{host.address}:{host.variables['control_plane_port']}"
+        cluster.pop("tls-server-name", None)
+        return Api.from_kubeconfig(config, self._folder, min(patience, self._longest_patience))
+
     def etcd_context(self) -> ssl.SSLContext:
         """Return TLS to the etcd members, with a client certificate made for this visit."""
         pair = self.store.client_pair("etcd-client", "ironspan:controller")

@@ -17,5 +17,6 @@ OPERATIONS: dict[str, str] = {
     "node_remove": "node_remove",
     "node_replace": "node_replace",
     "rollback": "rollback",
+    "upgrade": "upgrade",
 }
 """Name of an operation, which is that of its playbook, to the module here that knows its steps."""

@@ -1,0 +1,154 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The gate between two steps of an upgrade: is what was done as it should be, and all else still well?"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
+
+_POLL_SECONDS = 1.0
+_SHOWN = 8
+Judge = Callable[[], list[str]]
+
+
+def wait(judge: Judge, seconds: float, say: Callable[[str], None] = lambda text: None) -> list[str]:
+    """Ask until nothing is wrong or time is over.
+
+    Args:
+        judge: returns what is wrong.
+        seconds: how long to wait.
+        say: told what it waits for, whenever that changes.
+
+    Returns:
+        What is still wrong, empty when the gate is open.
+    """
+    end = time.monotonic() + seconds
+    told: list[str] = []
+    while True:
+        try:
+            problems = judge()
+        except ClusterError as error:
+            problems = [str(error)]
+        if not problems or time.monotonic() >= end:
+            return problems
+        if problems != told:
+            say(f"waiting: {'; '.join(problems[:2])}")
+            told = problems
+        time.sleep(_POLL_SECONDS)
+
+
+def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
+    """Return what is wrong with the store after members were changed."""
+    addresses = {host.name: host.address for host in session.site.group("etcd")}
+    members = etcd.ask_members(addresses, session.etcd_context())
+    problems = etcd.problems(members)
+    running = live.etcd_versions(members)
+    for host in changed:
+        wanted = parse(str(host.variables["etcd_version"]))
+        if host.name in running and running[host.name] != wanted:
+            problems.append(f"{host.name} runs etcd {running[host.name]}, wanted {wanted}")
+    return problems
+
+
+def control_plane_problems(session: Session, changed: Sequence[Host]) -> list[str]:
+    """Return what is wrong with control planes that were changed: each API server is asked itself."""
+    problems = []
+    for host in changed:
+        api = session.api_of(host)
+        try:
+            version = str(api.get("/version")["gitVersion"]).removeprefix("v")
+            if version != session.site.kubernetes_version:
+                problems.append(
+                    f"the API server of {host.name} is {version}, wanted {session.site.kubernetes_version}"
+                )
+            api.request("GET", "/readyz", timeout=5, patience=0)
+        except ClusterError as error:
+            problems.append(f"the API server of {host.name} is not ready: {error}")
+    return problems
+
+
+def node_problems(api: Api, changed: Sequence[Host]) -> list[str]:
+    """Return what is wrong with nodes that were changed, and with disruption budgets anywhere."""
+    now = live.look(api)
+    problems: list[str] = []
+    for host in changed:
+        node = now.nodes.get(host.name)
+        if node is None:
+            problems.append(f"{host.name} is not in the cluster")
+            continue
+        if not cordon.is_ready(node):
+            reason = str(cordon.ready_condition(node).get("message", "its kubelet has not reported"))
+            problems.append(f"{host.name} is not Ready: {reason}")
+        for what, current, wanted in (
+            ("kubelet", now.kubelets[host.name], parse(host.kubernetes_version)),
+            ("containerd", now.runtimes.get(host.name), parse(str(host.variables["containerd_version"]))),
+        ):
+            if current != wanted:
+                problems.append(f"{host.name} runs {what} {current}, wanted {wanted}")
+    problems += _system_pods(api, {host.name for host in changed})
+    return [*problems, *budget_problems(api.get("/apis/policy/v1/poddisruptionbudgets")["items"])]
+
+
+def _system_pods(api: Api, nodes: set[str]) -> Iterator[str]:
+    """Say which pods of kube-system on these nodes do not run."""
+    wrong = [
+        f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
+        for pod in api.get("/api/v1/namespaces/kube-system/pods")["items"]
+        if pod["spec"].get("nodeName") in nodes and not _is_up(pod)
+    ]
+    if wrong:
+        yield f"not ready: {', '.join(wrong[:_SHOWN])}{' and more' if len(wrong) > _SHOWN else ''}"
+
+
+def _is_up(pod: Object) -> bool:
+    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Succeeded":
+        return True
+    conditions = pod["status"].get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def budget_problems(budgets: Sequence[Object]) -> Iterator[str]:
+    """Say which disruption budgets are broken: fewer pods are healthy than they insist on."""
+    for budget in budgets:
+        status: dict[str, t.Any] = budget.get("status") or {}
+        healthy, desired = int(status.get("currentHealthy", 0)), int(status.get("desiredHealthy", 0))
+        if healthy < desired and int(status.get("expectedPods", 0)):
+            name = f"{budget['metadata']['namespace']}/{budget['metadata']['name']}"
+            yield f"disruption budget {name}: {healthy} pods are healthy, it insists on {desired}"
+
+
+def rollout_problems(api: Api, version: str, coredns: str) -> list[str]:
+    """Return what is wrong with kube-proxy and CoreDNS once all control planes are done."""
+    problems = []
+    now = live.look(api)
+    for what, current, wanted in (("kube-proxy", now.proxy, version), ("CoreDNS", now.coredns, coredns)):
+        if current and current != wanted:
+            problems.append(f"{what} is {current}, wanted {wanted}")
+    for path in ("daemonsets/kube-proxy", "deployments/coredns"):
+        item = api.find(f"/apis/apps/v1/namespaces/kube-system/{path}")
+        if item is not None and not is_rolled_out(item):
+            problems.append(f"{path} is still being replaced")
+    return problems
+
+
+def is_rolled_out(item: Object) -> bool:
+    """Tell whether a Deployment or DaemonSet runs what it says, everywhere."""
+    status = item.get("status") or {}
+    if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
+        return False
+    names: tuple[str, ...]
+    if item["kind"] == "DaemonSet":
+        count, names = status.get("desiredNumberScheduled", 0), ("updatedNumberScheduled", "numberReady")
+    else:
+        count, names = item["spec"].get("replicas", 1), ("updatedReplicas", "availableReplicas", "replicas")
+    return all(status.get(name, 0) == count for name in names)
