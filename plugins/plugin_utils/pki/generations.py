@@ -37,12 +37,15 @@ class Generations(t.NamedTuple):
         trusted: the generations that everyone trusts or is about to, oldest first.
         stage: "", or the stage that was entered last.
         since: when it was entered, ISO 8601.
+        changes: how often the trusted ones have changed, back again included: who reads them only once has to
+            start again for each.
     """
 
     signing: int = 1
     trusted: tuple[int, ...] = (1,)
     stage: str = ""
     since: str = ""
+    changes: int = 0
 
     def as_dict(self) -> dict[str, t.Any]:
         """Return it as store.json has it."""
@@ -63,7 +66,7 @@ def parsed(content: t.Any) -> Generations:
         raise ValueError("generations are numbers from 1, and the one that signs is trusted")
     if stage not in ("", TRUST, ISSUE, DROP) or list(trusted) != sorted(set(trusted)) or len(trusted) > 2:
         raise ValueError("no such stage")
-    return Generations(signing, trusted, stage, str(content.get("since", "")))
+    return Generations(signing, trusted, stage, str(content.get("since", "")), int(content["changes"]))
 
 
 def moved(name: str, state: Generations, move: str, now: str) -> Generations:
@@ -85,9 +88,9 @@ def moved(name: str, state: Generations, move: str, now: str) -> Generations:
         return state
     if move == BACK:
         if state.stage == ISSUE:
-            return Generations(state.trusted[0], state.trusted, TRUST, now)
+            return state._replace(signing=state.trusted[0], stage=TRUST, since=now)
         if state.stage == TRUST:
-            return Generations(state.signing, (state.signing,), DROP, now)
+            return Generations(state.signing, (state.signing,), DROP, now, state.changes + 1)
         raise PkiError(
             f"There is no way back for {name}: {_standing(state)}.",
             "Only the stages trust and issue can be undone.",
@@ -102,11 +105,11 @@ def moved(name: str, state: Generations, move: str, now: str) -> Generations:
         )
     old, new = state.trusted[0], state.signing + 1
     if move == TRUST:
-        return Generations(state.signing, (state.signing, new), TRUST, now)
+        return Generations(state.signing, (state.signing, new), TRUST, now, state.changes + 1)
     if move == ISSUE:
-        return Generations(state.trusted[-1], state.trusted, ISSUE, now)
+        return state._replace(signing=state.trusted[-1], stage=ISSUE, since=now)
     kept = tuple(number for number in state.trusted if number != old)
-    return Generations(state.signing, kept, DROP, now)
+    return Generations(state.signing, kept, DROP, now, state.changes + 1)
 
 
 def ended(state: Generations) -> Generations:

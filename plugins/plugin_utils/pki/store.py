@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certifi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
+    ROTATABLE,
     SERVICE_ACCOUNT,
     Generations,
     ended,
@@ -189,6 +190,12 @@ class Store:
             return parsed(self._folder.header().get("generations", {}).get(name))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
+
+    def trust_stamp(self) -> str:
+        """Return a text that is another whenever what is trusted, or the service account key, has changed."""
+        states = {name: self.generations(name) for name in ROTATABLE}
+        stamps = [f"{name} {state.changes}" for name, state in states.items()]
+        return ", ".join([*stamps, f"key {states[SERVICE_ACCOUNT].signing}"])
 
     def authority_certificates(self, name: str) -> dict[int, x509.Certificate]:
         """Return the certificates of an authority's generations, those that were dropped too."""

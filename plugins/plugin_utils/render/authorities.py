@@ -33,6 +33,9 @@ class Authorities(t.Protocol):
     def service_account_public_pem(self) -> str:
         """Return the public keys that service account tokens are checked with."""
 
+    def trust_stamp(self) -> str:
+        """Return a text that is another whenever what reads all this only once has to start again."""
+
 
 class StoreAuthorities:
     """Reads the site's PKI store; opened when something is first asked for.
@@ -75,6 +78,10 @@ class StoreAuthorities:
         return self._ask(
             "account", "", lambda store: str(store.service_account_public_key()), "(not made yet)\n"
         )
+
+    def trust_stamp(self) -> str:
+        """Return a text that is another whenever what reads all this only once has to start again."""
+        return self._ask("stamp", "", lambda store: str(store.trust_stamp()), "(not made yet)")
 
     def _ask(self, what: str, name: str, read: t.Callable[[t.Any], str], stand_in: str) -> str:
         key = (what, name)

@@ -75,6 +75,7 @@ class Renderer:
             "ca_sha256": authorities.sha256,
             "ca_signing_pem": authorities.signing_pem,
             "ca_secret": authorities.secret_name,
+            "trust_stamp": authorities.trust_stamp,
             "service_account_public_pem": authorities.service_account_public_pem,
         }
 

@@ -46,7 +46,10 @@ class ModelHost:
         self.shown = 1
         readers = {reader for place in (*self.trusting, *self.leaves) for reader in place.readers}
         self.started = dict.fromkeys(readers, 1.0)
-        self.memory = {(place.path, reader): (1,) for place in self.trusting for reader in place.readers}
+        self.stamps = dict.fromkeys(readers, 0)
+        self.memory: dict[tuple[str, str], tuple[int, ...]] = {
+            (place.path, reader): (1,) for place in self.trusting for reader in place.readers
+        }
 
     def _mine(self, places: tuple[Place, ...]) -> list[Place]:
         return [place for place in places if set(place.groups) & set(self.groups)]
@@ -74,9 +77,11 @@ class ModelHost:
             if file.content != tuple(order):
                 file.content, file.written = tuple(order), now
                 return True
-        for (path, reader), memory in self.memory.items():
-            if set(memory) != set(self.files[path].content):
-                self._start(reader, now)
+        for path, reader in self.memory:
+            # The engine never forgets that a file was written; control planes start again by the stamp.
+            stale = self.started[reader] < self.files[path].written
+            if self.stamps[reader] != state.changes if reader.startswith("kube-") else stale:
+                self._start(reader, now, state.changes)
                 return True
         for file in self.signed.values():
             if file.content != (state.signing,):
@@ -85,12 +90,12 @@ class ModelHost:
         for place in self.leaves:
             for reader in place.readers:
                 if self.started[reader] < self.signed[place.path].written:
-                    self._start(reader, now)
+                    self._start(reader, now, self.stamps[reader])
                     return True
         return False
 
-    def _start(self, reader: str, now: float) -> None:
-        self.started[reader] = now
+    def _start(self, reader: str, now: float, stamp: int) -> None:
+        self.started[reader], self.stamps[reader] = now, stamp
         for path, name in self.memory:
             if name == reader:
                 self.memory[path, name] = self.files[path].content

@@ -110,7 +110,7 @@ def test_an_authority_is_changed_by_overlap(own: Store, name: str) -> None:
     assert own.move(name, DROP).trusted == (2,)
     assert certificates_of(own.ca(name).certificate_pem) == [second]
     assert (own.path / "secrets" / f"{name}-key.sealed").exists()
-    assert own.end_stage(name) == Generations(2, (2,))
+    assert own.end_stage(name) == Generations(2, (2,), changes=2)
     assert not (own.path / "secrets" / f"{name}-key.sealed").exists()
     assert own.authority_certificates(name) == {1: first, 2: second}
     assert own.ensure_cas() == []
@@ -212,10 +212,11 @@ def test_a_kill_between_any_two_files_leaves_a_store_that_goes_on(
     [
         {"etcd": 5},
         {"etcd": {"signing": 1}},
-        {"etcd": {"signing": 3, "trusted": [1, 2], "stage": "trust"}},
-        {"etcd": {"signing": 1, "trusted": [2, 1], "stage": "trust"}},
-        {"etcd": {"signing": True, "trusted": [True], "stage": ""}},
-        {"etcd": {"signing": 1, "trusted": [1], "stage": "other"}},
+        {"etcd": {"signing": 1, "trusted": [1], "stage": "", "changes": "often"}},
+        {"etcd": {"signing": 3, "trusted": [1, 2], "stage": "trust", "changes": 0}},
+        {"etcd": {"signing": 1, "trusted": [2, 1], "stage": "trust", "changes": 0}},
+        {"etcd": {"signing": True, "trusted": [True], "stage": "", "changes": 0}},
+        {"etcd": {"signing": 1, "trusted": [1], "stage": "other", "changes": 0}},
         [],
     ],
 )
