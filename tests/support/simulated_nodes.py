@@ -1,0 +1,129 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on workers of a simulated site: their playbooks, and an API with kubelets and pods."""
+
+from __future__ import annotations
+
+import tempfile
+import typing as t
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store
+
+from tests.support.fake_api import NODES, FakeApi, Joins, Object, server_files
+from tests.support.playbooks import ROOT
+from tests.support.simulated_site import API_NAME, ROLES, SimulatedSite
+
+PODS = "/api/v1/pods"
+LOOPBACK = {"a1": "127.88.0.1", "w1": "127.88.0.2", "w2": "127.88.0.3"}
+"""Addresses that a test may try to reach a kubelet at; nobody answers there."""
+
+
+def plays_of(name: str, variables: Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """Return a playbook with everything it imports as one list of plays, for hosts that are private roots."""
+    plays: list[dict[str, t.Any]] = []
+    for entry in yaml.safe_load((ROOT / "playbooks" / name).read_text()):
+        inner = {**variables, **entry.get("vars", {})}
+        if "ansible.builtin.import_playbook" in entry:
+            plays += plays_of(entry["ansible.builtin.import_playbook"], inner)
+            continue
+        for task in entry["tasks"]:
+            for action in ("ironspan.hybrid.converge", "ironspan.hybrid.validate"):
+                if action in task:
+                    task[action]["roles_folder"] = str(ROLES)
+            if "ironspan.hybrid.converge" in task:
+                task["ironspan.hybrid.converge"]["root"] = "{{ user_root }}"
+        plays.append({**entry, "vars": inner})
+    return plays
+
+
+class Site(SimulatedSite):
+    """A simulated site on which operations can be run."""
+
+    def __init__(self, folder: Path, store: Path, address: str, port: int) -> None:
+        super().__init__(folder, store, address, port)
+        inventory = yaml.safe_load((folder / "hosts.yml").read_text())
+        for name, entry in inventory["all"]["hosts"].items():
+            entry["site_address"] = LOOPBACK[name]
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False))
+        self.site_playbook = (folder / "site.yml").read_text()
+
+    def choose(self, operation: str, **variables: t.Any) -> None:
+        """Let the next runs be an operation; ``site`` is site.yml."""
+        text = self.site_playbook
+        if operation != "site":
+            text = yaml.safe_dump(plays_of(f"{operation}.yml", variables), sort_keys=False)
+        (self.folder / "site.yml").write_text(text)
+
+
+class NodeApi(FakeApi):
+    """An API whose nodes are Ready when the kubelet of their host runs, and whose pods can be evicted.
+
+    A pod that is evicted starts again on w2.
+    """
+
+    roots: Path
+
+    def add_pod(self, name: str, node: str) -> None:
+        """Add a pod of some controller."""
+        self.objects[f"{PODS}/{name}"] = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}-{node}",
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "front", "controller": True}],
+            },
+            "spec": {"nodeName": node},
+            "status": {"phase": "Running"},
+        }
+
+    def pods(self) -> dict[str, str]:
+        """Return the node of each pod."""
+        return {
+            body["metadata"]["name"]: body["spec"]["nodeName"]
+            for path, body in self.objects.items()
+            if path.startswith(f"{PODS}/")
+        }
+
+    def _look(self) -> None:
+        super()._look()
+        for path, node in self.objects.items():
+            folder, _, name = path.rpartition("/")
+            if folder != NODES:
+                continue
+            runs = (self.roots / name / "run/units/kubelet.service.active").exists()
+            node.setdefault("spec", {})
+            node["metadata"].setdefault("uid", f"uid-of-{name}")
+            node["status"] = {
+                "conditions": [{"type": "Ready", "status": "True" if runs else "False"}],
+                "addresses": [{"type": "InternalIP", "address": LOOPBACK[name]}],
+                "nodeInfo": {"kubeletVersion": "v1.36.4"},
+            }
+
+    def _do(
+        self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str
+    ) -> tuple[int, t.Any]:
+        if path == PODS:
+            node = query["fieldSelector"].removeprefix("spec.nodeName=")
+            return 200, {
+                "items": [self.objects[f"{PODS}/{pod}"] for pod, on in self.pods().items() if on == node]
+            }
+        if path.endswith("/eviction"):
+            self.add_pod(path.split("/")[-2], "w2")
+            return 201, {"kind": "Status", "status": "Success"}
+        return super()._do(method, path, body, query, kind)
+
+
+@contextmanager
+def node_api(store: Store, site: Site, address: str, port: int) -> Iterator[NodeApi]:
+    """Serve the API of a site."""
+    joins = Joins(site.folder / "api", LOOPBACK)
+    with tempfile.TemporaryDirectory(prefix="isf-") as folder:
+        certificate = server_files(store, Path(folder), API_NAME)
+        api = NodeApi(certificate, store.ca("kubernetes").certificate_pem, joins, address, port)
+        api.roots = site.folder / "roots"
+        with api:
+            yield api
