@@ -75,11 +75,26 @@ def write_atomically(path: str, data: bytes, mode: int, owner: t.Optional[Owners
     """Replace a file in one step; see ``finish`` for the arguments."""
     descriptor, temporary = temporary_beside(path)
     try:
-        write_all(descriptor, data)
+        with ClosedOnFailure(descriptor):
+            write_all(descriptor, data)
         finish(descriptor, temporary, path, mode, owner)
     except BaseException:
         remove_if_there(temporary)
         raise
+
+
+class ClosedOnFailure:
+    """Closes a file when its block fails: removing an open one frees no space, and a rollback may need it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: t.Any, error: t.Any, trace: t.Any) -> None:
+        if kind is not None:
+            os.close(self._descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -142,7 +157,7 @@ def copy_file(source: str, target: str) -> None:
     """Copy content only, durably, to a new file (mode 0600); an older target is replaced."""
     descriptor, temporary = temporary_beside(target)
     try:
-        with open(source, "rb", buffering=0) as stream:
+        with open(source, "rb", buffering=0) as stream, ClosedOnFailure(descriptor):
             while True:
                 chunk = stream.read(_CHUNK)
                 if not chunk:
