@@ -252,7 +252,8 @@ def _unpack_member(archive: t.Any, member: t.Any, folder: str, host: Host) -> St
             os.rename(temporary, real)
             return {"target": member.target}
         mode = "0755" if member.info.mode & 0o111 else "0644"
-        sha256 = _copy(archive.extractfile(member.info), descriptor)
+        with files.ClosedOnFailure(descriptor):
+            sha256 = _copy(archive.extractfile(member.info), descriptor)
         files.finish(descriptor, temporary, real, int(mode, 8), accounts.resolve({"mode": mode}, host))
         return {"sha256": sha256, "mode": mode, "signature": files.signature(os.lstat(real))}
     except BaseException:
