@@ -8,7 +8,7 @@ import typing as t
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import leaves_localhost_out
 
 DOCUMENTATION = r"""
 ---
@@ -50,4 +50,4 @@ class LookupModule(LookupBase):  # type: ignore[misc]
         """Return the pattern."""
         if terms:
             raise AnsibleLookupError("controller takes no terms")
-        return ["localhost" if limited_to(variables or {}) is None else "all"]
+        return ["all" if leaves_localhost_out(variables or {}) else "localhost"]

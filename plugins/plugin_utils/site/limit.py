@@ -5,7 +5,12 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ansible import constants, context
+from ansible.inventory.manager import split_host_pattern
 
 LEFT_OUT = (
     "--limit leaves localhost out: objects of the cluster are not applied and the cluster is not verified. "
@@ -17,7 +22,7 @@ def limited_to(variables: Mapping[str, t.Any]) -> list[str] | None:
     """Return the hosts of this run when ``--limit`` leaves localhost out, None when it does not.
 
     Args:
-        variables: the variables of a task or play; only ``hostvars`` is used.
+        variables: the variables of a task; only ``hostvars`` is used.
     """
     try:
         manager = variables["hostvars"]._inventory
@@ -26,3 +31,36 @@ def limited_to(variables: Mapping[str, t.Any]) -> list[str] | None:
         return [str(host.name) for host in manager.get_hosts("all", ignore_restrictions=True)]
     except (AttributeError, KeyError):  # another ansible-core: as if there were no limit
         return None
+
+
+def leaves_localhost_out(variables: Mapping[str, t.Any]) -> bool:
+    """Tell whether ``--limit`` leaves localhost out, also before the first play, when Ansible cannot say.
+
+    Args:
+        variables: the variables of a play.
+    """
+    if "hostvars" in variables:
+        return limited_to(variables) is not None
+    groups: Mapping[str, t.Any] = variables.get("groups") or {}
+    patterns = list(_patterns(context.CLIARGS.get("subset") or ""))
+    return bool(patterns) and not any(_names_localhost(pattern, groups) for pattern in patterns)
+
+
+def _patterns(limit: str) -> Iterator[str]:
+    """Yield the patterns of a limit, those in files (@FILE) too."""
+    for pattern in split_host_pattern(limit):
+        if pattern.startswith("@"):
+            yield from (line.strip() for line in Path(pattern[1:]).read_text().splitlines() if line.strip())
+        else:
+            yield pattern
+
+
+def _names_localhost(pattern: str, groups: Mapping[str, t.Any]) -> bool:
+    """Tell whether a pattern has localhost in it: by name, or by a group where the inventory lists it."""
+    if pattern in constants.LOCALHOST:
+        return True
+    if pattern.startswith(("!", "&")) or "localhost" not in groups.get("all", ()):
+        return False
+    return fnmatch("localhost", pattern) or any(
+        fnmatch(str(group), pattern) and "localhost" in hosts for group, hosts in groups.items()
+    )
