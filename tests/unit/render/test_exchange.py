@@ -27,6 +27,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import insist
+
 DOCUMENT: dict[str, t.Any] = {
     "schema": 1,
     "layers": ["base", "etcd"],
@@ -173,6 +175,11 @@ def test_clocks(host: float, started: float, ended: float, largest: float, ok: b
     verdict = clock_verdict(host, started, ended, largest)
     assert (verdict["check"], verdict["ok"], verdict["found"]) == ("clock", ok, found)
     assert bool(verdict["remedy"]) == (not ok)
+
+
+def test_a_clock_that_is_off_by_an_hour_is_named() -> None:
+    verdict = clock_verdict(6400.0, 9999.0, 10001.0, 5)
+    insist("clock", unfit_message([verdict]))
 
 
 @given(st.floats(0, 1e9), st.floats(0, 100), st.floats(-50, 50), st.floats(0, 1), st.floats(0.1, 20))

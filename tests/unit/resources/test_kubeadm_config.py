@@ -14,6 +14,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import insist
+
 JOIN = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration: {name: rack-1}\n"
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
@@ -158,3 +160,20 @@ def test_documents_are_split_where_yaml_splits_them(documents: list[str], separa
     whole = separator.join(documents)
     expected: list[Any] = [document["kind"] for document in yaml.safe_load_all(whole)]
     assert [kind for kind, _ in text.split_documents(whole)] == expected
+
+
+EXPIRED = "Get https://a: tls: x509: certificate has expired or is not yet valid: current time 2026 is before"
+
+
+@pytest.mark.parametrize(
+    ("fault", "output"),
+    [
+        ("join-token", "error execution phase preflight: failed to get config map: Unauthorized"),
+        (
+            "join-clock",
+            f"error execution phase preflight: {EXPIRED}",
+        ),
+    ],
+)
+def test_what_people_meet_is_explained_as_promised(fault: str, output: str) -> None:
+    insist(fault, f"{text.explain(output)}. {text.remedy_for(output)}")
