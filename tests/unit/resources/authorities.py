@@ -88,6 +88,7 @@ def kubeconfig(authority: str, certificate: str, key: str) -> str:
     return (
         f"apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {data(authority)}\n"
         "    server: https://10.98.0.11:6443\n  name: lab\ncontexts:\n- context:\n    cluster: lab\n"
-        "    user: admin\n  name: admin@lab\ncurrent-context: admin@lab\nkind: Config\nusers:\n- name: admin\n"
+        "    user: admin\n  name: admin@lab\ncurrent-context: admin@lab\nkind: Config\n"
+        "users:\n- name: admin\n"
         f"  user:\n    client-certificate-data: {data(certificate)}\n    client-key-data: {data(key)}\n"
     )

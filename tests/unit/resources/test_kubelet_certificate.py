@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import os
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def joined(root: Path, issuer: Authority = OLD, days: float = 365, **names: Any)
     certificate = issuer.sign(key.public_key(), days=days, **chosen)
     host.put(CA_PATH, OLD.pem + NEW.pem)
     real = host.put(f"{FOLDER}/kubelet-server-2026-01-01-00-00-00.pem", certificate + key_pem(key), 0o600)
-    os.symlink(real.name, host.path(PATH))
+    Path(host.path(PATH)).symlink_to(real.name)
     return host, key
 
 
@@ -177,9 +176,7 @@ def test_only_the_authority_of_a_kubeconfig_changes(old: bytes, new: bytes, quot
     assert _kubeconfig.with_authority(after, new.hex()) == after
 
 
-@pytest.mark.parametrize(
-    "text", ["", "certificate-authority: /etc/ca.crt\n", "client-certificate-data: %%%\n"]
-)
+@pytest.mark.parametrize("text", ["", "certificate-authority: /ca.crt\n", "client-certificate-data: %%%\n"])
 def test_a_kubeconfig_without_embedded_data_is_left_alone(text: str) -> None:
     assert _kubeconfig.with_authority(text, OLD.pem) == text
     assert _kubeconfig.embedded(text, _kubeconfig.CLIENT) == ""
