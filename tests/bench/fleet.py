@@ -9,21 +9,16 @@ reachable; ansible-playbook runs inside the same namespace. Controller and targe
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import time
 import types
 import typing as t
 
-from tests.support.playbooks import recap_of
+from tests.bench.hosts import Hosts
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-METER = pathlib.Path(__file__).with_name("meter.py")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 SSHD_CONFIG = """\
@@ -46,40 +41,14 @@ LogLevel ERROR
 COUNTER = """\
 #!/bin/sh
 echo >> "$IRONSPAN_BENCH_SSH_LOG"
+[ -n "$IRONSPAN_BENCH_ANSWERS" ] && { ssh "$@" | tee "$IRONSPAN_BENCH_ANSWERS/$(date +%s.%N)"; exit; }
 [ -z "$IRONSPAN_BENCH_SENT" ] && exec ssh "$@"
 tee -a "$IRONSPAN_BENCH_SENT" | ssh "$@"
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What one playbook run cost."""
-
-    hosts: int
-    wall: float
-    """Seconds from start to end."""
-    controller_cpu: float
-    """CPU seconds of ansible-playbook and everything it started, its ssh clients included."""
-    target_cpu: float
-    """CPU seconds of the SSH server and everything it started: the hosts' side."""
-    ssh_operations: int
-    tasks: dict[str, int]
-    """Host -> tasks that ran there."""
-    changed: int
-    """Hosts with a change."""
-    memory_kib: int
-    """Largest process of the controller's side."""
-    bytes_sent: int
-    """To hosts, the modules themselves included; 0 unless it was asked for."""
-    output: str
-
-    def each(self, name: str) -> float:
-        """Return a figure per host."""
-        return float(getattr(self, name)) / self.hosts
-
-
-class Fleet:
-    """A number of simulated hosts; a context manager.
+class Fleet(Hosts):
+    """A number of simulated hosts behind a real SSH server; a context manager.
 
     Args:
         folder: an empty folder with a short path (it holds control sockets).
@@ -87,10 +56,9 @@ class Fleet:
     """
 
     def __init__(self, folder: pathlib.Path, count: int) -> None:
-        self.folder = folder
-        self.count = count
+        super().__init__(folder, count)
         self.namespace = f"isbench{os.getpid()}"
-        self.names = [f"sim-{index:04d}" for index in range(count)]
+        self.prefix = ("ip", "netns", "exec", self.namespace)
         self._server: subprocess.Popen[bytes] | None = None
         self._services: list[subprocess.Popen[bytes]] = []
 
@@ -139,107 +107,17 @@ class Fleet:
         self._services.append(process)
         return process
 
-    def address(self, index: int) -> str:
-        """Return the loopback address of a host."""
-        return f"127.1.{index // 250}.{index % 250 + 1}"
-
-    def root(self, name: str) -> pathlib.Path:
-        """Return the folder that a host's module takes for its root."""
-        return self.folder / "roots" / name
-
-    def inventory(
-        self,
-        variables: dict[str, t.Any],
-        groups: dict[str, list[str]],
-        others: dict[str, dict[str, dict[str, t.Any]]],
-    ) -> pathlib.Path:
-        """Write an inventory of the hosts.
-
-        Args:
-            variables: variables of every host.
-            groups: group -> simulated hosts.
-            others: group -> hosts with their variables that are part of the site but never contacted.
-
-        Returns:
-            The file.
-        """
-        common = {
-            "ansible_user": "root",
+    def connection(self) -> dict[str, t.Any]:
+        """Return the variables that say how hosts are reached."""
+        return {
+            **super().connection(),
             "ansible_ssh_private_key_file": str(self.folder / "key"),
-            "ansible_ssh_executable": str(self.folder / "ssh"),
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.folder}/known_hosts",
-            **variables,
         }
-        hosts = {
-            name: {
-                "ansible_host": self.address(index),
-                # what other hosts would use; nobody does here
-                "site_address": self.address(index).replace("127.1.", "10.30."),
-                "user_root": str(self.root(name)),
-            }
-            for index, name in enumerate(self.names)
-        }
-        members: dict[str, t.Any] = {
-            group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()
-        }
-        members |= {group: {"hosts": dict(named)} for group, named in others.items()}
-        path = self.folder / "hosts.yml"
-        text = json.dumps({"all": {"vars": common, "hosts": hosts, "children": members}}, indent=1)
-        path.write_text(text)  # JSON is YAML, and read much faster
-        return path
 
-    def play(
-        self, playbook: pathlib.Path, inventory: pathlib.Path, *options: str, keep_sent: bool = False
-    ) -> Cost:
-        """Run a playbook against the hosts and return what it cost; it may fail, see ``output``.
-
-        Args:
-            playbook: the playbook.
-            inventory: the inventory.
-            options: more options of ansible-playbook.
-            keep_sent: count the bytes sent to hosts (which costs CPU of its own).
-        """
-        result, log, sent = self.folder / "cost.json", self.folder / "ssh.log", self.folder / "sent"
-        sent.write_bytes(b"")
-        log.write_text("")
-        (self.folder / "cp").mkdir(exist_ok=True)
-        environment = os.environ | {
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
-            "ANSIBLE_NOCOLOR": "1",
-            "IRONSPAN_BENCH_SSH_LOG": str(log),
-            "IRONSPAN_BENCH_SENT": str(sent) if keep_sent else "",
-        }
-        # Compiled Python files are written and used, as in any installation.
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        program = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
-        before = self.target_cpu()
-        command = ["ip", "netns", "exec", self.namespace, sys.executable, str(METER), str(result), program]
-        done = subprocess.run(
-            [*command, "-i", str(inventory), *options, str(playbook)],
-            cwd=ROOT,
-            env=environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        time.sleep(0.5)  # sessions that have just ended are waited for by the listener
-        cost = json.loads(result.read_text())
-        recap = recap_of(done.stdout)
-        return Cost(
-            hosts=self.count,
-            wall=cost["wall"],
-            controller_cpu=cost["cpu"],
-            target_cpu=self.target_cpu() - before,
-            ssh_operations=len(log.read_text().splitlines()),
-            tasks={name: row["ok"] + row["failed"] for name, row in recap.items() if name != "localhost"},
-            changed=sum(1 for name, row in recap.items() if name != "localhost" and row["changed"]),
-            memory_kib=cost["memory_kib"],
-            bytes_sent=sent.stat().st_size,
-            output=done.stdout,
-        )
+    def settle(self) -> None:
+        """Wait for sessions that have just ended; the listener waits for them, too."""
+        time.sleep(0.5)
 
     def target_cpu(self) -> float:
         """Return the CPU seconds that the SSH server and its ended children have used."""

@@ -15,12 +15,12 @@ HEAD = """\
 
 # Measured costs
 
-Every row is a budget that `make test` asserts. Ratios have both sides measured in the same run; CPU is in
-CPU-seconds, the least of the runs where there are several, because other work on the machine only adds to it.
-
-Measured {date} on {machine}.
-
+A row with a budget is asserted: by `make test` for two hosts and for 20 workers, by `make bench` for all of
+them. Ratios have both sides measured in the same run; CPU is in CPU-seconds, the least of the runs where
+there are several, because other work on the machine only adds to it. What the figures mean for a site, and
+how they were measured: [scale.md](scale.md).
 """
+MEASURED = "Measured {date} on {machine}."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,18 +68,39 @@ class Table:
             for row in rows
         ]
 
-    def text(self) -> str:
-        """Return the page."""
+    def parts(self) -> dict[str, str]:
+        """Return title and text of the sections that were measured."""
         machine = (
             f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, {platform.machine()}"
         )
-        lines = [HEAD.format(date=datetime.datetime.now(datetime.UTC).date(), machine=machine)]
+        measured = MEASURED.format(date=datetime.datetime.now(datetime.UTC).date(), machine=machine)
+        found = {}
         for section, rows in self.sections.items():
-            lines += [f"## {section}\n", "| what | measured | budget | |", "|---|---|---|---|"]
+            lines = [measured, "", "| what | measured | budget | |", "|---|---|---|---|"]
             lines += [f"| {row.what} | {row.measured} | {row.budget} | {row.note} |" for row in rows]
-            lines.append("")
-        return "\n".join(lines)
+            found[section] = "\n".join(lines)
+        return found
+
+    def text(self, before: str = "") -> str:
+        """Return the page.
+
+        Args:
+            before: the page as it was; sections that were not measured this time are kept from it.
+        """
+        parts = {**sections_of(before), **self.parts()}
+        return HEAD + "".join(f"\n## {title}\n\n{part}\n" for title, part in parts.items())
 
     def write(self, path: pathlib.Path) -> None:
-        """Write the page."""
-        path.write_text(self.text(), encoding="utf-8")
+        """Write the page, or those sections of it that were measured."""
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(self.text(before), encoding="utf-8")
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return title and text of the sections of a page that say when they were measured."""
+    found = {}
+    for block in page.split("\n## ")[1:]:
+        title, _, text = block.partition("\n")
+        if text.strip().startswith(MEASURED.partition(" ")[0]):
+            found[title.strip()] = text.strip()
+    return found

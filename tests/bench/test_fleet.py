@@ -4,74 +4,31 @@
 
 from __future__ import annotations
 
-import base64
 import collections.abc
-import functools
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 
 import pytest
 
 from tests.bench import worker
-from tests.bench.fleet import Cost, Fleet
+from tests.bench.fleet import Fleet
 from tests.bench.table import Table
 
-PORT = 8080
-RUNS = 3
+COUNT = 20
+RUNS = 2
 """No-op runs; the cheapest counts, since other work on the machine only adds."""
-
-PLAYBOOK = """\
-- import_playbook: {playbooks}/validate.yml
-
-- name: assess
-  hosts: nodes
-  gather_facts: false
-  tasks:
-    - name: Compare with the whole document
-      ironspan.hybrid.converge: {{mode: assess, root: "{{{{ user_root }}}}"}}
-
-- name: prepare
-  hosts: nodes:&ironspan_pending
-  gather_facts: false
-  tasks:
-    - name: Converge the layers that need no credentials
-      ironspan.hybrid.converge:
-        layers: [base, containerd, flannel, gvisor, haproxy, node]
-        root: "{{{{ user_root }}}}"
-
-- name: nodes
-  hosts: nodes:&ironspan_pending
-  gather_facts: false
-  tasks:
-    - name: Converge the kubelet and join
-      ironspan.hybrid.converge:
-        layers: [node]
-        join_token: abcdef.0123456789abcdef
-        root: "{{{{ user_root }}}}"
-"""
-"""The phases of site.yml that run on a worker; what talks to the cluster's API is not simulated."""
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace of one's own needs root")
 
 
-LARGE = pytest.param(
-    250,
-    marks=pytest.mark.skipif(
-        "IRONSPAN_BENCH_RECORD" not in os.environ,
-        reason="`make bench` measures it: a quarter of an hour on two cores",
-    ),
-)
-
-
-@pytest.fixture(params=[20, LARGE])
-def fleet(request: pytest.FixtureRequest) -> collections.abc.Iterator[Fleet]:
+@pytest.fixture
+def fleet() -> collections.abc.Iterator[Fleet]:
     # a short path: control sockets live below it
     folder = pathlib.Path(tempfile.mkdtemp(prefix="isb-", dir="/tmp"))
     try:
-        with Fleet(folder, request.param) as made:
+        with Fleet(folder, COUNT) as made:
             for name in made.names:
                 worker.make_root(made.root(name))
             yield made
@@ -79,32 +36,6 @@ def fleet(request: pytest.FixtureRequest) -> collections.abc.Iterator[Fleet]:
         shutil.rmtree(folder)
 
 
-def run_of(fleet: Fleet) -> collections.abc.Callable[..., Cost]:
-    """Prepare mirror, inventory and playbook; return what runs them."""
-    index = worker.make_mirror(fleet.folder / "mirror")
-    fleet.serve(sys.executable, "-m", "http.server", "-d", str(index.parent), "-b", "127.0.0.1", str(PORT))
-    (fleet.folder / "pki.key").write_text(base64.b64encode(os.urandom(32)).decode())
-    (fleet.folder / "pki.key").chmod(0o600)
-    core = {"core-1": {"ansible_host": "10.20.0.11"}}
-    inventory = fleet.inventory(
-        {
-            "site_name": "bench",
-            "site_api_endpoint": "10.20.0.11:8443",
-            "site_api_address": "10.20.0.11",
-            "site_mirror_url": f"http://127.0.0.1:{PORT}",
-            "site_artifacts_index": str(index),
-            "site_pki_store": str(fleet.folder / "pki"),
-            "site_pki_key_file": str(fleet.folder / "pki.key"),
-        },
-        {"nodes": fleet.names, "on_prem": fleet.names, "gvisor": fleet.names},
-        dict.fromkeys(("azure", "etcd", "control_plane", "haproxy"), core),
-    )
-    playbook = fleet.folder / "bench.yml"
-    playbook.write_text(PLAYBOOK.format(playbooks=worker.ROOT / "playbooks"))
-    return functools.partial(fleet.play, playbook, inventory)
-
-
-PING = "- {hosts: nodes, gather_facts: false, tasks: [{ansible.builtin.ping: }]}\n"
 PING_RUN_S, PING_CONTROLLER_S, PING_TARGET_S = 0.5, 0.035, 0.2
 """What ansible.builtin.ping costs where the budgets were set, an otherwise idle machine: the start of a run,
 the controller's side of one host, and the host's side with its SSH session. CPU-seconds differ between
@@ -112,19 +43,17 @@ machines and stretch when neighbours are busy; the same ping in the same run tel
 
 
 def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
-    run = run_of(fleet)
-    ping = fleet.folder / "ping.yml"
-    ping.write_text(PING)
-    pings = [fleet.play(ping, fleet.folder / "hosts.yml")]
+    run = worker.prepare(fleet)
+    worker.serve_mirror(fleet)
+    pings = [worker.pinged(fleet)]
     install = run()
     assert install.changed == fleet.count, install.output
     runs = []
-    for _ in range(RUNS if fleet.count <= 20 else 1):
-        runs.append(run())
+    for number in range(RUNS):
+        runs.append(run(memory=number == RUNS - 1))
         assert runs[-1].changed == 0, runs[-1].output
         assert len(runs[-1].tasks) == fleet.count, runs[-1].output
-    if fleet.count <= 20:
-        pings.append(fleet.play(ping, fleet.folder / "hosts.yml"))
+    pings.append(worker.pinged(fleet))
     one = run("--limit", f"{fleet.names[0]},localhost", keep_sent=True)
     assert one.ssh_operations == 1, one.output
 
@@ -151,8 +80,10 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
         f"{ping_target:.3f} s",
         f"where the budgets were set: {PING_TARGET_S} s",
     )
-    table.add(section, "install: tasks a host", max(install.tasks.values()), 10)
-    table.add(section, "install: SSH operations a host", install.each("ssh_operations"), 3)
+    table.add(section, "install: tasks a host", max(install.tasks.values()), 10, note="kubespray: 947")
+    table.add(
+        section, "install: SSH operations a host", install.each("ssh_operations"), 3, note="kubespray: 370"
+    )
     cpu("install: controller CPU a host", install.each("controller_cpu"), 0.3, controller)
     table.note(section, "install: CPU of a host", f"{install.each('target_cpu'):.2f} s")
     table.add(section, "no-op: SSH operations a host", max(run.each("ssh_operations") for run in runs), 1)
@@ -167,4 +98,7 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
     wall = min(run.wall for run in runs)
     table.note(section, "no-op: whole run", f"{wall:.1f} s", "controller and hosts share the machine")
     table.note(section, "largest controller process", f"{max(run.memory_kib for run in runs) / 1024:.0f} MiB")
+    table.note(
+        section, "all controller processes together", f"{runs[-1].memory_all_kib / 1024:.0f} MiB", "as PSS"
+    )
     table.check()

@@ -4,18 +4,61 @@
 
 from __future__ import annotations
 
+import base64
+import collections.abc
+import functools
 import hashlib
 import io
 import json
+import os
 import pathlib
 import shutil
+import sys
 import tarfile
 import typing as t
 
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from tests.bench.fleet import Fleet
+from tests.bench.hosts import ROOT, Cost, Hosts
+
 PROGRAMS = pathlib.Path(__file__).with_name("programs")
+
+PORT = 8080
+"""Of the mirror."""
+
+PLAYBOOK = """\
+- import_playbook: {playbooks}/validate.yml
+
+- name: assess
+  hosts: nodes
+  gather_facts: false
+  tasks:
+    - name: Compare with the whole document
+      ironspan.hybrid.converge: {{mode: assess, root: "{{{{ user_root }}}}"}}
+
+- name: prepare
+  hosts: nodes:&ironspan_pending
+  gather_facts: false
+  tasks:
+    - name: Converge the layers that need no credentials
+      ironspan.hybrid.converge:
+        layers: [base, containerd, flannel, gvisor, haproxy, node]
+        root: "{{{{ user_root }}}}"
+
+- name: nodes
+  hosts: nodes:&ironspan_pending_node
+  gather_facts: false
+  tasks:
+    - name: Converge the kubelet and join
+      ironspan.hybrid.converge:
+        layers: [node]
+        join_token: abcdef.0123456789abcdef
+        root: "{{{{ user_root }}}}"
+"""
+"""The phases of site.yml that run on a worker; what talks to the cluster's API is not simulated."""
+
+PING = "- {hosts: nodes, gather_facts: false, tasks: [{ansible.builtin.ping: }]}\n"
 
 FILES = {
     "etc/os-release": 'ID=debian\nVERSION_ID="13"\n',
@@ -123,3 +166,53 @@ def make_mirror(folder: pathlib.Path) -> pathlib.Path:
     index = folder / "index.json"
     index.write_text(json.dumps({"schema": 1, "artifacts": artifacts, "images": images}))
     return index
+
+
+def variables(folder: pathlib.Path) -> dict[str, t.Any]:
+    """Make mirror and keys of a site of many workers, and return the site's variables.
+
+    Args:
+        folder: where they are put.
+    """
+    index = make_mirror(folder / "mirror")
+    key = folder / "pki.key"
+    key.write_text(base64.b64encode(os.urandom(32)).decode())
+    key.chmod(0o600)
+    return {
+        "site_name": "bench",
+        "site_api_endpoint": "10.20.0.11:8443",
+        "site_api_address": "10.20.0.11",
+        "site_pod_cidr": "10.244.0.0/14",
+        "site_mirror_url": f"http://127.0.0.1:{PORT}",
+        "site_artifacts_index": str(index),
+        "site_pki_store": str(folder / "pki"),
+        "site_pki_key_file": str(key),
+    }
+
+
+def prepare(hosts: Hosts) -> collections.abc.Callable[..., Cost]:
+    """Write inventory and playbook of a site of many workers; return what runs the playbook."""
+    core = {"core-1": {"ansible_host": "10.20.0.11"}}
+    inventory = hosts.inventory(
+        variables(hosts.folder),
+        {"nodes": hosts.names, "on_prem": hosts.names, "gvisor": hosts.names},
+        dict.fromkeys(("azure", "etcd", "control_plane", "haproxy"), core),
+    )
+    playbook = hosts.folder / "bench.yml"
+    playbook.write_text(PLAYBOOK.format(playbooks=ROOT / "playbooks"))
+    ping = hosts.folder / "ping.yml"
+    ping.write_text(PING)
+    return functools.partial(hosts.play, playbook, inventory)
+
+
+def pinged(hosts: Hosts) -> Cost:
+    """Run ``ansible.builtin.ping`` on all hosts that were prepared."""
+    return hosts.play(
+        hosts.folder / "ping.yml", hosts.folder / "hosts.yml", environment={"IRONSPAN_BENCH_SCENE": "ping"}
+    )
+
+
+def serve_mirror(fleet: Fleet) -> None:
+    """Start the mirror of a site that was prepared."""
+    folder = str(fleet.folder / "mirror")
+    fleet.serve(sys.executable, "-m", "http.server", "-d", folder, "-b", "127.0.0.1", str(PORT))
