@@ -43,10 +43,7 @@ class ActionModule(ClusterAction):
         """Do what the state asks for."""
         state = arguments["state"]
         if state == "started":
-            inputs = store.first_start(session.site.group("etcd"), self._group(COMPARED_GROUP), self._bare())
-            if inputs and not self._task.check_mode:
-                self.say(f"a new store begins on {', '.join(inputs)}")
-            return {"changed": False, "inputs": inputs}
+            return {"changed": False, "inputs": self._started(session)}
         host = session.site.hosts.get(arguments["host"])
         if host is None:
             raise AnsibleActionFail(f"host is {arguments['host']!r}; write a host of the inventory")
@@ -56,8 +53,21 @@ class ActionModule(ClusterAction):
             return self._voter(session, host, seconds(arguments["timeout_s"], "timeout_s"))
         return self._absent(session, host)
 
-    def _group(self, name: str) -> list[str]:
-        return list(self._groups.get(name.format(layer="etcd")) or ())
+    def _started(self, session: Session) -> dict[str, dict[str, str]]:
+        if session.site.is_slice:
+            # Whether nobody has data cannot be known from a part of the hosts.
+            return {}
+        joined = set(self._group(COMPARED_GROUP, "control_plane"))
+        joined -= set(self._group(BARE_GROUP, "control_plane"))
+        inputs = store.first_start(
+            session.site.group("etcd"), self._group(COMPARED_GROUP), self._bare(), sorted(joined)
+        )
+        if inputs and not self._task.check_mode:
+            self.say(f"a new store begins on {', '.join(inputs)}")
+        return inputs
+
+    def _group(self, name: str, layer: str = "etcd") -> list[str]:
+        return list(self._groups.get(name.format(layer=layer)) or ())
 
     def _bare(self) -> list[str]:
         return self._group(BARE_GROUP)

@@ -44,17 +44,27 @@ def one_time_input(state: str, cluster: str) -> dict[str, str]:
 
 
 def first_start(
-    hosts: Sequence[Host], compared: Collection[str], bare: Collection[str]
+    hosts: Sequence[Host], compared: Collection[str], bare: Collection[str], joined: Sequence[str] = ()
 ) -> dict[str, dict[str, str]]:
-    """Return what all members of a new cluster are told, nothing when there may be one already.
+    """Return what all members of a new cluster are told, nothing when one of them may have data.
 
     Args:
         hosts: the group etcd.
         compared: hosts that were looked at in this run.
         bare: those of them that have no data.
+        joined: control planes that are part of a cluster.
+
+    Raises:
+        ClusterError: nobody has data, and yet there is a cluster.
     """
     if not all(host.name in compared and host.name in bare for host in hosts):
         return {}
+    if joined:
+        raise ClusterError(
+            f"No host of the group etcd has data, but {', '.join(joined)} belongs to a cluster already.",
+            "Its store is elsewhere or lost: correct the group etcd, or restore the store from a backup; "
+            "to begin anew with nothing, reset the whole site (playbooks/reset.yml).",
+        )
     cluster = ",".join(f"{host.name}={peer_url(host)}" for host in hosts)
     return {host.name: one_time_input("new", cluster) for host in hosts}
 

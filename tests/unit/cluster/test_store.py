@@ -41,6 +41,12 @@ def test_a_store_begins_only_when_it_is_known_of_every_host_that_it_has_no_data(
         assert given_["cluster"].split(",") == [f"az-{n}=https://10.0.0.{n}:2380" for n in (1, 2, 3)]
 
 
+def test_no_store_begins_where_control_planes_have_one_elsewhere() -> None:
+    assert store.first_start(HOSTS, NAMES, NAMES[:2], ["az-1"]) == {}
+    with pytest.raises(ClusterError, match="No host of the group etcd has data, but az-1 belongs to"):
+        store.first_start(HOSTS, NAMES, NAMES, ["az-1"])
+
+
 class FakeStore:
     """The members' answers and the list that they change."""
 
