@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import calendar
 import glob
 import os
@@ -77,14 +76,14 @@ def in_text(text: str) -> t.List[bytes]:
     for data in _EMBEDDED.findall(text):
         try:
             pems.append(base64.b64decode(data).decode("ascii"))
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # binascii.Error and UnicodeDecodeError are such
             continue
     found = []
     for pem in pems:
         for body in _BLOCK.findall(pem):
             try:
                 found.append(base64.b64decode("".join(body.split()), validate=True))
-            except binascii.Error:
+            except ValueError:
                 continue
     return found
 
