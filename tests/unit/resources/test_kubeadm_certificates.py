@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates as kind
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm_certificates import (
     KIND,
@@ -138,7 +139,7 @@ def test_another_authority_signs_everything_anew_and_kubeconfigs_still_trust_bot
     for leaf in LEAVES:
         if leaf.is_kubeconfig:
             text = plane.host.text(leaf.path)
-            assert kind._kubeconfig.embedded(text, "certificate-authority-data") == NEW.pem + OLD.pem
+            assert _kubeconfig.embedded(text, "certificate-authority-data") == NEW.pem + OLD.pem
 
 
 def test_an_authority_that_this_same_run_brings_is_seen_when_it_is_there(plane: ControlPlane) -> None:
