@@ -108,7 +108,8 @@ def steps_of(operation: str, context: Context) -> list[Step]:
 def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> list[str]:
     """Return the hosts whose documents a plan of the operation compares, by the module's ``HOSTS``.
 
-    ``all`` (the default), ``none``, ``named`` by the operator, or ``targets`` of the steps.
+    ``all`` (the default), ``none``, ``named`` by the operator, ``targets`` of the steps, or ``others``: those
+    of the targets that nobody named.
     """
     site = context.site
     if operation == SITE:
@@ -119,6 +120,7 @@ def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> l
         "none": [],
         "named": [host.name for host in context.hosts],
         "targets": targets_of(steps),
+        "others": [name for name in targets_of(steps) if name not in {host.name for host in context.hosts}],
     }
     return choices[which]
 

@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
-HOSTS = "targets"
+HOSTS = "others"
 
 
 def steps(context: Context) -> list[Step]:

@@ -18,7 +18,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import 
     member_replace,
     membership,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
+    Context,
+    compared_hosts,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,6 +176,11 @@ def test_others_follow_before_a_host_leaves(context: Callable[..., Context]) -> 
         "reset az-1",
         "delete-node az-1",
     ]
+
+
+def test_a_plan_of_a_removal_asks_nothing_of_hosts_that_may_be_dead(context: Callable[..., Context]) -> None:
+    made = context("az-1")
+    assert compared_hosts("member_remove", made, member_remove.steps(made)) == ["az-3", "az-2"]
 
 
 FIVE = ("az-1", "az-2", "az-3", "az-4", "az-5", "rack-1")
