@@ -59,6 +59,10 @@ REMOVALS: tuple[Removal, ...] = (
     Removal(
         (1, 37), "kube-controller-manager", "flag", "concurrent-service-syncs", "", f"{_CHANGES}, #138002"
     ),
+    *(
+        Removal((1, 37), "kube-proxy", "flag", name, "", f"{_CHANGES}, #139870")
+        for name in ("boot-id-file", "machine-id-file")
+    ),
     *(Removal((1, 37), "*", "gate", name, "", _GATES) for name in _GONE_GATES),
     *(
         Removal((1, 37), "*", "gate", name, "GenericWorkload", f"{_CHANGES}, #139520")
@@ -75,7 +79,7 @@ REMOVALS: tuple[Removal, ...] = (
     Removal(
         (3, 7), "etcd", "flag", "experimental-*", "the name without experimental-, or feature-gates", _ETCD
     ),
-    Removal((3, 7), "etcd", "flag", "enable-v2", "", _ETCD),
+    Removal((3, 6), "etcd", "flag", "enable-v2", "", _ETCD),
 )
 """Everything that is known."""
 
