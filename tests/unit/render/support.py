@@ -12,6 +12,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
+from tests.support.public_side import PublicSide
+
 ROLES = Path(__file__).parent / "fixtures" / "roles"
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -34,38 +36,6 @@ all:
     control_plane: {{hosts: {{a1: }}}}
     nodes: {{hosts: {{w1: , w2: }}}}
 """
-
-
-class PublicSide:
-    """What documents need of a PKI store."""
-
-    def uid(self) -> str:
-        """Return a site's identity."""
-        return "0123456789abcdef"
-
-    def certificate_pem(self, name: str) -> str:
-        """Return a text that tells which authority was asked for."""
-        return f"certificate of {name}\n"
-
-    def sha256(self, name: str) -> str:
-        """Return a fingerprint."""
-        return {"etcd": "a", "kubernetes": "b", "front-proxy": "c"}[name] * 64
-
-    def signing_pem(self, name: str) -> str:
-        """Return a text that tells which authority was asked for."""
-        return f"signing certificate of {name}\n"
-
-    def secret_name(self, name: str) -> str:
-        """Return the name of a secret as a store that was never changed has it."""
-        return "service-account-key" if name == "service-account" else f"{name}-ca-key"
-
-    def trust_stamp(self) -> str:
-        """Return a text."""
-        return "unchanged"
-
-    def service_account_public_pem(self) -> str:
-        """Return a text that tells what was asked for."""
-        return "public key\n"
 
 
 def write_inventory(folder: Path) -> Path:

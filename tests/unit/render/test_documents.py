@@ -64,7 +64,7 @@ def test_references_get_their_layer(tmp_path: Path, roles: Path) -> None:
     assert resources["base/motd"]["requires"] == ["base/folder"]
     assert resources["etcd/server"]["requires"] == ["etcd/folder", "base/motd"]
     assert resources["etcd/server"]["key"] == "etcd/key"
-    assert resources["etcd/server"]["issuer_sha256"] == "a" * 64
+    assert resources["etcd/server"]["issuer_sha256"] == "1" * 64
 
 
 def test_the_engine_takes_it(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS
 
-from tests.unit.roles.conftest import INVENTORIES, UID, Rendered
+from tests.support.public_side import UID
+from tests.unit.roles.conftest import INVENTORIES, Rendered
 
 Render = Callable[..., Rendered]
 TEMPLATES = ("desired.yml.j2", "reset.yml.j2")

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from tests.unit.roles.conftest import UID, Rendered
+from tests.support.public_side import UID
+from tests.unit.roles.conftest import Rendered
 
 Render = Callable[..., Rendered]
 
