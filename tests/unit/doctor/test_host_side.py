@@ -11,6 +11,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import typing as t
 from pathlib import Path
@@ -223,3 +225,22 @@ def test_a_clock_is_known_as_well_as_the_connection_allows(
     assert least <= found["skew_s"] + found["skew_uncertain_s"]
     assert found["skew_s"] - found["skew_uncertain_s"] <= most
     assert found["skew_uncertain_s"] >= 0
+
+
+PROGRAM = """
+import sys
+from ansible import constants
+from ansible.plugins.loader import init_plugin_loader
+constants.DEFAULT_LOCAL_TMP = sys.argv[1]
+init_plugin_loader()
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+payload.prepare("ironspan.hybrid.host_health")
+print(len(payload.build("ironspan.hybrid.host_health")))
+"""
+
+
+def test_what_is_sent_to_a_host_is_within_the_budget(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert 100_000 < int(done.stdout) <= 256_000
