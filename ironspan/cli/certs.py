@@ -19,6 +19,7 @@ from ironspan.cli.outcome import CommandError, Exit
 
 REPORT = "ironspan.hybrid.certificates_report"
 DAYS = 30
+ENVIRONMENT = "IRONSPAN_PKI_KEY"
 TIMER_MINUTES = 10
 """A kubelet waits 15 minutes for an answer before it asks again (client-go, certificate manager)."""
 
@@ -66,6 +67,14 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "--print-units", action="store_true", help="print a systemd service and timer that run this command"
     )
     approved.set_defaults(func=approve)
+    rekeyed = actions.add_parser(
+        "rekey",
+        help="encrypt the PKI store with another key",
+        description="Make a key in a new file, unless it is there, and encrypt every secret of the store with it.",
+    )
+    rekeyed.add_argument("new_key_file", help="file of the new key")
+    rekeyed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    rekeyed.set_defaults(func=rekey)
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
@@ -150,6 +159,31 @@ def approve(arguments: argparse.Namespace) -> int:
         else:
             display.note(f"{verdict.node or '?'}: {verdict.request}: {reason or 'approved'}")
     return int(Exit.FAILED if outcome.denied else Exit.OK)
+
+
+def rekey(arguments: argparse.Namespace) -> int:
+    """Encrypt the PKI store with another key."""
+    site = _site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
+        PkiError,
+        generate_key_file,
+        open_store,
+    )
+
+    new = pathlib.Path(arguments.new_key_file).resolve()
+    display = console.from_arguments(arguments)
+    try:
+        store = open_store(site.pki_store, site.pki_key_file or None)
+        if not store.exists():
+            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+        if not new.exists():
+            generate_key_file(new)
+        store.change_key(new)
+    except PkiError as error:
+        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+    display.note(f"the PKI store {store.path} is encrypted with the key in {new}")
+    display.note(f"now name that file in site_pki_key_file, or put its content into {ENVIRONMENT}")
+    return int(Exit.OK)
 
 
 def _site(given: list[str]) -> t.Any:

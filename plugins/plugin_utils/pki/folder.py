@@ -5,7 +5,7 @@
 store.json                   schema version, site uid, id of the key (not the key)
 authorities/NAME.crt         etcd, kubernetes, front-proxy
 public/service-account.pub
-secrets/NAME.sealed          the private keys, see sealing.py
+secrets/NAME.sealed          the private keys, see sealing.py; secrets-2 and so on after the key was changed
 lock
 """
 
@@ -15,6 +15,7 @@ import contextlib
 import json
 import re
 import secrets
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -69,8 +70,9 @@ class Folder:
                     f"the key given is {sealing.key_id(key)}.",
                     "Give the key that the store was made with (site_pki_key_file or IRONSPAN_PKI_KEY).",
                 )
-            for name in ("authorities", "public", "secrets"):
+            for name in ("authorities", "public", self._secrets()):
                 (self.path / name).mkdir(mode=0o700, exist_ok=True)
+            self._remove_stale()
             yield made
 
     def _make_header(self, key: bytes) -> None:
@@ -111,7 +113,9 @@ class Folder:
                     f"The store {self.path} has format {schema}; this version reads {SCHEMA_VERSIONS[-1]}.",
                     "Use the version of ironspan that wrote it.",
                 )
-            if not re.fullmatch(r"[0-9a-f]{16}", header["site_uid"]) or not isinstance(header["key_id"], str):
+            folder = re.fullmatch(r"secrets(-[0-9]+)?", header.get("secrets", "secrets"))
+            uid = re.fullmatch(r"[0-9a-f]{16}", header["site_uid"])
+            if not (folder and uid and isinstance(header["key_id"], str)):
                 raise ValueError
         except (ValueError, KeyError, TypeError) as error:
             raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
@@ -140,21 +144,49 @@ class Folder:
 
     def seal(self, name: str, secret: bytes) -> None:
         """Encrypt a secret into its file."""
-        write_file(self.path / secret_file(name), sealing.seal(self._sealing_key(), name, secret), 0o600)
+        path = self.path / self.secret_file(name)
+        write_file(path, sealing.seal(self._sealing_key(), name, secret), 0o600)
 
     def unseal(self, name: str) -> bytes:
         """Return a decrypted secret."""
-        return sealing.unseal(self._sealing_key(), name, self.public(secret_file(name)))
+        return sealing.unseal(self._sealing_key(), name, self.public(self.secret_file(name)))
+
+    def secret_file(self, name: str) -> str:
+        """Return the file of a secret, relative to the folder."""
+        return f"{self._secrets()}/{name}.sealed"
+
+    def change_key(self, key: bytes) -> None:
+        """Encrypt every secret with another key: into a folder beside, which store.json then names.
+
+        A kill leaves the store with the old key or with the new one; the folder of the other one goes when
+        something is written the next time.
+        """
+        with self.writing():
+            header, former = self.header(), self._secrets()
+            number = int(former.partition("-")[2] or 1) + 1
+            folder = self.path / f"secrets-{number}"
+            folder.mkdir(mode=0o700)
+            for path in sorted((self.path / former).glob("*.sealed")):
+                name = path.name.removesuffix(".sealed")
+                sealed = sealing.seal(key, name, self.unseal(name))
+                write_file(folder / path.name, sealed, 0o600)
+            changed = {"schema": SCHEMA_VERSIONS[-1], "key_id": sealing.key_id(key), "secrets": folder.name}
+            self._write_header({**header, **changed})
+            self._key = key
+            self._remove_stale()
+
+    def _secrets(self) -> str:
+        return str(self.header().get("secrets", "secrets"))
+
+    def _remove_stale(self) -> None:
+        for folder in self.path.glob("secrets*"):
+            if folder.name != self._secrets():
+                shutil.rmtree(folder)
 
     def _sealing_key(self) -> bytes:
         if self._key is None:
             self._key = self._load_key()
         return self._key
-
-
-def secret_file(name: str) -> str:
-    """Return the file of a secret, relative to the folder."""
-    return f"secrets/{name}.sealed"
 
 
 def _uid() -> str:

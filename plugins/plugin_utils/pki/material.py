@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates, profiles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder, secret_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import SERVICE_ACCOUNT, suffix
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import UNREADABLE
 from cryptography import x509
@@ -85,16 +85,16 @@ class Material:
             # First: a key without its certificate can be made use of again, the other way round it cannot.
             of_account = name == SERVICE_ACCOUNT
             self._folder.remove(public_file(generation) if of_account else certificate_file(name, generation))
-        self._folder.remove(secret_file(key_name(name, generation)))
+        self._folder.remove(self._folder.secret_file(key_name(name, generation)))
 
     def _ensure_authority(self, name: str, generation: int) -> bool:
         sealed = key_name(name, generation)
-        has_key = self._folder.has(secret_file(sealed))
+        has_key = self._folder.has(self._folder.secret_file(sealed))
         if self._folder.has(certificate_file(name, generation)):
             if not has_key:
                 raise PkiError(
                     f"The store has the certificate of the authority {name} but not its key.",
-                    f"Restore {self._folder.path}/{secret_file(sealed)} {FROM_BACKUP}",
+                    f"Restore {self._folder.path}/{self._folder.secret_file(sealed)} {FROM_BACKUP}",
                 )
             self.pair(name, generation)
             return False
@@ -117,12 +117,12 @@ class Material:
 
     def _ensure_service_account(self, generation: int) -> bool:
         sealed, file = key_name(SERVICE_ACCOUNT, generation), public_file(generation)
-        has_key = self._folder.has(secret_file(sealed))
+        has_key = self._folder.has(self._folder.secret_file(sealed))
         has_public = self._folder.has(file)
         if has_public and not has_key:
             raise PkiError(
                 "The store has the public service account key but not the private one.",
-                f"Restore {self._folder.path}/{secret_file(sealed)} {FROM_BACKUP}",
+                f"Restore {self._folder.path}/{self._folder.secret_file(sealed)} {FROM_BACKUP}",
             )
         if not has_key:
             # RSA 2048 is what kubeadm makes, and tokens are signed RS256, which every verifier reads.

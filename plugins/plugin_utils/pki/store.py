@@ -182,6 +182,11 @@ class Store:
         """Return what documents call the key in use; another generation has another name."""
         return secret_name(name, self.generations(name).signing)
 
+    def change_key(self, key_source: str | Path) -> None:
+        """Encrypt all secrets with the key in another file, which opens the store from then on."""
+        self.ensure_cas()
+        self._folder.change_key(load_key(key_source))
+
     # -- changing an authority ---------------------------------------------------------------------
 
     def generations(self, name: str) -> Generations:
