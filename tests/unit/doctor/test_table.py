@@ -217,6 +217,9 @@ def test_what_is_wrong_is_named_with_its_remedy(
 def test_every_check_is_in_the_cases() -> None:
     assert {check.name for check in table.CHECKS} == {case[0] for case in CASES}
     assert len({check.name for check in table.CHECKS}) == len(table.CHECKS)
+    manual = (ROOT / "docs" / "doctor.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ", manual, flags=re.M)
+    assert rows == [check.name for check in table.CHECKS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[3][:30]}")
