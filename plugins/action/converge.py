@@ -122,7 +122,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if more.get("to") is not None:
                 ask = "rollback"
             elif mode == "apply" and (alone := _left_alone(text, host)):
-                return {**result, "changed": False, "msg": alone}
+                return {**result, "changed": False, "warnings": [f"{host} is left alone. {alone}"]}
             whole, layers = text, _names(arguments, "layers")
             if layers:
                 text = only_layers(text, layers)
@@ -215,7 +215,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             making = template == DESIRED and not self._task.check_mode
             return site, renderer_for(site, roles_folder, make=making)[0]
 
-        folder.ensure(template, make)
+        # In an operation only its targets are reset.
+        targets = variables.get("groups", {}).get("ironspan_targets") if template == RESET else None
+        folder.ensure(template, make, targets)
         host = str(variables["inventory_hostname"])
         try:
             return folder.read(host, template)

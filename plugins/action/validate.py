@@ -10,6 +10,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import named_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.scope import rendered_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
@@ -65,7 +66,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 operation = str(self._task.args.get("operation") or "")
                 return {**result, **_planned(file, site, changing, operation, hints)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
-            documents = RunFolder().write(site, renderer)
+            operation = str(self._task.args.get("operation") or "")
+            only = rendered_hosts(operation, site, task_vars or {})
+            documents = RunFolder().write(site, renderer, only=only)
         except PlanError as error:
             return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
         except SiteError as error:

@@ -16,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 )
 
 HOSTS = "targets"
+ONLY_NAMED = True
+"""No other host is contacted, so only documents of the named ones are rendered."""
 
 
 def steps(context: Context) -> list[Step]:

@@ -17,7 +17,7 @@ import os
 import shutil
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ansible import constants
@@ -63,17 +63,23 @@ class RunFolder:
         """Tell whether the documents are there, for all hosts."""
         return self._folder(template).is_dir()
 
-    def ensure(self, template: str, make: Callable[[], tuple[Site, Renderer]]) -> None:
+    def ensure(
+        self,
+        template: str,
+        make: Callable[[], tuple[Site, Renderer]],
+        only: Collection[str] | None = None,
+    ) -> None:
         """Write the documents unless another process has.
 
         Args:
             template: ``DESIRED`` or ``RESET``.
             make: returns the site and its renderer; called only when there is work.
+            only: names of the hosts that this run is about; all by default.
 
         Raises:
             SiteError: the site or a template has problems.
         """
-        self.once(lambda: self.write(*make(), template), template)
+        self.once(lambda: self.write(*make(), template, only), template)
 
     def once(self, write: Callable[[], t.Any], template: str = DESIRED) -> None:
         """Let ``write`` put the documents there unless another process has."""
@@ -83,8 +89,20 @@ class RunFolder:
             if not self.has(template):
                 write()
 
-    def write(self, site: Site, renderer: Renderer, template: str = DESIRED) -> int:
+    def write(
+        self,
+        site: Site,
+        renderer: Renderer,
+        template: str = DESIRED,
+        only: Collection[str] | None = None,
+    ) -> int:
         """Render and write the documents of all hosts.
+
+        Args:
+            site: the site.
+            renderer: of its documents.
+            template: ``DESIRED`` or ``RESET``.
+            only: names of the hosts that this run is about; all by default.
 
         Returns:
             How many there are.
@@ -96,6 +114,8 @@ class RunFolder:
         found: list[tuple[str, str, HostNotes]] = []
         release = Release(digest="", time=int(time.time()))
         for host in site.hosts.values():
+            if only is not None and host.name not in only:
+                continue
             try:
                 text = renderer.document_text(host, template=template)
                 skew = renderer.fitness(host).get("max_clock_skew_s")
@@ -118,7 +138,7 @@ class RunFolder:
             together.update(text.encode())
         release["digest"] = together.hexdigest()
         self.put(found, template)
-        return len(site.hosts)
+        return len(found)
 
     def put(self, documents: Iterable[tuple[str, str, HostNotes]], template: str = DESIRED) -> None:
         """Write documents, all in one step, in the place of those that are there.
