@@ -111,7 +111,8 @@ def _system_pods(api: Api, nodes: set[str]) -> Iterator[str]:
 
 
 def _is_up(pod: Object) -> bool:
-    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Succeeded":
+    # One that has ended, or was evicted, is nobody's concern: its controller has made another.
+    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed"):
         return True
     conditions = pod["status"].get("conditions", ())
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
