@@ -70,7 +70,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     rekeyed = actions.add_parser(
         "rekey",
         help="encrypt the PKI store with another key",
-        description="Make a key in a new file, unless it is there, and encrypt every secret of the store with it.",
+        description="Make a key in a new file unless it is there, and encrypt every secret with it.",
     )
     rekeyed.add_argument("new_key_file", help="file of the new key")
     rekeyed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
