@@ -23,6 +23,7 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, generate_key_file, open_store
 
 from tests.support.playbooks import ROOT
+from tests.support.stand_ins import SYSTEMCTL
 
 ROLES = Path(__file__).with_name("simulated_roles")
 CALLBACKS = Path(__file__).with_name("callbacks")
@@ -33,34 +34,6 @@ API_NAME = "api.small"
 RUN = "IRONSPAN_TEST_RUN"
 """Environment variable by which everything that a run started is found."""
 
-SYSTEMCTL = r"""#!/bin/sh
-# Remembers what is enabled and what runs, and which configuration it was started with.
-here="$IRONSPAN_ROOT/run/units"
-mkdir -p "$here"
-verb=$1; shift
-case "$verb" in
-show)
-    shift
-    [ "$1" = -- ] && shift
-    for unit in "$@"; do
-        if [ -e "$here/$unit.active" ]; then active=active sub=running; else active=inactive sub=dead; fi
-        if [ -e "$here/$unit.enabled" ]; then file=enabled; else file=disabled; fi
-        printf 'Id=%s\nLoadState=loaded\nActiveState=%s\nSubState=%s\n' "$unit" $active $sub
-        printf 'UnitFileState=%s\nNeedDaemonReload=no\n\n' $file
-    done
-    exit 0;;
-daemon-reload) exit 0;;
-esac
-while case "${1:-}" in --*) true;; *) false;; esac; do shift; done
-case "$verb" in
-enable) touch "$here/$1.enabled";;
-disable) rm -f "$here/$1.enabled";;
-stop) rm -f "$here/$1.active";;
-start|restart|reload|reload-or-restart)
-    cat "$IRONSPAN_ROOT/etc/app/app.conf" >"$here/$1.active" 2>/dev/null || : >"$here/$1.active";;
-esac
-exit 0
-"""
 KUBEADM = r"""#!/bin/sh
 # Joins in the order of the real one, slowly enough to be cut off between any two of its steps.
 root=$IRONSPAN_ROOT host=${IRONSPAN_ROOT##*/} api=${IRONSPAN_ROOT%/roots/*}/api
@@ -98,7 +71,7 @@ STAND_INS = {
     ),
 }
 Snapshot = dict[str, tuple[str, bytes]]
-OWN = ("usr/local/ironspan-test-bin", "var/lib/ironspan", "run/units")
+OWN = ("usr/local/ironspan-test-bin", "var/lib/ironspan", "run/calls")
 
 
 def make_store(folder: Path) -> Store:
@@ -162,6 +135,7 @@ class SimulatedSite:
         root = self.root(name)
         for folder in ("etc/systemd/system", "run/units", "opt/old/deep", "proc", "var/lib/kubelet"):
             (root / folder).mkdir(parents=True)
+        (root / "etc/systemd/system/kubelet.service").write_text("[Service]\n")
         (root / "etc/motd").write_text("old\n")
         (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         (root / "opt/old/deep/file").write_text("to go\n")
@@ -214,7 +188,7 @@ class SimulatedSite:
         seen: Snapshot = {}
         for path in sorted((self.folder / "roots").rglob("*")):
             name = str(path.relative_to(self.folder / "roots"))
-            if name.partition("/")[2].startswith(OWN[:2]):
+            if name.partition("/")[2].startswith(OWN):
                 continue
             random = path.suffix in (".key", ".crt") and "etcd" in path.parts
             content = b"" if random or not path.is_file() else path.read_bytes()
