@@ -24,6 +24,7 @@ OPERATION = "ironspan.hybrid.operation"
 UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
+STUCK_REMEDY = "mend that and run the same again; to give up instead: kubectl uncordon {}"
 FAILED_REMEDY = "read the log named below, correct the cause and run again"
 
 
@@ -65,7 +66,7 @@ class Outcome:
 def failures_of(
     result: collections.abc.Mapping[str, t.Any], host: str, phase: str, task: str
 ) -> list[Failure]:
-    """Return the failures in a failed task's result, one for each verdict or one in all."""
+    """Return the failures in a failed task's result: one a verdict, one a stuck host, or one in all."""
     verdicts = [item for item in result.get("verdicts") or [] if not item.get("ok", True)]
     if verdicts:
         return [
@@ -78,6 +79,13 @@ def failures_of(
                 remedy=str(item.get("remedy") or ""),
             )
             for item in verdicts
+        ]
+    stuck = result.get("stuck")
+    if isinstance(stuck, dict) and stuck:
+        # The task ran on the controller; it is about these hosts.
+        return [
+            Failure(name, "failed", phase, task, "\n".join(reasons), remedy=STUCK_REMEDY.format(name))
+            for name, reasons in stuck.items()
         ]
     reason = str(result.get("msg") or result.get("reason") or result.get("censored") or "no reason given")
     return [
@@ -146,10 +154,11 @@ class Run:
             self.results[str(data.get("resolved_action"))] = dict(result)
         if "revisions" in result:
             self.answers[host] = dict(result)
+        if kind in ("runner_on_ok", "runner_on_failed"):
+            self.notes.extend(str(note) for note in result.get("notes") or ())
         if kind == "runner_on_start":
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":
-            self.notes.extend(str(note) for note in result.get("notes") or ())
             count = changes_of(result)
             hosts = self.phases[-1].hosts
             hosts[host] = hosts.get(host, 0) + count

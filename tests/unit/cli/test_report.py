@@ -120,6 +120,24 @@ def test_every_verdict_of_an_unfit_host_is_listed() -> None:
     assert "-> mend swap" in "\n".join(run.summary())
 
 
+def test_hosts_that_got_stuck_are_named_although_the_controller_says_it() -> None:
+    stuck = {"r1": ["pod a is held", "pod b is held"], "r2": ["pod c is held"]}
+    report = result("failed", "localhost", {"msg": "Not drained", "stuck": stuck, "notes": ["removed: r3."]})
+    run = run_of(play("Remove"), result("ok", "r1", {}), result("ok", "r3", {}), play("Report"), report)
+    text = "\n".join(run.summary())
+    assert text.startswith("1 of 3 hosts finished")
+    assert "finished: r3\nremoved: r3." in text
+    assert "r1: failed in phase Report" in text
+    assert "    pod b is held" in text
+    assert "kubectl uncordon r2" in text
+    assert run.exit_code(2) == Exit.FAILED
+
+
+def test_notes_of_a_run_that_went_well_are_shown() -> None:
+    run = run_of(play("Report"), result("ok", "localhost", {"notes": ["removed: r3."]}))
+    assert run.summary()[-1] == "removed: r3."
+
+
 def test_an_interrupted_run_still_counts_the_hosts_it_reached() -> None:
     run = run_of(play("prepare"), result("ok", "a", {"changed": True}))
     assert run.summary()[0].startswith("1 of 1 hosts finished, 1 changes")
