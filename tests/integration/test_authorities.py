@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Every authority of a running cluster is changed for another, while a pod and the API are asked all the time."""
+"""Every authority of a running cluster is changed, while a pod and the API are asked all the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.probe import Probe
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 LONGEST_GAP_S = 20.0
-"""An API server that restarts ends the connections through it, and a new one takes the balancer's next look."""
+"""An API server that restarts ends its connections; the balancer notices within three of its looks."""
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",

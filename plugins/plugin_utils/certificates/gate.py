@@ -141,7 +141,7 @@ def _reasons(
         # Who signs has changed the order of certificates in files since; nobody has to start again for that.
         yield from _trust(name, set(state.trusted), observed, started=False)
     elif move in (DROP, BACK):
-        yield from _trust(name, set(state.trusted), observed, started=False)
+        yield from _trust(name, {state.signing}, observed, started=False)
         yield from _signed(name, state.signing, observed)
     else:
         yield from _trust(name, set(state.trusted), observed, exactly=True)
