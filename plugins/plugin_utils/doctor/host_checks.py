@@ -57,17 +57,20 @@ def reachable(evidence: Evidence) -> Iterator[Finding]:
 
 def clock(evidence: Evidence) -> Iterator[Finding]:
     """Clocks that differ from the controller's by more than the site allows."""
+    wrong: list[tuple[str, str]] = []
     for name, answer in evidence.answers():
         allowed = float(evidence.site.hosts[name].variables.get("base_max_clock_skew_seconds") or 5)
         skew, uncertain = answer["skew_s"], answer["skew_uncertain_s"]
         if abs(skew) - uncertain > allowed:
             direction = "ahead of" if skew > 0 else "behind"
-            yield Finding(
-                PROBLEM,
-                f"the clock is {duration(abs(skew))} {direction} the controller's",
-                f"ssh {name} timedatectl set-ntp true; certificates and tokens are refused until it is right",
-                (name,),
-            )
+            wrong.append((name, f"the clock is {duration(abs(skew))} {direction} the controller's"))
+    yield from together(
+        PROBLEM,
+        wrong,
+        lambda hosts: (
+            f"ssh {hosts[0]} timedatectl set-ntp true; certificates and tokens are refused until it is right"
+        ),
+    )
 
 
 def disks(evidence: Evidence) -> Iterator[Finding]:
