@@ -36,6 +36,8 @@ _PARALLEL = 16
 _POLL_SECONDS = (0.3, 0.5, 1.0)
 _AGAIN_SECONDS = 2.0
 """Pause before an eviction that a budget refused is asked for again."""
+_LOOK_SECONDS = 5.0
+"""How often it is asked whether a node that is being drained is still there."""
 _SHOWN = 8
 
 REFUSE, DELETE, SKIP = "refuse", "delete", "skip"
@@ -158,6 +160,7 @@ class _Drain:
         """Pods that went or shall go, by uid."""
         self._told = ""
         self._cordoned = False
+        self._next_look = time.monotonic() + _LOOK_SECONDS
 
     def run(self) -> Outcome:
         """Empty it; an error becomes an outcome, so that other nodes go on."""
@@ -212,6 +215,9 @@ class _Drain:
                     return self._outcome("drained")
                 for pod in left:
                     self._evict(pod)
+                lost = self._lost_meanwhile()
+                if lost:
+                    return lost
             except UnreachableError as error:
                 trouble = str(error)
             self._tell(left, trouble)
@@ -220,6 +226,16 @@ class _Drain:
                 return self._outcome("stuck", [trouble] if trouble else self._reasons(left))
             time.sleep(min(pause, rest))
             pause = next(pauses, pause)
+
+    def _lost_meanwhile(self) -> Outcome | None:
+        """Look now and then whether the node is still there: its kubelet may die while it is drained."""
+        if time.monotonic() < self._next_look:
+            return None
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        node = self._api.find(node_path(self._name))
+        if node is None:
+            return self._outcome("drained")
+        return self._unreachable(node) if dead_node.is_silent(node) else None
 
     def _evict(self, pod: Object) -> None:
         metadata = pod["metadata"]

@@ -95,6 +95,31 @@ def test_a_kubelet_that_answers_is_not_dead(listener: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("unreachable", "state", "left"), [("delete", "drained", ["agent"]), ("refuse", "stuck", ["a", "agent"])]
+)
+def test_a_node_that_dies_while_it_is_drained(
+    unreachable: str, state: str, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "_LOOK_SECONDS", 0.1)
+    made = lost()
+    del made.pods["web", "lonely"]
+    made.budgets.clear()
+    condition = made.nodes["rack-1"]["status"]["conditions"][0]
+    condition["status"] = "True"
+
+    def fault(method: str, path: str) -> None:
+        if path.endswith("/eviction"):
+            condition["status"] = "Unknown"
+
+    made.fault = fault
+    outcome = drained(made, CONSENT._replace(seconds=10, unreachable=unreachable))
+    assert outcome.state == state
+    assert made.names_on("rack-1") == left
+    if state == "stuck":
+        assert "its kubelet has not been heard of" in outcome.reasons[0]
+
+
+@pytest.mark.parametrize(
     ("ready", "where", "told"),
     [
         # nothing listens at the port of a host that is up
