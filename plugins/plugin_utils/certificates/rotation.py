@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import gate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END, Observed
@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     TRUST,
     Generations,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
 AUTHORITY_VARIABLE, STAGE_VARIABLE = "ironspan_authority", "ironspan_stage"
 LEAVE_VARIABLE, MINUTES_VARIABLE = "ironspan_leave_behind", "ironspan_token_minutes"
@@ -29,6 +30,7 @@ GO_ON = "next"
 TOKEN_MINUTES = 70
 """A pod's token is asked for an hour and replaced after 80 % of it (kubelet, token manager); and some."""
 SHOWN = 10
+_NEEDED = frozenset({"etcd", "control_plane", "haproxy"})
 
 
 class Wish(t.NamedTuple):
@@ -40,11 +42,11 @@ class Wish(t.NamedTuple):
     token_minutes: int
 
 
-def wish_of(arguments: Mapping[str, t.Any], hosts: Collection[str]) -> Wish:
+def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
     """Read the variables of a run.
 
     Raises:
-        OperationError: they do not name an authority or a stage, or hosts that there are not.
+        OperationError: they do not name an authority or a stage, or hosts that cannot stay behind.
     """
     name, stage = str(arguments.get(AUTHORITY_VARIABLE, "")), str(arguments.get(STAGE_VARIABLE, GO_ON))
     if name not in ROTATABLE:
@@ -59,6 +61,11 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Collection[str]) -> Wish:
     unknown = [host for host in left if host not in hosts]
     if unknown:
         raise OperationError(f"{LEAVE_VARIABLE} names {', '.join(unknown)}", "name hosts of the inventory")
+    needed = [host for host in left if not _NEEDED.isdisjoint(hosts[host].groups)]
+    if needed:
+        raise OperationError(
+            f"{LEAVE_VARIABLE} names {', '.join(needed)}", "only workers can stay behind: mend it first"
+        )
     try:
         minutes = int(arguments.get(MINUTES_VARIABLE, TOKEN_MINUTES))
     except ValueError:
@@ -94,10 +101,6 @@ def reasons_against(
         now: Unix time, for tests.
     """
     considered = {host: seen for host, seen in hosts.items() if host not in wish.left_behind}
-    for host in wish.left_behind:
-        seen = hosts[host]
-        if seen is not None and not {"etcd", "control_plane", "haproxy"}.isdisjoint(seen.groups):
-            return [f"{host}: only workers can be left behind"]
     reasons = gate.refusals(wish.name, move, state, considered, public_keys)
     if reasons:
         return reasons
