@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.allow_destructive:
         options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
-    if arguments.trial and not arguments.check and code != Exit.BAD_INPUT:
+    if arguments.trial and not arguments.check and running.run.changes:
         display.note(f"what changed is on trial for {arguments.trial}; to keep it: ironspan confirm")
     checked = running.run.results.get(VALIDATE, {})
     kept = checked.get("kept")

@@ -179,6 +179,11 @@ class Run:
             return Outcome(host=host, state="fail", detail=f"unreachable: {reason.splitlines()[0]}")
         return None
 
+    @property
+    def changes(self) -> int:
+        """Return how many things were changed."""
+        return sum(count for phase in self.phases for count in phase.hosts.values())
+
     def _close_phase(self) -> None:
         if self.phases and not self.phases[-1].ended:
             self.phases[-1].ended = self._clock()
@@ -210,7 +215,7 @@ class Run:
         seen = {name for phase in self.phases for name in phase.hosts} | {item.host for item in self.failures}
         hosts = sorted((seen | set(self.stats.get("processed", {}))) - {"localhost"})
         unwell = {failure.host for failure in self.failures}
-        changes = sum(count for phase in self.phases for count in phase.hosts.values())
+        changes = self.changes
         took = self._clock() - self.began
         healthy = [host for host in hosts if host not in unwell]
         if any(failure.why == "input" for failure in self.failures):

@@ -18,9 +18,12 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from .test_killed import fresh
 from .test_payload import built
+from .test_random_machines import machines, without_readings
 
 if t.TYPE_CHECKING:
     from tests.unit.conftest import Sandbox
@@ -301,6 +304,66 @@ def test_going_back_killed_anywhere_is_finished(tmp_path: Path, host: Sandbox) -
         after.pop("etc/systemd/system/timers.target.wants", None)
         assert after == before, f"after a kill at step {step}"
     assert step > 10
+
+
+@pytest.mark.usefixtures("no_sync")
+def test_confirmation_and_timer_at_the_same_time(tmp_path: Path, host: Sandbox) -> None:
+    tried(host)
+    for number in range(12):
+        copy = fresh(tmp_path, host)
+        modes: list[dict[str, t.Any]] = [
+            {"mode": "confirm"},
+            {"mode": "revert", "expired": {"id": "run-1", "arm": 2}},
+        ]
+        children = []
+        for mode in modes if number % 2 else reversed(modes):
+            child = os.fork()
+            if child == 0:
+                run({"root": str(copy.root), **mode})
+                os._exit(0)
+            children.append(child)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+        content = copy.read("etc/app/app.conf")
+        assert copy.read("etc/app/more") == copy.read("run/units/app.service.active") == content
+        assert revisions(copy) == (2 if content == "new\n" else 1)
+        assert copy.run(*resources(content))["changed"] is False
+        assert not list((copy.root / "etc/systemd/system").glob("ironspan*"))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(machine=machines(), later=machines(), step=st.integers(1, 90), confirmed=st.booleans())
+def test_any_trial_is_all_or_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    no_sync: None,
+    sandbox: Sandbox,
+    machine: tuple[list[Spec], dict[str, str]],
+    later: tuple[list[Spec], dict[str, str]],
+    step: int,
+    confirmed: bool,
+) -> None:
+    """Killed somewhere or not, confirmed or not: the machine is as before, or as without a trial."""
+    box = type(sandbox)(tmp_path_factory.mktemp("machine"))
+    for path, content in machine[1].items():
+        box.put(path, content)
+    (box.root / "etc/d").mkdir(exist_ok=True)
+    assert not box.run(*machine[0]).get("failed")
+    before = settled(box)
+    reference = fresh(tmp_path_factory.mktemp("reference"), box)
+    assert not reference.run(*later[0]).get("failed")
+    cut_off = killed(box, step, document=box.document(*later[0]), trial=TRIAL)
+    answer = box.run(mode="confirm") if confirmed else {"changed": False}
+    timer_fires(box)
+    expected = settled(reference) if not cut_off or answer.get("changed") else before
+    if confirmed or cut_off:
+        assert settled(box) == expected
+    else:
+        assert settled(box) == before
+
+
+def settled(box: Sandbox) -> dict[str, t.Any]:
+    """Describe a machine but for the timer's traces and what the service has read."""
+    seen = without_readings(box)
+    return {path: what for path, what in seen.items() if "timers.target" not in path and "revert" not in path}
 
 
 def test_a_trial_that_was_cut_off_cannot_be_confirmed(host: Sandbox) -> None:
