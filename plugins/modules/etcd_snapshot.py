@@ -154,8 +154,9 @@ def main() -> None:
 
 
 def _run(module: AnsibleModule, environment: t.Dict[str, str], *argv: str) -> str:
+    # Where the role puts them; root's PATH over ssh need not have it.
     status, output, problems = module.run_command(
-        [f"/usr/local/bin/{argv[0]}", *argv[1:]], environ_update=environment
+        list(argv), environ_update=environment, path_prefix="/usr/local/bin"
     )
     if status != 0:
         lines = (problems or output).strip().splitlines()
