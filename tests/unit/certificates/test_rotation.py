@@ -66,8 +66,8 @@ class Api:
         ({"ironspan_authority": "etdc"}, "write -e ironspan_authority= with one of etcd"),
         ({"ironspan_authority": "etcd", "ironspan_stage": "later"}, "write one of next, trust"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-9"}, "rack-9"),
-        ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-1,az-2"}, "names az-2: only workers"),
-        ({"ironspan_authority": "etcd", "ironspan_leave_behind": ["az-1"]}, "names az-1: only workers"),
+        ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-1,az-2"}, "names az-2; only workers"),
+        ({"ironspan_authority": "etcd", "ironspan_leave_behind": ["az-1"]}, "names az-1; only workers"),
         ({"ironspan_authority": "etcd", "ironspan_token_minutes": "soon"}, "is no number"),
     ],
 )
