@@ -93,6 +93,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 **result,
                 **self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables),
             }
+        if "trial" in arguments:
+            raise AnsibleActionFail("trial goes with document; otherwise write -e ironspan_try=5m")
         if mode not in MODES:
             names = ", ".join([*MODES, *WITHOUT_DOCUMENT])
             raise AnsibleActionFail(f"mode is {mode!r}; write one of {names}")

@@ -69,9 +69,10 @@ def lay_out(result: dict[str, t.Any], host: str, to: str, folder: RunFolder) -> 
     document = result.pop("document")
     facts = result["rollback"]
     result.setdefault("verdicts", []).extend(verdicts(facts))
-    if facts["left"]:
-        left = "; ".join(f"{entry['resource']}: {entry['why']}" for entry in facts["left"])
-        result.setdefault("warnings", []).append(f"{host} keeps what cannot be taken back: {left}")
+    left = [f"{entry['resource']}: {entry['why']}" for entry in facts["left"]]
+    left += [f"{entry['resource']}: needs {entry['needs']}" for entry in result.get("pending") or ()]
+    if left:
+        result.setdefault("warnings", []).append(f"{host} keeps what cannot be taken back: {'; '.join(left)}")
     text = json.dumps(document)
     folder.replace(host, text)
     if not to:

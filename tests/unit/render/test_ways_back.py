@@ -80,6 +80,16 @@ def composed(release: dict[str, t.Any]) -> dict[str, t.Any]:
     return {"document": document, "rollback": facts}
 
 
+def test_what_stays_is_said(tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    result = composed(RELEASE)
+    result["rollback"]["left"] = [{"resource": "base/p", "why": "packages stay"}]
+    result["pending"] = [{"resource": "etcd/server", "needs": "certificate:etcd/server"}]
+    back.lay_out(result, "a", "", RunFolder(tmp_path))
+    (warning,) = result["warnings"]
+    assert "base/p: packages stay; etcd/server: needs certificate:etcd/server" in warning
+
+
 @pytest.mark.parametrize("to", ["", "abc"])
 def test_of_several_hosts_those_of_the_last_change_go_back(tmp_path: Path, to: str) -> None:
     folder = RunFolder(tmp_path)
