@@ -48,7 +48,11 @@ def drift(document: t.Optional[t.Mapping[str, t.Any]], root: str) -> Answer:
         return {}
     from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
 
-    result = run({"document": document, "mode": "assess", "root": root}, check_mode=True)
+    try:
+        result = run({"document": document, "mode": "assess", "root": root}, check_mode=True)
+    except Exception as error:
+        # A journal or state that somebody broke must not hide the disks and the certificates.
+        return {"error": f"{type(error).__name__}: {error}"}
     if result.get("failed"):
         return {"error": str(result.get("msg", ""))}
     changes = result["changes"]

@@ -94,6 +94,8 @@ def failed_units() -> t.List[str]:
 def transaction(root: str) -> t.Dict[str, t.Any]:
     """Return since when a transaction of the engine has been open, and its plan; empty when none is.
 
+    One that is on trial is open on purpose: ``trial_until`` (Unix time) says how long.
+
     Args:
         root: the host's root folder.
     """
@@ -106,12 +108,20 @@ def transaction(root: str) -> t.Dict[str, t.Any]:
         return {}
     if not lines:
         return {}
+    found: t.Dict[str, t.Any] = {"seconds": round(max(0.0, time.time() - since)), "steps": len(lines)}
+    found["plan"] = str(_record(lines[0]).get("plan") or "")
+    for line in lines:
+        if '"tried"' in line and _record(line).get("step") == "tried":
+            found["trial_until"] = (_record(line).get("trial") or {}).get("until")
+    return found
+
+
+def _record(line: str) -> t.Dict[str, t.Any]:
     try:
-        begun = json.loads(lines[0])
+        record = json.loads(line)
     except ValueError:
-        begun = {}
-    plan = begun.get("plan") if isinstance(begun, dict) else ""
-    return {"seconds": round(max(0.0, time.time() - since)), "steps": len(lines), "plan": str(plan or "")}
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def collect(root: str) -> t.Dict[str, t.Any]:

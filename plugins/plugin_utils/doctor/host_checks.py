@@ -25,6 +25,8 @@ INODES_PROBLEM = 0.05
 """The kubelet's nodefs.inodesFree."""
 RESTARTS = 5
 """A service that systemd started so often again is not well, although it may run now."""
+TRIAL_LATE_S = 300
+"""Going back takes a while, restarts of services included."""
 FRESH_S = 600
 """A transaction younger than this may be one at work."""
 _ADDRESS = re.compile(r"""["']?\b\d+\.\d+\.\d+\.\d+\b["']?""")
@@ -124,6 +126,8 @@ def drift(evidence: Evidence) -> Iterator[Finding]:
         if found.get("error"):
             unknown.append((name, f"cannot be compared with its document: {found['error']}"))
         for verdict in found.get("verdicts") or ():
+            if verdict["check"] == "trial":
+                continue  # the transaction says it better
             text = f"does not fit: {verdict['check']} is {verdict['found']}, wanted {verdict['wanted']}"
             unfit.append((name, text))
         changes = [*(found.get("changes") or ()), *(found.get("pending") or ())]
@@ -143,10 +147,23 @@ def transactions(evidence: Evidence) -> Iterator[Finding]:
         found = answer["transaction"]
         if not found or (evidence.controller.lock_holder and found["seconds"] < FRESH_S):
             continue
+        until = found.get("trial_until")
+        if until:
+            yield _trial(name, float(until) - evidence.now)
+            continue
         kept = [plan["file"] for plan in evidence.controller.open_plans if plan["digest"] == found["plan"]]
         remedy = f"ironspan apply {kept[0]}" if kept else apply_command(evidence.site, [name])
         what = f"a change was cut short {duration(found['seconds'])} ago, the host is between two states"
         yield Finding(PROBLEM, what, f"{remedy}; it resumes", (name,))
+
+
+def _trial(name: str, left: float) -> Finding:
+    """Return what to say of changes that are on trial."""
+    if left > -TRIAL_LATE_S:
+        what = f"changes are on trial and go back in {duration(max(0.0, left))}"
+        return Finding(NOTICE, what, f"ironspan confirm --limit {name}, to keep them", (name,))
+    what = f"changes on trial should have gone back {duration(-left)} ago"
+    return Finding(PROBLEM, what, f"ironspan confirm --revert --limit {name}", (name,))
 
 
 def reboots(evidence: Evidence) -> Iterator[Finding]:

@@ -185,7 +185,17 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
     (pki / "torn.crt").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     journal = tmp_path / "var/lib/ironspan/journal"
     journal.mkdir(parents=True)
-    (journal / "open.jsonl").write_text('{"step":"begin","plan":"abc"}\n{"step":"start"}\n')
+    records = [
+        {"step": "begin", "serial": 1, "plan": "abc", "digest": "d" * 64},
+        {
+            "step": "tried",
+            "settled": [],
+            "owned": {},
+            "gone": [],
+            "trial": {"id": "x", "until": 1_800_000_000},
+        },
+    ]
+    (journal / "open.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records) + '{"st')
     (tmp_path / "run").mkdir()
     (tmp_path / "run/reboot-required").touch()
     document = {
@@ -201,13 +211,17 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
         "not_after": int(ends.replace(tzinfo=datetime.UTC).timestamp()),
     }
     assert found["certificates"][1]["error"]
-    assert found["transaction"]["steps"] == 2 and found["transaction"]["plan"] == "abc"
+    transaction = {name: found["transaction"][name] for name in ("steps", "plan", "trial_until")}
+    assert transaction == {"steps": 3, "plan": "abc", "trial_until": 1_800_000_000}
     assert found["reboot_wanted"] is True
     assert [disk["path"] for disk in found["disks"]] == ["/"]
     resources = [change["resource"] for change in found["drift"]["changes"]]
     assert "base/a" in resources and found["drift"]["count"] == len(resources)
     wrong = _health.drift({"schema": 1, "resources": [{"kind": "nonsense", "id": "a"}]}, str(tmp_path))
     assert "nonsense" in wrong["error"]
+    (journal / "open.jsonl").write_text('{"step":"begin"}\n{"step":"commit"}\n')
+    broken = _health.look({"root": str(tmp_path), "document": document, "probes": {}})
+    assert "KeyError" in broken["drift"]["error"] and broken["disks"]
 
 
 @pytest.mark.parametrize(

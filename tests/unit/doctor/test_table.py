@@ -75,6 +75,17 @@ def waiting(reason: str) -> Change:
     return lambda d: d.api["pods"][0]["status"].update(containerStatuses=[entry])
 
 
+def trial(left: int) -> Change:
+    found = {"seconds": 60, "steps": 9, "plan": "", "trial_until": NOW + left}
+    verdict = {"check": "trial", "found": "on trial", "wanted": "no trial"}
+
+    def change(d: Draft) -> None:
+        d.hosts["rack-1"]["transaction"] = found
+        d.hosts["rack-1"]["drift"]["verdicts"] = [verdict]
+
+    return change
+
+
 PLAN = {"digest": "ab" * 32, "file": "/state/plan.json", "begun": int(NOW) - 600, "expires": int(NOW) + 60}
 CHANGE = {"resource": "containerd/config", "kind": "file", "action": "update", "reason": "content differs"}
 
@@ -105,6 +116,10 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("transaction", "problem",
      lambda d: d.hosts["rack-1"].update(transaction={"seconds": 7200, "steps": 4, "plan": ""}),
      "a change was cut short 2 hours ago", "ironspan apply --limit rack-1; it resumes"),
+    ("transaction", "notice", trial(250), "changes are on trial and go back in 4 minutes",
+     "ironspan confirm --limit rack-1"),
+    ("transaction", "problem", trial(-1000), "should have gone back 17 minutes ago",
+     "ironspan confirm --revert --limit rack-1"),
     ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", SOON),
      "/etc/etcd/pki/server.crt ends in 3 days", "ironspan apply certs_renew"),
     ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", PAST), "ended 2 days ago", "certs"),
