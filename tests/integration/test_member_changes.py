@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
+import threading
 import time
 import types
 import typing as t
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import QuorumError, quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import INPUT, EtcdStore, peer_url
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
+
+from tests.support.faults import insist
 
 from .loopback_cluster import Control, find_programs, running
 
@@ -191,3 +196,52 @@ def test_one_learner_at_a_time(world: World) -> None:
     # Nothing waits for the learner that never started: the two voters decide.
     write(world, "etcd-1", "YQ==")
     world.remove("etcd-4")
+
+
+@contextmanager
+def cut_off(world: World, name: str) -> Iterator[None]:
+    """A member that nobody reaches: its connections stay, and nothing comes through them."""
+    process = world.control.processes[name]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def test_the_link_is_cut_while_a_member_joins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd, "_TIMEOUT_SECONDS", 2)
+    world.group.append("etcd-4")
+    world.control.start_etcd("etcd-4", joining=world.add("etcd-4"))
+    store, host = world.store("etcd-4"), t.cast("t.Any", world.hosts["etcd-4"])
+    with cut_off(world, "etcd-4"):
+        with pytest.raises(ClusterError) as caught:
+            store.promote(host, 3, print)
+        insist("member-cut", str(caught.value))
+        write(world, "etcd-1", "YQ==")
+    # The same again, with a cut that ends in time.
+    with cut_off(world, "etcd-4"):
+        ended = threading.Timer(4, world.control.processes["etcd-4"].send_signal, [signal.SIGCONT])
+        ended.start()
+        assert store.promote(host, 60, print)
+    world.wait_until_healthy(*world.group)
+
+
+def test_the_leader_is_cut_off_while_a_member_joins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd, "_TIMEOUT_SECONDS", 2)
+    members = etcd.ask_members(world.control.members, world.control.etcd_context())
+    leader = next(member.name for member in members if member.member and member.member == member.leader)
+    world.group.append("etcd-4")
+    with cut_off(world, leader):
+        # The others elect another one; two of three are a quorum, and the learner needs no vote yet.
+        joining: list[str] = []
+
+        def joined() -> bool:
+            with suppress(ClusterError):
+                joining.append(world.add("etcd-4"))
+            return bool(joining)
+
+        world.control.wait(joined, 60)
+    world.control.start_etcd("etcd-4", joining=joining[0])
+    world.promote("etcd-4")
+    world.wait_until_healthy(*world.group)

@@ -43,6 +43,9 @@ __all__ = [
 
 TIMEOUT_SECONDS = 10
 """For one call. etcd itself gives a change of membership 5 s and an election time (ReqTimeout)."""
+SETTLING_SECONDS = 15.0
+"""How long an addition is tried again: etcd refuses it until all members have been connected for 5 s
+(HealthInterval), and one that has just got its vote, or whose link was cut for a moment, has not."""
 PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
@@ -136,8 +139,15 @@ class Membership:
                 f"{name} cannot join the store: {waiting[0].name or waiting[0].id} is a learner still.",
                 "Let it be promoted (run its member_add.yml again) or remove it first.",
             )
-        answer = self._call("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True})
-        return [_listed(entry) for entry in answer.get("members", ())]
+        until = time.monotonic() + SETTLING_SECONDS
+        while True:
+            try:
+                answer = self._call("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True})
+                return [_listed(entry) for entry in answer.get("members", ())]
+            except _Refused as error:
+                if _UNHEALTHY[0] not in error.reason or time.monotonic() > until:
+                    raise
+            time.sleep(PROMOTION_PAUSE_SECONDS)
 
     def promote(
         self,

@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members as membership_module
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
@@ -319,13 +320,32 @@ def test_a_learner_that_never_catches_up_has_no_vote(gateway: Callable[..., Memb
     ("reason", "remedy"),
     [("etcdserver: unhealthy cluster", "all members are healthy"), ("etcdserver: odd", "etcd's log")],
 )
-def test_refusals_have_remedies(gateway: Callable[..., Membership], reason: str, remedy: str) -> None:
+def test_refusals_have_remedies(
+    gateway: Callable[..., Membership], monkeypatch: pytest.MonkeyPatch, reason: str, remedy: str
+) -> None:
+    monkeypatch.setattr(membership_module, "SETTLING_SECONDS", 0)
+
     def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
         return (200, {"members": []}) if path.endswith("/list") else (400, {"message": reason})
 
     with pytest.raises(ClusterError, match=f"refuses to add the member: {reason}") as refused:
         gateway(answer).add_learner("az-9", "https://10.0.0.9:2380")
     assert remedy in refused.value.remedy
+
+
+def test_members_that_have_just_connected_are_given_a_moment(gateway: Callable[..., Membership]) -> None:
+    tried: list[str] = []
+
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": []}
+        tried.append(path)
+        if len(tried) == 1:
+            return 400, {"message": "etcdserver: unhealthy cluster"}
+        return 200, {"members": [entry(9, "", learner=True)]}
+
+    assert [member.id for member in gateway(answer).add_learner("az-9", "https://10.0.0.9:2380")] == ["9"]
+    assert len(tried) == 2
 
 
 def test_remove(gateway: Callable[..., Membership]) -> None:
