@@ -109,7 +109,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             text, notes = self._document(mode, variables, roles_folder)
             if mode == "reset":
                 consent = str(arguments.get("consent") or "")
-                insist_on_consent(json.loads(text)["site"], host, consent, variables)
+                check = bool(self._task.check_mode)
+                insist_on_consent(json.loads(text)["site"], host, consent, variables, check_mode=check)
             if mode in ("apply", "reset") and not self._task.check_mode:
                 shared = planned.slice_of() if planned else ""
                 site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)

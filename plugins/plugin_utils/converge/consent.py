@@ -15,7 +15,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder 
 DESTRUCTIVE = "ironspan_allow_destructive"
 
 
-def insist_on_consent(site: str, host: str, consent: str, variables: Mapping[str, t.Any]) -> None:
+def insist_on_consent(
+    site: str, host: str, consent: str, variables: Mapping[str, t.Any], *, check_mode: bool = False
+) -> None:
     """Refuse to reset a host unless that was asked for.
 
     Checked for every host: a play on localhost that asks first is left out by ``--limit``.
@@ -26,11 +28,14 @@ def insist_on_consent(site: str, host: str, consent: str, variables: Mapping[str
         consent: the site's name; or the host's, which counts when destructive steps are allowed in this run,
             or when the plan that is applied has the reset of this host.
         variables: of the task.
+        check_mode: nothing is reset, so an operation may show what it would do.
 
     Raises:
         ExchangeError: neither was given.
     """
-    if consent == site or (consent == host and (_allowed(variables) or _planned(host, variables))):
+    if consent == site or (
+        consent == host and (check_mode or _allowed(variables) or _planned(host, variables))
+    ):
         return
     raise ExchangeError(
         f"this would take the host out of {site} and delete all that {site} has on it, etcd's data too",

@@ -47,5 +47,7 @@ def test_consent(
     if accepted:
         consent.insist_on_consent("site", host, given, variables)
         return
+    if given == host:
+        consent.insist_on_consent("site", host, given, variables, check_mode=True)
     with pytest.raises(ExchangeError, match="reset_consent=site"):
         consent.insist_on_consent("site", host, given, variables)
