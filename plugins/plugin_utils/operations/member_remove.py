@@ -30,7 +30,7 @@ def steps(context: Context) -> list[Step]:
     leaving = {host.name for host in hosts}
     removals = {host.name: members.remove(host) if host.in_group("etcd") else [] for host in hosts}
     nodes = node_names(context)
-    found = following(context, hosts, leaving)
+    found = following(context, hosts, leaving, leaving=True)
     for host in hosts:
         found += [*removals[host.name], *leaving_steps(host, nodes, "everything of ironspan")]
     return found

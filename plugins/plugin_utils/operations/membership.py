@@ -129,26 +129,30 @@ def node_names(context: Context) -> set[str]:
     return {str(node["metadata"]["name"]) for node in context.api().get("/api/v1/nodes")["items"]}
 
 
-def following(context: Context, hosts: Sequence[Host], without: Collection[str] = ()) -> list[Step]:
+def following(
+    context: Context, hosts: Sequence[Host], without: Collection[str] = (), leaving: bool = False
+) -> list[Step]:
     """Return what other hosts do because of a changed membership.
 
     Args:
         context: of the operation.
         hosts: who comes or goes.
         without: hosts that do not follow.
+        leaving: whether they go.
 
     Returns:
         Balancers that learn of other control planes, then control planes that learn of another store.
     """
     site = context.site
     names = ", ".join(host.name for host in hosts)
+    word = "without" if leaving else "with"
     found: list[Step] = []
     if any(host.in_group("control_plane") for host in hosts):
         found += [
             Step(
                 "reload-load-balancer",
                 balancer.name,
-                f"{balancer.name} serves the API without a gap: {names}",
+                f"the load balancer on {balancer.name} goes on {word} {names}",
             )
             for balancer in site.group("haproxy")
             if balancer.name not in without
@@ -158,7 +162,7 @@ def following(context: Context, hosts: Sequence[Host], without: Collection[str] 
             Step(
                 "restart-api-server",
                 other.name,
-                f"the API server of {other.name} follows the members of the store: {names}",
+                f"the API server of {other.name} goes on with the store {word} {names}",
                 disruption="requests go to the other control planes meanwhile"
                 if len(site.group("control_plane")) > 1
                 else "the API does not answer for some seconds",
