@@ -28,6 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     plan_file,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import outside
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 TARGETS_GROUP = "ironspan_targets"
@@ -57,6 +58,7 @@ class ActionModule(ClusterAction):
         # In a check and while planning nothing is destroyed, so it is only shown.
         if not planning and not self._task.check_mode:
             self._insist(session.site, name, steps)
+            self._insist_on_reach(session.site, name, targets)
         compared = compared_hosts(name, context, steps) if planning else []
         if planning:
             RunFolder().put_operation(
@@ -74,6 +76,15 @@ class ActionModule(ClusterAction):
             "hosts": targets,
             **({} if steps or compared else {"msg": "Nothing to do."}),
         }
+
+    def _insist_on_reach(self, site: Site, name: str, targets: list[str]) -> None:
+        """Refuse to do half of the steps: those left out by a limit may be what the others wait for."""
+        left_out = outside(self._variables, [host for host in targets if host in site.hosts])
+        if left_out:
+            raise OperationError(
+                f"{name}.yml has to work on {', '.join(left_out)}, and --limit leaves them out",
+                "give no limit; where a playbook takes ironspan_hosts, name the hosts with that",
+            )
 
     def _insist(self, site: Site, name: str, steps: list[Step]) -> None:
         consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)

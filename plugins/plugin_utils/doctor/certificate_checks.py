@@ -49,7 +49,7 @@ def certificates(evidence: Evidence) -> Iterator[Finding]:
                 problems.append((name, f"{path} {ends(days)}"))
             elif days < LEAF_NOTICE_DAYS:
                 notices.append((name, f"{path} {ends(days)}"))
-    yield from together(PROBLEM, unreadable, lambda hosts: f"{RENEW} --limit {','.join(hosts)}")
+    yield from together(PROBLEM, unreadable, lambda _hosts: RENEW)
     yield from together(PROBLEM, problems, lambda _hosts: RENEW)
     yield from together(
         PROBLEM, kubelets, lambda hosts: f"ssh {hosts[0]} systemctl restart kubelet; then ironspan doctor"

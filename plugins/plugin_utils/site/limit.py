@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -31,6 +31,23 @@ def limited_to(variables: Mapping[str, t.Any]) -> list[str] | None:
         return [str(host.name) for host in manager.get_hosts("all", ignore_restrictions=True)]
     except (AttributeError, KeyError):  # another ansible-core: as if there were no limit
         return None
+
+
+def outside(variables: Mapping[str, t.Any], hosts: Sequence[str]) -> list[str]:
+    """Return those of these hosts that ``--limit`` leaves out of the run, localhost in it or not.
+
+    Args:
+        variables: the variables of a task; only ``hostvars`` is used.
+        hosts: names of hosts of the inventory.
+    """
+    try:
+        manager = variables["hostvars"]._inventory
+        if not manager._subset:
+            return []
+        inside = {str(host.name) for host in manager.get_hosts("all", ignore_restrictions=True)}
+    except (AttributeError, KeyError):  # another ansible-core: as if there were no limit
+        return []
+    return [host for host in hosts if host not in inside]
 
 
 def leaves_localhost_out(variables: Mapping[str, t.Any]) -> bool:
@@ -59,8 +76,7 @@ def _names_localhost(pattern: str, groups: Mapping[str, t.Any]) -> bool:
     """Tell whether a pattern has localhost in it: by name, or by a group where the inventory lists it."""
     if pattern in constants.LOCALHOST:
         return True
-    if pattern.startswith(("!", "&")) or "localhost" not in groups.get("all", ()):
+    if pattern.startswith(("!", "&")):
         return False
-    return fnmatch("localhost", pattern) or any(
-        fnmatch(str(group), pattern) and "localhost" in hosts for group, hosts in groups.items()
-    )
+    homes = [str(group) for group, hosts in groups.items() if "localhost" in hosts]
+    return bool(homes) and any(fnmatch(name, pattern) for name in ("all", "localhost", *homes))

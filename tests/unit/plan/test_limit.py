@@ -8,10 +8,22 @@ import os
 import re
 import shutil
 import subprocess
+import types
+import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import LEFT_OUT
+from ansible import context
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.ironspan.hybrid.plugins.action import operation
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import (
+    LEFT_OUT,
+    leaves_localhost_out,
+    limited_to,
+    outside,
+)
 
 from tests.support.playbooks import BIN, ROOT
 from tests.support.small_plays import SSH, files, mirror_index, play, run
@@ -117,6 +129,63 @@ def limited(folder: Path, name: str, *options: str) -> tuple[subprocess.Complete
     )  # fmt: skip
     dialled = re.findall(r" (\d+\.\d+\.\d+\.\d+) ", log.read_text())
     return done, dialled
+
+
+def variables(limit: str, groups: str = "") -> dict[str, t.Any]:
+    """Return the variables of a task in a run with this limit."""
+    manager = InventoryManager(DataLoader(), sources="a,b,c,")
+    if groups:
+        manager.add_group("mine")
+        manager.add_host("localhost", group="mine")
+        manager.reconcile_inventory()
+    manager.subset(limit or None)
+    manager.restrict_to_hosts([manager.get_host("a")])
+    return {"hostvars": types.SimpleNamespace(_inventory=manager), "groups": manager.get_groups_dict()}
+
+
+@pytest.mark.parametrize(
+    ("limit", "groups", "limited", "left_out"),
+    [
+        ("", "", None, []),
+        ("b", "", ["b"], ["a", "c"]),
+        ("a,b", "", ["a", "b"], ["c"]),
+        ("b,localhost", "", None, ["a", "c"]),
+        ("localhost", "", None, ["a", "b", "c"]),
+        ("all", "", ["a", "b", "c"], []),
+        ("all:!c", "", ["a", "b"], ["c"]),
+        ("mine,b", "mine", None, ["a", "c"]),
+        ("all", "mine", None, []),
+        ("loc*", "mine", None, ["a", "b", "c"]),
+    ],
+)
+def test_what_a_limit_leaves(
+    limit: str, groups: str, limited: list[str] | None, left_out: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_task = variables(limit, groups)
+    assert limited_to(of_task) == limited
+    assert outside(of_task, ["a", "b", "c"]) == left_out
+    # The same before the first play, from the command line alone.
+    monkeypatch.setattr(context, "CLIARGS", {"subset": limit})
+    of_play = {"groups": of_task["groups"]}
+    assert leaves_localhost_out(of_task) == leaves_localhost_out(of_play) == (limited is not None)
+    assert limited_to({}) is None and outside({}, ["a"]) == []
+
+
+def test_a_limit_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "retry"
+    monkeypatch.setattr(context, "CLIARGS", {"subset": f"@{file}"})
+    for text, left_out in (("a\nb\n", True), ("a\n\nlocalhost\n", False)):
+        file.write_text(text)
+        assert leaves_localhost_out({"groups": {}}) is left_out
+
+
+def test_an_operation_is_not_done_by_halves() -> None:
+    action = object.__new__(operation.ActionModule)
+    action._variables = variables("b,localhost")
+    site: t.Any = types.SimpleNamespace(hosts={"a": None, "b": None})
+    action._insist_on_reach(site, "node_remove", ["b", "gone"])
+    with pytest.raises(OperationError, match="has to work on a, and --limit leaves them out"):
+        action._insist_on_reach(site, "node_remove", ["a", "b"])
 
 
 CASES = [
