@@ -20,7 +20,10 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import TIMEOUT
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
+    ADMIN_CONF,
+    TIMEOUT,
+)
 
 CONSENT = "upgrade"
 """Name of the one-time input."""
@@ -82,7 +85,7 @@ def upgrade(spec: Spec, change: Change, host: Host) -> None:
         host.remember(spec["id"], {"config": "", "former": former, "version": change.before["version"]})
         for component in phases.COMPONENTS:
             host.backup(f"{phases.MANIFESTS}/{component}.yaml")
-        first = spec["action"] == "init"
+        first = _cluster_version(host) != version
         _kubeadm(host, spec, *(("apply", f"v{version}", "--yes") if first else ("node",)))
         phases.wait_until_ready(host, ())
         same_version = text.VERSION.sub(f"kubernetesVersion: v{version}", former)
@@ -98,6 +101,13 @@ def give_back(spec: Spec, host: Host) -> None:
         return
     phases.wait_until_ready(host, ())
     host.remember(spec["id"], {"config": note["former"], "version": note["version"]})
+
+
+def _cluster_version(host: Host) -> str:
+    """Return the version that kubeadm keeps in the cluster: that of the control planes that are done."""
+    path = "jsonpath={.data.ClusterConfiguration}"
+    command = ["kubectl", "--kubeconfig", host.path(ADMIN_CONF), "--namespace", "kube-system"]
+    return text.kubernetes_version(host.run([*command, "get", "configmap", "kubeadm-config", "-o", path])[1])
 
 
 def _kubeadm(host: Host, spec: Spec, action: str, *arguments: str) -> None:

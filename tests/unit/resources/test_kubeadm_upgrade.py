@@ -38,13 +38,16 @@ def spec(action: str = "join", role: str = "worker", **values: Any) -> dict[str,
 
 
 WORKER = spec(version=NEW)
-FIRST = spec("init", "control_plane")
-OTHER = spec("join", "control_plane")
+PLANE = spec("init_or_join", "control_plane")
 WAYS = [
     pytest.param(WORKER, "upgrade node", id="worker"),
-    pytest.param(FIRST, f"upgrade apply v{NEW}", id="first control plane"),
-    pytest.param(OTHER, "upgrade node", id="other control plane"),
+    pytest.param(PLANE, f"upgrade apply v{NEW}", id="control plane"),
 ]
+
+
+def cluster_has(host: FakeHost, version: str) -> None:
+    """Let the cluster say that its control planes have a version."""
+    host.program("kubectl", f"printf 'apiServer: {{}}\\nkubernetesVersion: v{version}\\n'")
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
         host.put(path, OURS)
     host.put("/var/lib/kubelet/config.yaml", "old")
     host.remember("x/y", {"config": CONFIG, "version": OLD})
+    cluster_has(host, OLD)
     monkeypatch.setattr(phases, "wait_until_ready", lambda *_: None)
     return host
 
@@ -106,8 +110,24 @@ def test_a_worker_without_any_kubelet_is_not_known_to_differ(host: FakeHost) -> 
     assert KIND.compare(WORKER, host) is None
 
 
+def test_once_the_cluster_has_the_version_a_control_plane_follows_as_a_node(host: FakeHost) -> None:
+    cluster_has(host, NEW)
+    converge(KIND, PLANE, host)
+    assert commands(host) == ["upgrade node"]
+    assert "/etc/kubernetes/manifests/kube-apiserver.yaml" in host.backups
+
+
+def test_a_cluster_that_does_not_answer_is_not_upgraded(host: FakeHost) -> None:
+    host.program("kubectl", "echo 'connection refused' >&2; exit 1")
+    change = KIND.compare(PLANE, host)
+    assert change is not None
+    with pytest.raises(ResourceError, match="connection refused"):
+        KIND.apply(PLANE, change, host)
+    assert commands(host) == []
+
+
 def test_a_changed_configuration_follows_the_upgrade(host: FakeHost) -> None:
-    way = spec("init", "control_plane", config=NEW_CONFIG + "clusterName: other\n")
+    way = spec("init_or_join", "control_plane", config=NEW_CONFIG + "clusterName: other\n")
     converge(KIND, way, host)
     assert commands(host)[0] == f"upgrade apply v{NEW}"
     assert commands(host)[-1] == "init phase control-plane all"
@@ -134,7 +154,7 @@ def test_a_failure_says_why_and_the_next_run_tries_again(
 
 
 def test_an_upgrade_that_was_killed_is_done_again(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    change = KIND.compare(FIRST, host)
+    change = KIND.compare(PLANE, host)
     assert change is not None
 
     def killed(*_: object) -> None:
@@ -142,9 +162,9 @@ def test_an_upgrade_that_was_killed_is_done_again(host: FakeHost, monkeypatch: p
 
     monkeypatch.setattr(upgrade, "_kubeadm", killed)
     with pytest.raises(KeyboardInterrupt):
-        KIND.apply(FIRST, change, host)
+        KIND.apply(PLANE, change, host)
     monkeypatch.undo()
-    again = KIND.compare(FIRST, host)
+    again = KIND.compare(PLANE, host)
     assert again is not None
     assert (again.action, again.before["version"]) == ("upgrade", OLD)
 
@@ -152,4 +172,4 @@ def test_an_upgrade_that_was_killed_is_done_again(host: FakeHost, monkeypatch: p
 def test_a_join_remembers_its_version() -> None:
     assert kubeadm.text.wanted_version(WORKER) == NEW
     assert kubeadm.text.wanted_version(spec()) == ""
-    assert kubeadm.text.wanted_version(FIRST) == NEW
+    assert kubeadm.text.wanted_version(PLANE) == NEW
