@@ -73,7 +73,9 @@ class ActionModule(ClusterAction):
     def _drain(self, api: Api, site: Site, arguments: Result) -> Result:
         names, folder = arguments["hosts"], RunFolder().path
         wave = [site.hosts[name] for name in names]
-        held = held_back(wave, site.drain.max_unavailable, stuck_in(folder), site.group("nodes"))
+        # Those that were held back themselves are in service.
+        occupying = [name for name, reasons in stuck_in(folder).items() if reasons != [_NOT_BEGUN]]
+        held = held_back(wave, site.drain.max_unavailable, occupying, site.group("nodes"))
         new = _new_machines(api) if arguments["replacing"] else set()
         going = [name for name in names if name not in held and name not in new]
         policy = _policy(site, arguments)

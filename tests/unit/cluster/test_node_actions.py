@@ -43,7 +43,7 @@ def run_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def acting(
-    module: t.Any, cluster: FakeCluster, *hosts: t.Any, check: bool = False
+    module: t.Any, cluster: FakeCluster, *hosts: t.Any, check: bool = False, most: int = 1
 ) -> Iterator[t.Callable[..., t.Any]]:
     """Return the action's visit, with a session on the cluster; ``visit.groups`` has the groups it adds."""
     action = module.ActionModule.__new__(module.ActionModule)
@@ -54,7 +54,9 @@ def acting(
     )
     action.say = lambda text: None
     with serving(cluster) as api:
-        session = types.SimpleNamespace(site=site(*(hosts or WORKERS)), api=lambda patience=30: api)
+        session = types.SimpleNamespace(
+            site=site(*(hosts or WORKERS), most=most), api=lambda patience=30: api
+        )
 
         def visit(**arguments: t.Any) -> t.Any:
             return action.visit(session, arguments)
@@ -92,6 +94,20 @@ def test_a_wave_goes_on_without_those_that_got_stuck_and_their_rack_waits() -> N
     assert "w1: pod web/lonely has no controller" in report["msg"]
     assert "w2: not begun" in report["msg"]
     assert report["notes"][0].startswith("removed: w3.")
+
+
+def test_hosts_that_were_held_back_hold_nobody_back() -> None:
+    hosts = [host(f"w{number}") for number in range(1, 6)]
+    cluster = FakeCluster()
+    for item in hosts:
+        cluster.add_node(item.name)
+    cluster.add_pod("lonely", "w1", owner="")
+    options = {**DRAIN, "on_stuck": "continue"}
+    with acting(node_drain, cluster, *hosts, most=2) as visit:
+        assert visit(**options, hosts=["w1"])["drained"] == []
+        second = visit(**options, hosts=["w2", "w3"])
+        assert (second["drained"], list(second["stuck"])) == (["w2"], ["w3"])
+        assert visit(**options, hosts=["w4"])["drained"] == ["w4"]
 
 
 def test_nothing_stuck_is_nothing_to_report() -> None:
