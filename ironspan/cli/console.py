@@ -134,7 +134,7 @@ class Console:
             else:
                 self._rich.print(text, markup=False)
 
-    def event(self, kind: str, **fields: t.Any) -> None:
+    def event(self, kind: str, /, **fields: t.Any) -> None:
         """Write one JSON line; nothing in the other modes."""
         if self.mode == "json":
             line = {"time": round(time.time(), 3), "event": kind, **fields}
