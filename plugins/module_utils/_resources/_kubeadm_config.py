@@ -121,6 +121,10 @@ REMEDIES = (
         "Compare this host's clock with the API server's. If they agree, renew: playbooks/certs_renew.yml.",
     ),
     (
+        r"(upload-config|addon|mark-control-plane|upgrade|preupgrade)\b.*unauthorized",
+        "The certificate in admin.conf has expired, or is another authority's: playbooks/certs_renew.yml.",
+    ),
+    (
         r"unauthorized|token id .* is invalid",
         "The join token has expired or was withdrawn: run again, a new one is made.",
     ),

@@ -169,6 +169,8 @@ EXPIRED = "Get https://a: tls: x509: certificate has expired or is not yet valid
     ("fault", "output"),
     [
         ("join-token", "error execution phase preflight: failed to get config map: Unauthorized"),
+        ("admin-expired", "error execution phase upload-config/kubeadm: unable to create RBAC: Unauthorized"),
+        ("admin-expired", "[upgrade/config] FATAL: failed to get config map: Unauthorized"),
         ("join-cut", "error execution phase preflight: Get https://a: dial tcp 10.0.0.9:8443: i/o timeout"),
         ("join-clock", f"error execution phase preflight: {EXPIRED}"),
     ],
