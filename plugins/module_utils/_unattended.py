@@ -17,8 +17,15 @@ PACKAGE = "ansible_collections.ironspan.hybrid.plugins.module_utils"
 
 
 def root_of(folder: str) -> str:
-    """Return the root of the host whose kept code is in a folder."""
-    return folder.partition("/var/lib/ironspan/code/")[0] or "/"
+    """Return the root of the host whose kept code is in a folder.
+
+    Raises:
+        SystemExit: it is no such folder.
+    """
+    root, found, _ = folder.partition("/var/lib/ironspan/code/")
+    if not found:
+        raise SystemExit("this program runs from /var/lib/ironspan/code only")
+    return root or "/"
 
 
 def make_packages(folder: str) -> None:

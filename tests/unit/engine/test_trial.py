@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from ansible_collections.ironspan.hybrid.plugins.module_utils._unattended import root_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -407,6 +408,13 @@ def test_a_full_disk_at_the_confirmation_leaves_the_trial_open(host: Sandbox, mo
         assert host.run(mode="confirm")["failed"]
     assert host.run(mode="history")["trial"]["complete"]
     assert not host.run(mode="confirm").get("failed")
+
+
+def test_the_program_works_from_its_place_only() -> None:
+    assert root_of("/var/lib/ironspan/code/x-3") == "/"
+    assert root_of("/a/root/var/lib/ironspan/code/x-3") == "/a/root"
+    with pytest.raises(SystemExit):
+        root_of("/somewhere/else")
 
 
 def test_the_program_on_the_host_needs_no_ansible(tmp_path: Path, host: Sandbox) -> None:
