@@ -152,11 +152,13 @@ class ContainerImageKind:
         argv = [*CTR, "pull", "--hosts-dir", HOSTS_FOLDER]
         status, _, problem = host.run([*argv, source], check=False, timeout=TIMEOUT)
         if status != 0:
-            raise ResourceError(
-                f"image {reference} cannot be pulled: {_last_line(problem)}",
+            remedy = (
                 f"Check that the mirror named in {HOSTS_FOLDER} answers and holds this image with digest "
-                f"{digest or 'of its tag'} ('ironspan artifacts verify').",
+                f"{digest or 'of its tag'} ('ironspan artifacts verify')."
             )
+            if "no space left" in problem:
+                remedy = "Make room for containerd (df -h, df -i), and run again."
+            raise ResourceError(f"image {reference} cannot be pulled: {_last_line(problem)}", remedy)
         if digest:
             host.run([*CTR, "tag", "--force", source, reference])
 

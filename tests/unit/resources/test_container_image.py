@@ -21,6 +21,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.contain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import insist
+
 from .fake_host import FakeHost, converge, filled
 
 REF = "registry.k8s.io/pause:3.10.2"
@@ -157,7 +159,18 @@ def test_a_mirror_with_another_image_is_refused_and_nothing_changes(host: FakeHo
     with pytest.raises(ResourceError, match="not found") as caught:
         KIND.apply(spec(), change, host)
     assert GOOD in caught.value.remedy
+    insist("mirror-image", f"{caught.value}. {caught.value.remedy}")
     assert json.loads(host.text("/images.json")) == json.loads(before)
+
+
+def test_a_full_disk_is_not_the_mirrors_fault(host: FakeHost) -> None:
+    change = KIND.compare(spec(), host)
+    assert change is not None
+    problem = "ctr: failed to copy: write /var/lib/containerd/x: no space left on device"
+    host.program("ctr", f"#!/bin/sh\necho '{problem}' >&2\nexit 1\n")
+    with pytest.raises(ResourceError) as caught:
+        KIND.apply(spec(), change, host)
+    insist("image-disk", f"{caught.value}. {caught.value.remedy}")
 
 
 def test_undo_gives_the_name_back_to_the_former_image(host: FakeHost) -> None:
