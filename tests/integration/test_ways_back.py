@@ -102,7 +102,7 @@ def test_a_host_that_is_cut_off_comes_back_with_a_full_disk(hosts: Cluster) -> N
 
 
 def test_a_full_disk_does_not_keep_a_host_from_going_back(hosts: Cluster) -> None:
-    apply(hosts, "# tried", seconds=30, trial="full")
+    apply(hosts, "# tried", seconds=20, trial="full")
     hosts.on(HOST, "dd if=/dev/zero of=/var/lib/ironspan/filler bs=64k 2>/dev/null || true")
     assert hosts.on(HOST, "df --output=avail /var/lib/ironspan | tail -n 1").strip() == "0"
     until = time.monotonic() + 60

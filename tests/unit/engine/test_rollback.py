@@ -238,6 +238,27 @@ def test_a_host_without_a_history(sandbox: Sandbox) -> None:
     assert not (sandbox.root / "var/lib/ironspan").exists()
 
 
+def test_a_reset_leaves_nothing_to_go_back_to(sandbox: Sandbox) -> None:
+    apply(sandbox, FOLDER, text("a", "1"), text("b", "1"))
+    gone = {"kind": "absent", "id": "a", "path": "/etc/app/a"}
+    # Something of the engine's is left, so its folder stays.
+    sandbox.run(document=sandbox.document(gone, forget=True))
+    assert not (sandbox.root / "etc/app/a").exists()
+    assert history(sandbox)["revisions"] == []
+    assert "no document is kept" in back(sandbox)["msg"]
+
+
+def test_one_resource_of_a_layer_is_applied_and_the_whole_document_kept(sandbox: Sandbox) -> None:
+    document = sandbox.document(FOLDER, text("a", "1"), text("b", "1"))
+    assert not sandbox.run(document=document, layers=["l"]).get("failed")
+    newer = sandbox.document(FOLDER, text("a", "2"), text("b", "2"))
+    assert not sandbox.run(document=newer, layers=["l/a"]).get("failed")
+    assert (sandbox.read("etc/app/a"), sandbox.read("etc/app/b")) == ("2", "1")
+    assert len(history(sandbox)["revisions"]) == 2
+    assert not back(sandbox).get("failed")
+    assert (sandbox.read("etc/app/a"), sandbox.read("etc/app/b")) == ("1", "1")
+
+
 def test_a_rollback_that_was_compared_before_something_else_was_applied(sandbox: Sandbox) -> None:
     apply(sandbox, FOLDER, text("a", "1"))
     apply(sandbox, FOLDER, text("a", "2"))
