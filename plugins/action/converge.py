@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    UNREACHED_GROUP,
     clock_verdict,
     failure_message,
     groups_after_reset,
@@ -150,6 +151,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except AnsibleConnectionFailure as error:
             if mode != "reset" or not arguments.get("skip_unreachable"):
                 raise
+            self.add_group(UNREACHED_GROUP, parent_group_names=[])
             return {**result, "changed": False, "reached": False, "msg": f"Not reached: {error}"}
         result.update(answer)
         # The parameters come back with the answer, document included.

@@ -37,6 +37,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 _PARALLEL = 16
 _PATIENCE_SECONDS = 60
 _REMOVED = "removed: {}. Take them out of the inventory now; site.yml would make them nodes again."
+_NOT_RESET = (
+    "not reset, because they did not answer: {}. They make themselves nodes again when they come back: "
+    "reset them then (reset.yml), or install them anew."
+)
 _NOT_BEGUN = "not begun: as many hosts of its rack got stuck as may be out of service"
 
 
@@ -52,13 +56,14 @@ class ActionModule(ClusterAction):
         "replacing": {"type": "bool", "default": False},
         "force": {"type": "bool", "default": False},
         "removed": {"type": "list", "elements": "str", "default": []},
+        "unreached": {"type": "list", "elements": "str", "default": []},
         "on_stuck": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
     }
 
     def visit(self, session: Session, arguments: Result) -> Result:
         """Drain, open again, or tell what got stuck."""
         if arguments["state"] == "reported":
-            return _report(stuck_in(RunFolder().path), arguments["removed"])
+            return _report(stuck_in(RunFolder().path), arguments["removed"], arguments["unreached"])
         known = {host.name for host in node_hosts(session.site)}
         unknown = [name for name in arguments["hosts"] if name not in known]
         if unknown:
@@ -138,9 +143,12 @@ def _policy(site: Site, arguments: Result) -> Policy:
     )
 
 
-def _report(stuck: dict[str, list[str]], removed: t.Sequence[str] = ()) -> Result:
+def _report(
+    stuck: dict[str, list[str]], removed: t.Sequence[str] = (), unreached: t.Sequence[str] = ()
+) -> Result:
     gone = [name for name in removed if name not in stuck]
     notes = [_REMOVED.format(", ".join(gone))] if gone else []
+    notes += [_NOT_RESET.format(", ".join(unreached))] if unreached else []
     if not stuck:
         return {"changed": False, "stuck": {}, "notes": notes}
     names = ", ".join(stuck)

@@ -65,6 +65,11 @@ options:
     type: list
     elements: str
     default: []
+  unreached:
+    description: With V(reported), hosts that could not be reset, for the same note.
+    type: list
+    elements: str
+    default: []
   on_stuck:
     description:
       - V(continue) does not fail; C(stuck) has the nodes, and C(state=reported) tells them in the end. A
@@ -145,6 +150,7 @@ def main() -> None:
             "replacing": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
             "removed": {"type": "list", "elements": "str", "default": []},
+            "unreached": {"type": "list", "elements": "str", "default": []},
             "on_stuck": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
         },
         supports_check_mode=True,

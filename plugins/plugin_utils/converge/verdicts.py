@@ -21,6 +21,8 @@ COMPARED_GROUP = "ironspan_compared_{layer}"
 BARE_GROUP = "ironspan_bare_{layer}"
 LATER_GROUP = "ironspan_joining_{layer}"
 STARTING_GROUP = "ironspan_starting_control_plane"
+UNREACHED_GROUP = "ironspan_unreached"
+"""Hosts that should have been reset and did not answer."""
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
 _RELEASE = re.compile(r"(\d+\.\d+)\.\d+")

@@ -28,6 +28,7 @@ DRAIN: dict[str, t.Any] = {
     "replacing": False,
     "force": False,
     "removed": [],
+    "unreached": [],
     "on_stuck": "fail",
 }
 
@@ -89,11 +90,14 @@ def test_a_wave_goes_on_without_those_that_got_stuck_and_their_rack_waits() -> N
         assert second["drained"] == []
         assert "as many hosts of its rack got stuck" in second["stuck"]["w2"][0]
         assert cluster.names_on("w2") == ["pod-w2"]
-        report = visit(**{**DRAIN, "state": "reported", "removed": ["w3", "w1"]}, hosts=[])
+        report = visit(
+            **{**DRAIN, "state": "reported", "removed": ["w3", "w1"], "unreached": ["w3"]}, hosts=[]
+        )
     assert report["failed"]
     assert "w1: pod web/lonely has no controller" in report["msg"]
     assert "w2: not begun" in report["msg"]
     assert report["notes"][0].startswith("removed: w3.")
+    assert report["notes"][1].startswith("not reset, because they did not answer: w3.")
 
 
 def test_hosts_that_were_held_back_hold_nobody_back() -> None:
