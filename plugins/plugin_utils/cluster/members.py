@@ -46,6 +46,8 @@ TIMEOUT_SECONDS = 10
 SETTLING_SECONDS = 15.0
 """How long an addition is tried again: etcd refuses it until all members have been connected for 5 s
 (HealthInterval), and one that has just got its vote, or whose link was cut for a moment, has not."""
+SETTLING_SECONDS = 30.0
+"""How long etcd may find the cluster unhealthy after a member came or went, though enough of them answer."""
 PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
@@ -142,7 +144,7 @@ class Membership:
         until = time.monotonic() + SETTLING_SECONDS
         while True:
             try:
-                answer = self._call("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True})
+                answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
                 return [_listed(entry) for entry in answer.get("members", ())]
             except _Refused as error:
                 if _UNHEALTHY[0] not in error.reason or time.monotonic() > until:
@@ -203,7 +205,7 @@ class Membership:
         """
         if all(member.id != identifier for member in self.listed()):
             return False
-        self._call("/v3/cluster/member/remove", {"ID": str(int(identifier, 16))})
+        self._change("remove", {"ID": str(int(identifier, 16))})
         return True
 
     def has_key_below(self, prefix: str) -> bool:
@@ -217,6 +219,17 @@ class Membership:
             "keys_only": True,
         }
         return bool(self._call("/v3/kv/range", body).get("kvs"))
+
+    def _change(self, action: str, body: object) -> dict[str, t.Any]:
+        """Change the membership; etcd wants its members to be connected for 5 s before (HealthInterval)."""
+        end = time.monotonic() + SETTLING_SECONDS
+        while True:
+            try:
+                return self._call(f"/v3/cluster/member/{action}", body)
+            except _Refused as error:
+                if not any(sign in error.reason for sign in _UNHEALTHY) or time.monotonic() > end:
+                    raise
+                time.sleep(PROMOTION_PAUSE_SECONDS)
 
     def _call(self, path: str, body: object) -> dict[str, t.Any]:
         """Ask the members in turn; an answer, also a refusal, is final."""

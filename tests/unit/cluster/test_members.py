@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members as membership_module
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
@@ -316,6 +317,18 @@ def test_a_learner_that_never_catches_up_has_no_vote(gateway: Callable[..., Memb
         gateway(answer).promote("9", seconds=0)
 
 
+def test_a_cluster_that_has_just_changed_is_asked_again(gateway: Callable[..., Membership]) -> None:
+    refusals = ["etcdserver: unhealthy cluster"] * 3
+
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": [entry(10, "az-2")]}
+        return (400, {"message": refusals.pop()}) if refusals else (200, {})
+
+    assert gateway(answer).remove("a") is True
+    assert refusals == []
+
+
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [("etcdserver: unhealthy cluster", "all members are healthy"), ("etcdserver: odd", "etcd's log")],
@@ -323,6 +336,8 @@ def test_a_learner_that_never_catches_up_has_no_vote(gateway: Callable[..., Memb
 def test_refusals_have_remedies(
     gateway: Callable[..., Membership], monkeypatch: pytest.MonkeyPatch, reason: str, remedy: str
 ) -> None:
+    monkeypatch.setattr(members, "SETTLING_SECONDS", 0)
+
     monkeypatch.setattr(membership_module, "SETTLING_SECONDS", 0)
 
     def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
