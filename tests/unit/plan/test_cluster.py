@@ -55,12 +55,12 @@ def test_objects_come_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_labels_and_taints_come_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     declared: dict[str, t.Any] = {}
 
-    def declare(api: str, wanted: dict[str, t.Any], *, dry_run: bool) -> list[t.Any]:
+    def declare(api: str, wanted: dict[str, t.Any], *, dry_run: bool, one_by_one: bool) -> list[t.Any]:
         declared.update(wanted)
         return []
 
     monkeypatch.setattr(nodes, "declare", declare)
-    action(node_metadata.ActionModule, PLANNED).visit(session(), {})
+    action(node_metadata.ActionModule, PLANNED).visit(session(), {"hosts": None})
     assert declared == {"w1": Declared({"a": "b"}, [{"key": "k", "effect": "NoSchedule"}])}
 
 
