@@ -44,10 +44,8 @@ __all__ = [
 TIMEOUT_SECONDS = 10
 """For one call. etcd itself gives a change of membership 5 s and an election time (ReqTimeout)."""
 SETTLING_SECONDS = 15.0
-"""How long an addition is tried again: etcd refuses it until all members have been connected for 5 s
-(HealthInterval), and one that has just got its vote, or whose link was cut for a moment, has not."""
-SETTLING_SECONDS = 30.0
-"""How long etcd may find the cluster unhealthy after a member came or went, though enough of them answer."""
+"""How long a change is tried again: etcd refuses it until all members have been connected for 5 s
+(HealthInterval), and one that came a moment ago, or whose link was cut for a moment, has not."""
 PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
@@ -141,15 +139,8 @@ class Membership:
                 f"{name} cannot join the store: {waiting[0].name or waiting[0].id} is a learner still.",
                 "Let it be promoted (run its member_add.yml again) or remove it first.",
             )
-        until = time.monotonic() + SETTLING_SECONDS
-        while True:
-            try:
-                answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
-                return [_listed(entry) for entry in answer.get("members", ())]
-            except _Refused as error:
-                if _UNHEALTHY[0] not in error.reason or time.monotonic() > until:
-                    raise
-            time.sleep(PROMOTION_PAUSE_SECONDS)
+        answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
+        return [_listed(entry) for entry in answer.get("members", ())]
 
     def promote(
         self,
@@ -221,13 +212,13 @@ class Membership:
         return bool(self._call("/v3/kv/range", body).get("kvs"))
 
     def _change(self, action: str, body: object) -> dict[str, t.Any]:
-        """Change the membership; etcd wants its members to be connected for 5 s before (HealthInterval)."""
+        """Change the membership, as soon as etcd finds that its members are settled."""
         end = time.monotonic() + SETTLING_SECONDS
         while True:
             try:
                 return self._call(f"/v3/cluster/member/{action}", body)
             except _Refused as error:
-                if not any(sign in error.reason for sign in _UNHEALTHY) or time.monotonic() > end:
+                if _UNHEALTHY[0] not in error.reason or time.monotonic() > end:
                     raise
                 time.sleep(PROMOTION_PAUSE_SECONDS)
 

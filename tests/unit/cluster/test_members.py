@@ -12,7 +12,6 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members as membership_module
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
@@ -337,8 +336,6 @@ def test_refusals_have_remedies(
     gateway: Callable[..., Membership], monkeypatch: pytest.MonkeyPatch, reason: str, remedy: str
 ) -> None:
     monkeypatch.setattr(members, "SETTLING_SECONDS", 0)
-
-    monkeypatch.setattr(membership_module, "SETTLING_SECONDS", 0)
 
     def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
         return (200, {"members": []}) if path.endswith("/list") else (400, {"message": reason})
