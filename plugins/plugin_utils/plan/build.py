@@ -70,6 +70,7 @@ def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirro
         "starts": [unit for unit, action in units if action not in _INTERRUPTING],
         "seconds": math.ceil(sum(layers.values())),
         "layer_seconds": {layer: math.ceil(seconds) for layer, seconds in layers.items()},
+        "left": [f"{e['resource']} ({e['why']})" for e in answer.get("rollback", {}).get("left", ())],
     }
 
 
@@ -141,6 +142,7 @@ def build(
         name: {**entry, "document": pooled(entry["document"], pool)} for name, entry in sorted(hosts.items())
     }
     seconds = [entry.pop("layer_seconds") for entry in entries.values()]
+    kept = {name: left for name, entry in entries.items() if (left := entry.pop("left", []))}
     busy = [entry for entry in entries.values() if entry["changes"] or entry["pending"]]
     content: Content = {
         "schema": SCHEMA,
@@ -167,7 +169,11 @@ def build(
             + sum(step["seconds"] for step in steps),
             "seconds_source": estimate.SOURCE,
         },
-        "warnings": [*_destructions(steps), *_warnings(entries, cluster, left_out)],
+        "warnings": [
+            *_destructions(steps),
+            *_warnings(entries, cluster, left_out),
+            *(f"{name} does not go back in: {', '.join(left)}." for name, left in kept.items()),
+        ],
     }
     plan = seal(content)
     if b"PRIVATE KEY-----" in plan.data:

@@ -19,10 +19,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import rollback
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build, host_entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
 from tests.support.small_plays import APPLY, COMPARE, TWO, VALIDATE, play
 from tests.support.stand_ins import SYSTEMCTL
+from tests.unit.plan import samples
 from tests.unit.plan.test_playbooks import write_inventory
 from tests.unit.render.support import ROLES
 
@@ -88,6 +90,15 @@ def test_what_stays_is_said(tmp_path: Path) -> None:
     back.lay_out(result, "a", "", RunFolder(tmp_path))
     (warning,) = result["warnings"]
     assert "base/p: packages stay; etcd/server: needs certificate:etcd/server" in warning
+
+
+def test_a_plan_says_what_stays() -> None:
+    left = [{"resource": "base/p", "why": "packages stay"}]
+    answer = {**samples.ANSWER, "rollback": {"left": left}}
+    entry = host_entry({"resources": samples.RESOURCES}, answer, "")
+    plan = build(samples.site(), {"w1": entry}, samples.CLUSTER, samples.NOW)
+    assert "w1 does not go back in: base/p (packages stay)." in plan.content["warnings"]
+    assert "left" not in plan.hosts["w1"]
 
 
 @pytest.mark.parametrize("to", ["", "abc"])
