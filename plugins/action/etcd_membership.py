@@ -18,6 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     BARE_GROUP,
     COMPARED_GROUP,
+    JOINING_GROUP,
+    RESTART_GROUP,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
@@ -64,6 +66,11 @@ class ActionModule(ClusterAction):
         )
         if inputs and not self._task.check_mode:
             self.say(f"a new store begins on {', '.join(inputs)}")
+        # Running members that are to be changed are not asked about; these have data and do not run.
+        stopped = set(self._group(JOINING_GROUP)) & set(self._group(COMPARED_GROUP))
+        stopped -= {*self._bare(), *self._group(RESTART_GROUP)}
+        if stopped:
+            store.EtcdStore(session).insist_listed([session.site.hosts[name] for name in sorted(stopped)])
         return inputs
 
     def _group(self, name: str, layer: str = "etcd") -> list[str]:

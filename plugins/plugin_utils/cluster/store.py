@@ -139,6 +139,20 @@ class EtcdStore:
         cluster = initial_cluster(listed, host.name, peer_url(host))
         return one_time_input("existing", cluster), numbers
 
+    def insist_listed(self, hosts: Sequence[Host]) -> None:
+        """Refuse to start hosts that have data and are no members; says nothing without a quorum.
+
+        Raises:
+            ClusterError: a quorum answers and does not list one of them.
+        """
+        answers = self.answers()
+        if not quorum(answers).kept:
+            return
+        listed = self.membership([member.name for member in answers if not member.error]).listed()
+        strangers = [host.name for host in hosts if belongs_to(listed, host) is None]
+        if strangers:
+            raise ClusterError(*_stranger(strangers))
+
     def promote(self, host: Host, seconds: float, progress: Callable[[str], None]) -> bool:
         """Wait until a learner is in sync and give it its vote; returns whether it had none before.
 
@@ -148,11 +162,7 @@ class EtcdStore:
         membership = self.membership()
         entry = belongs_to(membership.listed(), host)
         if entry is None:
-            raise ClusterError(
-                f"The store does not list {host.name}, although it has data.",
-                "They are those of a member that was removed, or of another store: "
-                f"playbooks/member_replace.yml -e ironspan_hosts={host.name} makes it anew.",
-            )
+            raise ClusterError(*_stranger([host.name]))
         if entry.learner:
             membership.promote(entry.id, seconds, progress)
         return entry.learner
@@ -185,6 +195,14 @@ class EtcdStore:
             return False, numbers
         others = [member.name for member in self.hosts if member.name != host.name]
         return self.membership(others).remove(entry.id), numbers
+
+
+def _stranger(names: Sequence[str]) -> tuple[str, str]:
+    return (
+        f"The store does not list {', '.join(names)}, although it has data.",
+        "They are those of a member that was removed, or of another store: "
+        f"playbooks/member_replace.yml -e ironspan_hosts={names[0]} makes it anew.",
+    )
 
 
 def _taken(host: Host, entry: Listed) -> str:

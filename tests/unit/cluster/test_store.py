@@ -230,6 +230,15 @@ def test_promotion(etcd: Make) -> None:
     assert fake.calls == ["promote 3"]
 
 
+def test_a_stranger_with_data_is_not_started(etcd: Make) -> None:
+    made, _ = etcd({1, 2}, THREE[:2])
+    made.insist_listed(HOSTS[:2])
+    with pytest.raises(ClusterError, match="The store does not list az-3, although it has data"):
+        made.insist_listed(HOSTS)
+    # Without a quorum nobody knows.
+    etcd({1}, THREE[:2])[0].insist_listed(HOSTS)
+
+
 def test_a_member_that_was_removed_and_has_data_is_not_taken_for_one(etcd: Make) -> None:
     made, _ = etcd({1, 2}, THREE[:2], without="az-3")
     with pytest.raises(ClusterError, match="The store does not list az-3, although it has data"):
