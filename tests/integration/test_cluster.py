@@ -12,6 +12,7 @@ import http.server
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,11 +24,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironspan.lab import mirror, state
+from ironspan.lab import host as lab_host
+from ironspan.lab import machine, mirror, mounts, state
 from ironspan.lab.layout import LabHost
 from tests.bench.table import Table
+from tests.integration import member_cases
 from tests.integration.conftest import Cluster
 from tests.support import awx, memory
+from tests.support.faults import insist
 from tests.support.playbooks import BIN, ROOT, Played, play
 
 pytestmark = pytest.mark.lab
@@ -247,6 +251,7 @@ def test_a_host_that_is_down_is_named_and_the_others_finish(cluster: Cluster) ->
     done = cluster.command("apply", "-i", str(cluster.inventory), "-i", str(down))
     assert done.returncode == 4, done.stdout
     assert "rack-2: unreachable" in done.stdout
+    insist("host-down", done.stdout)
     assert "finished: az-1, az-2, az-3, rack-1" in done.stdout
     assert cluster.on("rack-1", "systemctl is-active kubelet") == "active"
 
@@ -304,6 +309,100 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
     assert after == dict.fromkeys(HOSTS, "55") | {"rack-1": before["rack-1"]}
 
     assert set(cluster.site().changed) == {"rack-1"}
+
+
+def test_another_containerd_is_tried_kept_and_rolled_back(cluster: Cluster) -> None:
+    inventory, before = ("-i", str(cluster.inventory)), cluster.digests("rack-2")
+    change = ("-e", "containerd_max_concurrent_downloads=5", "--limit", "rack-2")
+    tried = cluster.command("apply", "--try", "10m", *inventory, *change)
+    assert tried.returncode == 0 and "ironspan confirm" in tried.stdout, tried.stdout
+    refused = cluster.command("apply", *inventory, "--limit", "rack-2")
+    assert refused.returncode == 4 and "on trial" in refused.stdout, refused.stdout
+    confirmed = cluster.command("confirm", "rack-2", *inventory)
+    assert confirmed.returncode == 0, confirmed.stdout
+    assert cluster.digests("rack-2") != before
+    back = cluster.command("rollback", "rack-2", *inventory)
+    assert back.returncode == 0, back.stdout
+    assert cluster.digests("rack-2") == before
+    assert cluster.on("rack-2", "systemctl is-active containerd kubelet") == "active\nactive"
+    assert cluster.ready_nodes() == NODES
+
+
+def test_certificates_are_listed_with_one_ssh_operation_a_host(cluster: Cluster) -> None:
+    played = play("certs", cluster.inventory, cluster.folder)
+    assert played.status == 0, played.output
+    assert played.changed == {}
+    assert played.ssh == {cluster.address(host): 1 for host in HOSTS}
+    report = cluster.folder / "certificates.json"
+    done = cluster.command("certs", "-i", str(cluster.inventory), "--days", "400", "--report", str(report))
+    assert done.returncode == 1, done.stdout
+    found = json.loads(report.read_text())
+    assert found["problems"] == []
+    places = {(entry["host"], entry["path"]) for entry in found["due"]}
+    for member in ("az-1", "az-2", "az-3"):
+        assert (member, "/etc/etcd/pki/server.crt") in places
+    for node in NODES:
+        assert (node, "/var/lib/kubelet/pki/kubelet-client-current.pem") in places
+        assert (node, "/var/lib/kubelet/pki/kubelet-server-current.pem") in places
+    for name in ("admin.conf", "controller-manager.conf", "scheduler.conf", "pki/apiserver.crt"):
+        assert ("az-2", f"/etc/kubernetes/{name}") in places
+
+
+def test_a_request_for_another_nodes_certificate_is_denied_and_named(cluster: Cluster) -> None:
+    """A worker that was taken over asks, with its own credentials, for a certificate of its neighbour."""
+    cluster.on(
+        "rack-1",
+        "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /run/taken.key "
+        "-subj /O=system:nodes/CN=system:node:rack-1 -addext subjectAltName=DNS:rack-2,IP:"
+        f"{cluster.address('rack-2')} -out /run/taken.csr 2>&1",
+    )
+    request = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "taken-over"},
+        "spec": {
+            "signerName": "kubernetes.io/kubelet-serving",
+            "usages": ["digital signature", "server auth"],
+            "request": cluster.on("rack-1", "base64 -w0 /run/taken.csr"),
+        },
+    }
+    pair = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+    url = "https://api.lab.internal:8443/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    cluster.on(
+        "rack-1",
+        f"curl -sSf --cert {pair} --key {pair} --cacert /etc/kubernetes/pki/ca.crt "
+        f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(request))} {url}",
+    )
+    done = cluster.command("certs", "approve", "-i", str(cluster.inventory))
+    assert done.returncode == 1, done.stdout
+    assert "rack-1: taken-over: The request of 'system:node:rack-1' is refused" in done.stdout
+    decided = cluster.kubectl("get", "csr", "taken-over")
+    assert [condition["type"] for condition in decided["status"]["conditions"]] == ["Denied"]
+    assert "certificate" not in decided["status"]
+    assert cluster.command("certs", "approve", "-i", str(cluster.inventory)).returncode == 0
+
+
+def test_an_authority_changes_only_as_fast_as_the_hosts_follow(cluster: Cluster) -> None:
+    """One stage of front-proxy and back: the full way of all authorities is in test_authorities.py."""
+
+    def rotate(*arguments: str) -> tuple[int, str]:
+        done = cluster.command("certs", "rotate", "front-proxy", *arguments, "-i", str(cluster.inventory))
+        return done.returncode, done.stdout
+
+    code, output = rotate("issue")
+    assert code == 2 or "cannot go to the stage issue" in output, output
+    code, output = rotate("trust")
+    assert code == 0, output
+    bundle = cluster.on("az-2", "cat /etc/kubernetes/pki/front-proxy-ca.crt")
+    assert bundle.count("BEGIN CERTIFICATE") == 2
+    cluster.on("az-2", "touch /etc/kubernetes/pki/front-proxy-ca.crt")
+    code, output = rotate("issue")
+    assert code != 0
+    assert "az-2: kube-apiserver was started before /etc/kubernetes/pki/front-proxy-ca.crt" in output
+    code, output = rotate("back")
+    assert code == 0, output
+    assert cluster.on("az-2", "cat /etc/kubernetes/pki/front-proxy-ca.crt").count("BEGIN CERTIFICATE") == 1
+    assert cluster.site().changed == {}
 
 
 def test_an_interrupted_run_ends_at_once_and_the_next_one_is_whole(cluster: Cluster) -> None:
@@ -371,3 +470,124 @@ def test_a_join_survives_a_cut_of_the_link(cluster: Cluster) -> None:
     assert played.status == 0, played.output
     assert cluster.ready_nodes() == NODES
     assert cluster.site().changed == {}
+
+
+FRONT = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "front", "namespace": "default"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "front"}},
+                "template": {
+                    "metadata": {"labels": {"app": "front"}},
+                    "spec": {
+                        # Nowhere else, so that a budget of one never gives way.
+                        "nodeSelector": {"kubernetes.io/hostname": "rack-2"},
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [
+                            {
+                                "name": "front",
+                                "image": "docker.io/library/busybox:1.37.0",
+                                "command": ["sleep", "3600"],
+                            }
+                        ],
+                    },
+                },
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "front", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "front"}}},
+        },
+    ],
+}
+KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
+
+
+def test_a_worker_is_removed_within_budgets_and_added_again(cluster: Cluster) -> None:
+    cluster.on("az-1", f"{KUBECTL} apply -f - <<'EOF'\n{json.dumps(FRONT)}\nEOF")
+    cluster.on("az-1", f"{KUBECTL} rollout status deployment/front --timeout=60s")
+    worker = ["-e", "ironspan_hosts=rack-2"]
+    options = [*worker, "-e", "site_drain_timeout_seconds=10", "-i", str(cluster.inventory)]
+
+    refused = cluster.command("apply", "node_remove", *options)
+    assert refused.returncode == 2, refused.stdout
+    assert "--allow-destructive" in refused.stdout
+    stuck = cluster.command("apply", "node_remove", *options, "--allow-destructive")
+    assert stuck.returncode == 1, stuck.stdout
+    assert "PodDisruptionBudget default/front allows no more (1 healthy, 1 needed" in stuck.stdout
+    front = cluster.kubectl("get", "pods", "-l", "app=front")["items"]
+    assert [(pod["spec"]["nodeName"], pod["status"]["phase"]) for pod in front] == [("rack-2", "Running")]
+    assert cluster.kubectl("get", "node", "rack-2")["spec"]["unschedulable"] is True
+    assert "rack-2" in cluster.ready_nodes()
+
+    cluster.on("az-1", f"{KUBECTL} delete pdb front")
+    only = {cluster.address("rack-2")}
+    removed = play(
+        "node_remove", cluster.inventory, cluster.folder, *worker, "-e", "ironspan_allow_destructive=true"
+    )
+    assert removed.status == 0, removed.output
+    assert "Take them out of the inventory now" in removed.output
+    assert set(removed.ssh) == only
+    assert cluster.ready_nodes() == NODES - {"rack-2"}
+    assert cluster.on("rack-2", "ls /etc/kubernetes /usr/local/bin/kubelet", check=False) == ""
+
+    added = play("node_add", cluster.inventory, cluster.folder, *worker)
+    assert added.status == 0, added.output
+    assert set(added.ssh) == only
+    assert added.ssh.total() <= 5
+    assert cluster.ready_nodes() == NODES
+    cluster.on("az-1", f"{KUBECTL} rollout status deployment/front --timeout=60s")
+    cluster.on("az-1", f"{KUBECTL} delete deployment front")
+    assert cluster.site().changed == {}
+
+
+def test_a_dead_worker_gets_another_machine(cluster: Cluster) -> None:
+    host = host_of(cluster, "rack-1")
+    before = cluster.kubectl("get", "node", "rack-1")["metadata"]["uid"]
+    running = cluster.command(
+        "apply",
+        "node_replace",
+        "-e",
+        "ironspan_hosts=rack-1",
+        "--allow-destructive",
+        "-i",
+        str(cluster.inventory),
+    )
+    assert running.returncode == 2, running.stdout
+    assert "its kubelet runs: rack-1" in running.stdout
+
+    lab_host.stop(cluster.lab.folder, host, machine.detect())
+    # What the node controller says in 50 s.
+    lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    patch = shlex.quote(json.dumps({"status": {"conditions": [lost]}}))
+    cluster.on("az-1", f"{KUBECTL} patch node rack-1 --subresource=status --type=strategic -p {patch}")
+    own = lab_host.folder(cluster.lab.folder, host)
+    mounts.unmount_below(own / "root")
+    for name in ("upper", "work", *lab_host.DATA):
+        shutil.rmtree(own / name)
+    (own / "prepared").unlink()
+    cluster.lab.up(azure=3, rack=2)
+
+    replaced = play(
+        "node_replace", cluster.inventory, cluster.folder, "-e", "ironspan_hosts=rack-1",
+        "-e", "ironspan_allow_destructive=true",
+    )  # fmt: skip
+    assert replaced.status == 0, replaced.output
+    assert set(replaced.ssh) == {cluster.address("rack-1")}
+    assert cluster.kubectl("get", "node", "rack-1")["metadata"]["uid"] != before
+    assert cluster.ready_nodes() == NODES
+    assert (
+        cluster.on("az-1", f"{KUBECTL} -n kube-system get cm ironspan-node-replacements", check=False) == ""
+    )
+    assert cluster.site().changed == {}
+
+
+def test_a_member_that_lost_its_disk_is_refused_and_then_replaced(cluster: Cluster) -> None:
+    member_cases.an_empty_disk_is_refused_by_site_and_mended_by_a_replacement(cluster)
