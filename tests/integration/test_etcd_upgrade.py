@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, skew
@@ -144,7 +145,7 @@ def test_a_snapshot_is_verified_and_only_the_newest_stay(three: Control, tmp_pat
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout.partition("=> ")[2])
+    result = yaml.safe_load(done.stdout.partition("=>")[2])
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["snapshot-20250102T000000Z.db", Path(result["path"]).name]
     assert result["removed"] == ["snapshot-20250101T000000Z.db"]
