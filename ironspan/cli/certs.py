@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import collections.abc
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
 
 REPORT = "ironspan.hybrid.certificates_report"
+STAGE = "ironspan.hybrid.authority_stage"
 DAYS = 30
 ENVIRONMENT = "IRONSPAN_PKI_KEY"
 TIMER_MINUTES = 10
@@ -113,20 +115,35 @@ def renew(arguments: argparse.Namespace) -> int:
     options = ansible_arguments(arguments)
     if arguments.days is not None:
         options += ["-e", json.dumps({"site_certificate_renew_days": arguments.days})]
-    return _play("certs_renew", options, arguments)
+    from ironspan.cli.playbook import run_playbook
+
+    display = console.from_arguments(arguments)
+    code, _ = run_playbook("certs", "certs_renew", options, display, arguments.verbose)
+    return int(code)
 
 
 def rotate(arguments: argparse.Namespace) -> int:
     """Run playbooks/ca_rotate.yml."""
     asked = {"ironspan_authority": arguments.authority, "ironspan_stage": arguments.stage}
-    return _play("ca_rotate", [*ansible_arguments(arguments), "-e", json.dumps(asked)], arguments)
-
-
-def _play(playbook: str, options: list[str], arguments: argparse.Namespace) -> int:
     from ironspan.cli.playbook import run_playbook
 
-    code, _ = run_playbook("certs", playbook, options, console.from_arguments(arguments), arguments.verbose)
+    display = console.from_arguments(arguments)
+    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
+    code, running = run_playbook("certs", "ca_rotate", options, display, arguments.verbose)
+    outcome = running.run.results.get(STAGE, {})
+    if display.mode != "json" and "followed" in outcome:
+        display.note(standing(arguments.authority, outcome))
     return int(code)
+
+
+def standing(authority: str, outcome: collections.abc.Mapping[str, t.Any]) -> str:
+    """Return where the change of an authority stands, in a sentence or two."""
+    if not outcome["stage"]:
+        return f"{authority}: the change is complete"
+    stage = f"{authority} is in the stage {outcome['stage']}"
+    if outcome["followed"]:
+        return f"{stage}, and all hosts have followed; the next one is {outcome['next']}"
+    return "\n".join([f"{stage}; these have not followed:", *(f"  {text}" for text in outcome["reasons"])])
 
 
 def approve(arguments: argparse.Namespace) -> int:
