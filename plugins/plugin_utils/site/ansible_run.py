@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import Remembered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 
@@ -51,6 +52,8 @@ def load_from_variables(
 def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:
     """Return the site of this run; of a slice with a plan, what the slice knows of it.
 
+    It is read and checked by the first action of a run that asks for it.
+
     Raises:
         SiteError: the inventory has problems, or the run is a slice and has no plan.
     """
@@ -61,7 +64,21 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     if is_slice and not planned:
         job = f"job {variables.get('awx_job_id') or variables.get('tower_job_id') or '(sliced)'}"
         raise SiteError([Problem(job, 0, "(inventory)", slices.MESSAGE, slices.REMEDY)])
-    return require_site(load_from_variables(variables, roles_folder, is_slice))
+    remembered = _remembered(variables, str(roles_folder), is_slice)
+    if remembered and (site := remembered.recall()):
+        return site
+    site = require_site(load_from_variables(variables, roles_folder, is_slice))
+    if remembered:
+        remembered.keep(site)
+    return site
+
+
+def _remembered(variables: Mapping[str, t.Any], *more: object) -> Remembered | None:
+    hostvars = variables["hostvars"]
+    try:
+        return Remembered(hostvars._inventory, hostvars._variable_manager.extra_vars, *more)
+    except AttributeError:  # another ansible-core
+        return None
 
 
 def _hosts(variables: Mapping[str, t.Any]) -> list[str]:

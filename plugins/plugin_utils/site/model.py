@@ -31,6 +31,8 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "control_plane": ("control_plane",),
 }
 
+_SERVERS = ("etcd", "control_plane", "haproxy")
+
 
 def layers_of(groups: t.Collection[str]) -> tuple[str, ...]:
     """Return the layers of a host that is in these groups: ``base`` for every host, the others by group."""
@@ -143,7 +145,7 @@ class Site:
     drain: DrainPolicy = DrainPolicy()
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
-    uid_source: Callable[[], str] = dataclasses.field(repr=False, default=lambda: "")
+    uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")
 
@@ -181,3 +183,13 @@ class Site:
                 for group in host.groups:
                     self._groups.setdefault(group, []).append(host)
         return [host for host in self._groups.get(name, ()) if host.name not in self.leaving]
+
+    @property
+    def servers(self) -> list[Host]:
+        """Return the hosts that others ask for something: store, control planes, load balancers."""
+        return list({host.name: host for group in _SERVERS for host in self.group(group)}.values())
+
+    @property
+    def server_names(self) -> frozenset[str]:
+        """Return the names of ``servers``."""
+        return frozenset(host.name for host in self.servers)

@@ -16,6 +16,7 @@ Render = Callable[..., Rendered]
 
 
 HOSTS = [
+    ("servers", 5, {"az-1", "az-2", "az-3", "rack-1", "api.lab.internal"}),
     ("site", 6, {"az-1", "az-2", "az-3", "rack-1", "rack-2", "api.lab.internal"}),
     ("endpoint", 1, {"api.lab.internal"}),
 ]

@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The site of a run, read and checked once for all its actions.
+
+Every action is a process of its own. Reading and checking an inventory of a thousand hosts takes a process a
+quarter of a second; reading what the first one has found out takes a hundredth. It is kept in the run's
+temporary folder, which only its user can read and which Ansible removes. There are no secrets in it: what the
+inventory knows of secrets is where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+import pickle
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Host))[:-1]
+"""Without the variables, which come last."""
+
+
+class Remembered:
+    """The place of one site in one run.
+
+    Args:
+        manager: ansible's ``InventoryManager`` of the run.
+        extra_vars: variables from the command line.
+        more: whatever else decides what the site is.
+        folder: where it is kept; Ansible's temporary folder of this run by default.
+    """
+
+    def __init__(
+        self, manager: t.Any, extra_vars: t.Mapping[str, t.Any], *more: object, folder: Path | None = None
+    ) -> None:
+        parent = multiprocessing.parent_process()
+        # A host that the run adds to the inventory makes it another one.
+        parts = (
+            parent.pid if parent else os.getpid(),
+            [str(source) for source in manager._sources],
+            len(manager.hosts),
+            sorted((str(name), repr(value)) for name, value in extra_vars.items()),
+            more,
+        )
+        key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+        self._file = (folder or Path(constants.DEFAULT_LOCAL_TMP)) / f"ironspan-site-{key}"
+
+    def recall(self) -> Site | None:
+        """Return the site, None when it has yet to be read."""
+        try:
+            site, rows, shared = pickle.loads(self._file.read_bytes())
+        except (OSError, pickle.UnpicklingError, EOFError, TypeError, ValueError):
+            return None
+        site.hosts = {
+            row[0]: Host(*(*row, {**shared[kind], **own} if own else shared[kind])) for row, kind, own in rows
+        }
+        return t.cast(Site, site)
+
+    def keep(self, site: Site) -> None:
+        """Remember a site that has just been read, before anything is added to it."""
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        # Not being able to keep it costs time, nothing else.
+        with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                pickle.dump(_compact(site), stream, protocol=pickle.HIGHEST_PROTOCOL)
+            temporary.replace(self._file)
+
+
+Row = tuple[tuple[t.Any, ...], int, dict[str, t.Any]]
+
+
+def _compact(site: Site) -> tuple[Site, list[Row], list[t.Mapping[str, t.Any]]]:
+    """Return the site without hosts, its hosts with what variables they do not share, and the shared ones.
+
+    Hosts of the same groups share nearly all of their hundred variables: far less has to be read.
+    """
+    kinds: dict[tuple[str, ...], int] = {}
+    shared: list[t.Mapping[str, t.Any]] = []
+    rows: list[Row] = []
+    for host in site.hosts.values():
+        kind = kinds.setdefault((*host.groups, "", *sorted(host.variables)), len(kinds))
+        if kind == len(shared):
+            shared.append(host.variables)
+        own = {name: value for name, value in host.variables.items() if shared[kind][name] is not value}
+        rows.append((tuple(getattr(host, field) for field in _FIELDS), kind, own))
+    return dataclasses.replace(site, hosts={}), rows, shared
