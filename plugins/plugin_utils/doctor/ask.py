@@ -53,6 +53,9 @@ def ask_api(session: Session) -> Content:
         return answers
     except (ClusterError, PkiError) as error:
         return {"error": error.message.rstrip(".")}
+    except (KeyError, TypeError, ValueError) as error:
+        # Something else answers there, a proxy say: that is a finding, not the end of the doctor.
+        return {"error": f"it answers strangely: {type(error).__name__}: {error}"}
 
 
 def _items(api: Api, path: str) -> list[Content]:
