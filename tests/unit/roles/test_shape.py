@@ -12,6 +12,8 @@ import yaml
 
 from tests.unit.roles.conftest import ROLES, ROOT
 
+CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
+ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = ("validate", "assess", "prepare", "etcd", "control_plane", "network", "nodes", "isolation", "verify")
 SCOPED = {
     "prepare": ":&ironspan_pending",
@@ -74,7 +76,7 @@ def test_site_goes_through_the_phases() -> None:
 @pytest.mark.parametrize("phase", SCOPED)
 def test_a_phase_leaves_out_hosts_with_nothing_to_do_and_works_alone(phase: str) -> None:
     for play in load("playbooks", f"{phase}.yml"):
-        if play["hosts"] != "localhost":
+        if play["hosts"] not in ON_THE_CONTROLLER:
             assert "{{ ironspan_scope | default('') }}" in play["hosts"]
 
 
@@ -82,7 +84,7 @@ def test_a_phase_leaves_out_hosts_with_nothing_to_do_and_works_alone(phase: str)
 def test_nothing_of_a_play_is_skipped_or_gathered(phase: str) -> None:
     for play in load("playbooks", f"{phase}.yml"):
         assert play["gather_facts"] is False
-        if play["hosts"] != "localhost":
+        if play["hosts"] not in ON_THE_CONTROLLER:
             assert not any("when" in task for task in play["tasks"])
 
 
@@ -92,7 +94,7 @@ def tasks_on_workers() -> list[dict[str, t.Any]]:
         task
         for phase in ("assess", "prepare", "nodes")
         for play in load("playbooks", f"{phase}.yml")
-        if play["hosts"] != "localhost"
+        if play["hosts"] not in ON_THE_CONTROLLER
         for task in play["tasks"]
     ]
 
@@ -105,10 +107,10 @@ def test_a_worker_is_contacted_three_times() -> None:
 
 def test_reset_insists_on_consent_before_it_contacts_a_host() -> None:
     plays = load("playbooks", "reset.yml")
-    assert plays[0]["hosts"] == "localhost"
+    assert plays[0]["hosts"] == CONTROLLER
     (consent,) = [task for task in plays[0]["tasks"] if "ansible.builtin.assert" in task]
     assert "reset_consent" in consent["ansible.builtin.assert"]["that"]
-    assert all("localhost" not in play["hosts"] for play in plays[1:])
+    assert all(play["hosts"] != CONTROLLER for play in plays[1:])
 
 
 def test_reset_hands_the_consent_to_every_host() -> None:
