@@ -49,7 +49,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 
 MODULE = "ironspan.hybrid.converge"
 ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
-"""What only the controller can say, and only in one run: how a host without data starts, that it may upgrade."""
+"""What only the controller can say, in one run: how a host without data starts, that one may be upgraded."""
 MODES = ("apply", "assess", "plan", "reset", "rollback")
 WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
@@ -241,7 +241,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if largest is not None and host_time is not None and watch.started and watch.ended:
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
         if "upgrade" not in (self._task.args.get("inputs") or {}):
-            verdicts.extend(release_verdicts(result.get("changes") or ()))
+            verdicts.extend(release_verdicts(result.get("changes") or (), result.get("pending") or ()))
         unfit = unfit_message(verdicts)
         if unfit:
             # What would be changed on it does not matter then, and would hide the reasons.

@@ -25,7 +25,13 @@ UNREACHED_GROUP = "ironspan_unreached"
 """Hosts that should have been reset and did not answer."""
 RESTART_GROUP = "ironspan_restart_{layer}"
 Verdict = dict[str, t.Any]
-_RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_RELEASES = {
+    "etcd/binaries": ("etcd", 2, "etcd_version"),
+    "node/kubelet": ("Kubernetes", 3, "site_kubernetes_version"),
+}
+"""Resource -> what it is, how many numbers of its version may not change, the variable."""
+_JOINING = ("node/join", "control_plane/member")
 
 
 def clock_verdict(host_time: float, started: float, ended: float, largest_skew: float) -> Verdict:
@@ -58,29 +64,42 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
     }
 
 
-def release_verdicts(changes: Sequence[Mapping[str, t.Any]]) -> list[Verdict]:
-    """Refuse another minor version of the store: members have to follow each other in an order of their own.
+def release_verdicts(
+    changes: Sequence[Mapping[str, t.Any]], pending: Sequence[Mapping[str, t.Any]] = ()
+) -> list[Verdict]:
+    """Refuse another version of Kubernetes, and another minor version of the store, on a member.
 
-    That Kubernetes has another version the host finds out by itself.
+    Members have to follow each other in an order of their own. The kubelet's program tells before kubeadm's
+    resource can, which has to be compared again once the kubelet has changed.
+
+    Args:
+        changes: of the assessed host.
+        pending: what waits for an input there; a host that has not joined may have any version.
     """
+    joining = any(entry["resource"] in _JOINING for entry in pending) or any(
+        change["resource"] in _JOINING and change["action"] == "run" for change in changes
+    )
+    verdicts = []
     for change in changes:
-        if change["resource"] != "etcd/binaries" or change["action"] != "update":
+        what, digits, variable = _RELEASES.get(str(change["resource"]), ("", 0, ""))
+        if not what or change["action"] != "update" or (joining and what == "Kubernetes"):
             continue
         before, after = (
             _RELEASE.search(str((change.get(side) or {}).get("url_path", ""))) for side in ("before", "after")
         )
-        if before and after and before.group(1) != after.group(1):
-            return [
+        if before and after and before.group().split(".")[:digits] != after.group().split(".")[:digits]:
+            remedy = "This is an upgrade: run playbooks/upgrade.yml (ironspan apply upgrade), or set "
+            remedy += f"{variable} back."
+            verdicts.append(
                 {
-                    "check": "etcd version",
+                    "check": f"{what} version",
                     "ok": False,
                     "found": before.group(),
                     "wanted": after.group(),
-                    "remedy": "This is an upgrade: run playbooks/upgrade.yml (ironspan apply upgrade), or set "
-                    "etcd_version back.",
+                    "remedy": remedy,
                 }
-            ]
-    return []
+            )
+    return verdicts
 
 
 def unfit_message(verdicts: Sequence[Verdict]) -> str:
