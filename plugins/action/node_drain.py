@@ -63,7 +63,10 @@ class ActionModule(ClusterAction):
     def visit(self, session: Session, arguments: Result) -> Result:
         """Drain, open again, or tell what got stuck."""
         if arguments["state"] == "reported":
-            return _report(stuck_in(RunFolder().path), arguments["removed"], arguments["unreached"])
+            report = _report(stuck_in(RunFolder().path), arguments["removed"], arguments["unreached"])
+            for note in report["notes"]:
+                self.say(note)
+            return report
         known = {host.name for host in node_hosts(session.site)}
         unknown = [name for name in arguments["hosts"] if name not in known]
         if unknown:

@@ -66,6 +66,8 @@ class NodeApi(FakeApi):
     """
 
     roots: Path
+    dead: t.ClassVar[set[str]] = set()
+    """Hosts that the cluster has not heard of for a while."""
 
     def add_pod(self, name: str, node: str) -> None:
         """Add a pod of some controller."""
@@ -95,10 +97,11 @@ class NodeApi(FakeApi):
             if folder != NODES:
                 continue
             runs = (self.roots / name / "run/units/kubelet.service.active").exists()
+            ready = "Unknown" if name in self.dead else "True" if runs else "False"
             node.setdefault("spec", {})
             node["metadata"].setdefault("uid", f"uid-of-{name}")
             node["status"] = {
-                "conditions": [{"type": "Ready", "status": "True" if runs else "False"}],
+                "conditions": [{"type": "Ready", "status": ready}],
                 "addresses": [{"type": "InternalIP", "address": LOOPBACK[name]}],
                 "nodeInfo": {"kubeletVersion": "v1.36.4"},
             }
@@ -111,6 +114,10 @@ class NodeApi(FakeApi):
             return 200, {
                 "items": [self.objects[f"{PODS}/{pod}"] for pod, on in self.pods().items() if on == node]
             }
+        if method == "DELETE" and "/pods/" in path:
+            # Its controller makes it again elsewhere.
+            self.add_pod(path.rpartition("/")[2], "w2")
+            return 200, {"kind": "Status", "status": "Success"}
         if path.endswith("/eviction"):
             self.add_pod(path.split("/")[-2], "w2")
             return 201, {"kind": "Status", "status": "Success"}
