@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import named_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.scope import rendered_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
@@ -30,6 +31,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 
 PURPOSES = ("check", "plan", "apply", "reset")
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
+
+prepare()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

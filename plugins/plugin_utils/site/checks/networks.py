@@ -8,6 +8,7 @@ least 10 addresses and at most 20 bits; the pod subnet may be at most 16 bits wi
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -53,8 +54,13 @@ def _report_network(draft: Draft, place: Place, variable: str, text: str) -> Non
 def address_of(host: HostDraft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address of a host, None when what is written is not one."""
     text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
+    return _parsed(str(text))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # several checks ask for the same hosts
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(str(text))
+        return ipaddress.ip_address(text)
     except ValueError:
         return None
 
