@@ -143,7 +143,7 @@ def standing(authority: str, outcome: collections.abc.Mapping[str, t.Any]) -> st
     stage = f"{authority} is in the stage {outcome['stage']}"
     if outcome["followed"]:
         return f"{stage}, and all hosts have followed; the next one is {outcome['next']}"
-    return "\n".join([f"{stage}; these have not followed:", *(f"  {text}" for text in outcome["reasons"])])
+    return "\n".join([f"{stage}; before the next one:", *(f"  {text}" for text in outcome["reasons"])])
 
 
 def approve(arguments: argparse.Namespace) -> int:
