@@ -18,7 +18,6 @@ import pytest
 from ironspan.lab import host as lab_host
 from ironspan.lab import machine, state
 from tests.integration.conftest import Cluster
-from tests.support.faults import insist
 from tests.support.playbooks import Played, play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -70,7 +69,6 @@ def test_a_host_that_dies_during_an_upgrade_stops_the_waves_after_it(cluster: Cl
     played = upgrade(cluster)
     watch.join()
     assert played.status != 0, played.output
-    insist("upgrade-lost", played.output.lower())
     assert played.recap[first]["unreachable"] == 1, played.output
     assert runsc(cluster, second) == before, "the next wave did not begin"
     assert not closed(cluster, second)
