@@ -32,6 +32,8 @@ class Cost:
     ssh_operations: int
     tasks: dict[str, int]
     """Host -> tasks that ran there."""
+    tasks_of_controller: int
+    """Tasks that ran on localhost."""
     changed: int
     """Hosts with a change."""
     memory_kib: int
@@ -176,6 +178,7 @@ class Hosts:
             target_cpu=self.target_cpu() - before,
             ssh_operations=len(log.read_text().splitlines()),
             tasks={name: row["ok"] + row["failed"] for name, row in recap.items() if name != "localhost"},
+            tasks_of_controller=sum(recap.get("localhost", {}).get(key, 0) for key in ("ok", "failed")),
             changed=sum(1 for name, row in recap.items() if name != "localhost" and row["changed"]),
             memory_kib=cost["memory_kib"],
             memory_all_kib=cost["memory_all_kib"],

@@ -176,8 +176,9 @@ def variables(folder: pathlib.Path) -> dict[str, t.Any]:
     """
     index = make_mirror(folder / "mirror")
     key = folder / "pki.key"
-    key.write_text(base64.b64encode(os.urandom(32)).decode())
-    key.chmod(0o600)
+    if not key.exists():
+        key.write_text(base64.b64encode(os.urandom(32)).decode())
+        key.chmod(0o600)
     return {
         "site_name": "bench",
         "site_api_endpoint": "10.20.0.11:8443",
@@ -190,11 +191,16 @@ def variables(folder: pathlib.Path) -> dict[str, t.Any]:
     }
 
 
-def prepare(hosts: Hosts) -> collections.abc.Callable[..., Cost]:
-    """Write inventory and playbook of a site of many workers; return what runs the playbook."""
+def prepare(hosts: Hosts, **more: t.Any) -> collections.abc.Callable[..., Cost]:
+    """Write inventory and playbook of a site of many workers; return what runs the playbook.
+
+    Args:
+        hosts: the workers.
+        more: variables of the site.
+    """
     core = {"core-1": {"ansible_host": "10.20.0.11"}}
     inventory = hosts.inventory(
-        variables(hosts.folder),
+        variables(hosts.folder) | more,
         {"nodes": hosts.names, "on_prem": hosts.names, "gvisor": hosts.names},
         dict.fromkeys(("azure", "etcd", "control_plane", "haproxy"), core),
     )
