@@ -23,7 +23,10 @@ ADDRESS = "127.78.0.1"
 OPERATIONS: dict[str, dict[str, t.Any]] = {
     "node_remove": {"ironspan_hosts": "w1", "ironspan_allow_destructive": True},
     "node_add": {"ironspan_hosts": "w1"},
+    "node_replace": {"ironspan_hosts": "w1", "ironspan_allow_destructive": True},
 }
+STRIKES = (17, 32)
+"""Boundaries at which a replacement is killed: the old Node is gone, the new machine has joined."""
 SHORT_STRIDE = 7
 """Every seventh boundary in the short version."""
 
@@ -59,7 +62,8 @@ class World:
     def play(self, boundary: int) -> None:
         """Remove and add w1, each killed at a boundary (as far as it has that many) and then finished."""
         self.api.add_pod("front", "w1")
-        for operation, whole in self.boundaries.items():
+        for operation in ("node_remove", "node_add"):
+            whole = self.boundaries[operation]
             if boundary <= whole:
                 self.kill(operation, boundary)
             self.run(operation)
@@ -81,7 +85,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         status, output = site.finish()
         assert status == 0, output
         made = World(site, api)
-        for operation in OPERATIONS:
+        for operation in ("node_remove", "node_add"):
             made.run(operation)
             made.after[operation] = site.snapshot()
         yield made
@@ -91,6 +95,24 @@ def test_what_is_killed_is_finished_by_the_next_run(world: World) -> None:
     assert min(world.boundaries.values()) > 2 * SHORT_STRIDE, world.boundaries
     for boundary in range(SHORT_STRIDE, max(world.boundaries.values()) + 1, SHORT_STRIDE):
         world.play(boundary)
+
+
+@pytest.mark.parametrize("boundary", [0, *STRIKES])
+def test_a_dead_machine_is_replaced_wherever_the_run_was_killed(world: World, boundary: int) -> None:
+    """12 s of each run are spent on watching the lease of the dead one."""
+    site, api = world.site, world.api
+    api.add_pod("front", "w1")
+    api.dead = {"w1"}
+    old = api.objects[f"{NODES}/w1"]["metadata"]["uid"]
+    site.new_machine("w1")
+    if boundary:
+        world.kill("node_replace", boundary)
+    world.run("node_replace")
+    assert site.snapshot() == world.after["node_add"]
+    assert api.objects[f"{NODES}/w1"]["metadata"]["uid"] != old
+    assert "unschedulable" not in api.objects[f"{NODES}/w1"]["spec"]
+    assert api.pods() == {"front": "w2"}
+    assert not [path for path in api.objects if "ironspan-node-replacements" in path]
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import typing as t
 from collections.abc import Iterator, Mapping
@@ -51,6 +52,11 @@ class Site(SimulatedSite):
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False))
         self.site_playbook = (folder / "site.yml").read_text()
 
+    def new_machine(self, name: str) -> None:
+        """Put a bare machine in the place of a host."""
+        shutil.rmtree(self.root(name))
+        self._make_root(name)
+
     def choose(self, operation: str, **variables: t.Any) -> None:
         """Let the next runs be an operation; ``site`` is site.yml."""
         text = self.site_playbook
@@ -66,8 +72,11 @@ class NodeApi(FakeApi):
     """
 
     roots: Path
-    dead: t.ClassVar[set[str]] = set()
-    """Hosts that the cluster has not heard of for a while."""
+
+    def __init__(self, *arguments: t.Any) -> None:
+        super().__init__(*arguments)
+        self.dead: set[str] = set()
+        """Hosts that the cluster has not heard of for a while."""
 
     def add_pod(self, name: str, node: str) -> None:
         """Add a pod of some controller."""
@@ -99,7 +108,8 @@ class NodeApi(FakeApi):
             runs = (self.roots / name / "run/units/kubelet.service.active").exists()
             ready = "Unknown" if name in self.dead else "True" if runs else "False"
             node.setdefault("spec", {})
-            node["metadata"].setdefault("uid", f"uid-of-{name}")
+            if "uid" not in node["metadata"]:
+                node["metadata"]["uid"] = f"uid-{len(self.asked)}"
             node["status"] = {
                 "conditions": [{"type": "Ready", "status": ready}],
                 "addresses": [{"type": "InternalIP", "address": LOOPBACK[name]}],
@@ -114,6 +124,9 @@ class NodeApi(FakeApi):
             return 200, {
                 "items": [self.objects[f"{PODS}/{pod}"] for pod, on in self.pods().items() if on == node]
             }
+        if method == "DELETE" and path.startswith(f"{NODES}/"):
+            # Another machine gets the name.
+            self.dead.discard(path.rpartition("/")[2])
         if method == "DELETE" and "/pods/" in path:
             # Its controller makes it again elsewhere.
             self.add_pod(path.rpartition("/")[2], "w2")
