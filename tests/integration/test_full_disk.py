@@ -19,7 +19,11 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine imp
 
 from tests.support.faults import insist
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root"),
+    # Threads of other tests touch nothing that the forked engine uses.
+    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
+]
 SIZE = 1 << 20
 
 
