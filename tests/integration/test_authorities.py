@@ -45,6 +45,27 @@ def api(cluster: Cluster) -> Api:
     return Api.from_kubeconfig(config, None, patience=0)
 
 
+def test_an_authority_changes_only_as_fast_as_the_hosts_follow(cluster: Cluster) -> None:
+    """One stage and back; before that, a host that seems not to have followed forbids the next one."""
+
+    def rotate(*arguments: str) -> tuple[int, str]:
+        done = cluster.command("certs", "rotate", "front-proxy", *arguments, "-i", str(cluster.inventory))
+        return done.returncode, done.stdout
+
+    code, output = rotate("trust")
+    assert code == 0, output
+    bundle = cluster.on("az-2", "cat /etc/kubernetes/pki/front-proxy-ca.crt")
+    assert bundle.count("BEGIN CERTIFICATE") == 2
+    cluster.on("az-2", "touch /etc/kubernetes/pki/front-proxy-ca.crt")
+    code, output = rotate("issue")
+    assert code != 0
+    assert "az-2: kube-apiserver was started before /etc/kubernetes/pki/front-proxy-ca.crt" in output
+    code, output = rotate("back")
+    assert code == 0, output
+    assert cluster.on("az-2", "cat /etc/kubernetes/pki/front-proxy-ca.crt").count("BEGIN CERTIFICATE") == 1
+    assert cluster.site().changed == {}
+
+
 @pytest.mark.parametrize("authority", ["etcd", "kubernetes", "front-proxy"])
 def test_an_authority_is_changed_and_nobody_notices(cluster: Cluster, authority: str) -> None:
     admin = api(cluster)
