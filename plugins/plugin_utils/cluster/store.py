@@ -10,6 +10,7 @@ them, and a member that is merely down has data too.
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
@@ -29,6 +30,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
+ELECTION_SECONDS = 10.0
+"""How long members may be without a leader after theirs went: some election timeouts."""
 INPUT = "etcd-membership"
 """The one-time input of the resource kind ``etcd_member``."""
 
@@ -100,6 +103,17 @@ class EtcdStore:
         """Return what every member says of itself."""
         return ask_members(self._addresses, self.context(), self._port)
 
+    def settled(self) -> tuple[list[Member], Quorum]:
+        """Return the answers and the count; an election that is going on is waited for."""
+        end = time.monotonic() + ELECTION_SECONDS
+        while True:
+            answers = self.answers()
+            count = quorum(answers)
+            nobody = all(member.error for member in answers)
+            if count.kept or nobody or time.monotonic() > end:
+                return answers, count
+            time.sleep(0.5)
+
     def membership(self, first: Collection[str] = ()) -> Membership:
         """Return the calls that change the membership; those who answered are asked first."""
         names = sorted(self._addresses, key=lambda name: name not in first)
@@ -119,8 +133,7 @@ class EtcdStore:
         Raises:
             ClusterError: there is no quorum, or its name or address is that of a member that has started.
         """
-        answers = self.answers()
-        count = quorum(answers)
+        answers, count = self.settled()
         if not count.kept:
             raise _refusal(host, self.hosts, count, compared, bare)
         membership = self.membership([member.name for member in answers if not member.error])
@@ -173,8 +186,7 @@ class EtcdStore:
         Raises:
             QuorumError: the quorum would be lost, or there is none.
         """
-        answers = self.answers()
-        count = quorum(answers)
+        answers, count = self.settled()
         action = f"remove {host.name}"
         if not count.kept:
             insist(count, count, action)

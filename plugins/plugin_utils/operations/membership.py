@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import Quorum, insist, quorum
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import Quorum, insist
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import (
     EtcdStore,
@@ -64,8 +64,7 @@ class Members:
     def __init__(self, session: Session) -> None:
         store = EtcdStore(session)
         try:
-            answers = store.answers()
-            self.count: Quorum = quorum(answers)
+            answers, self.count = store.settled()
             if not self.count.kept:
                 insist(self.count, self.count, "change the members")
             asked = store.membership([member.name for member in answers if not member.error])

@@ -110,6 +110,7 @@ def etcd(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[store.EtcdSto
     ) -> tuple[store.EtcdStore, FakeStore]:
         fake = FakeStore(healthy, list(listed))
         monkeypatch.setattr(store, "ask_members", fake.answers)
+        monkeypatch.setattr(store, "ELECTION_SECONDS", 0)
         monkeypatch.setattr(store, "Membership", lambda *_: fake)
         site = types.SimpleNamespace(group=lambda _name: hosts or HOSTS)
         session: t.Any = types.SimpleNamespace(site=site, etcd_context=lambda: None)
