@@ -231,6 +231,23 @@ def test_promotion(etcd: Make) -> None:
     assert fake.calls == ["promote 3"]
 
 
+def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = etcd({1, 2, 3}, THREE)
+    monkeypatch.setattr(store, "ELECTION_SECONDS", 60)
+    monkeypatch.setattr(store.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
+    healthy = made.answers()
+    rounds = [[member._replace(leader="0") for member in healthy]] * 2 + [healthy]
+    monkeypatch.setattr(made, "answers", lambda: rounds.pop(0))
+    assert made.settled()[1].kept
+    assert rounds == []
+
+
+def test_nobody_is_waited_for_when_nobody_answers(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = etcd(set(), THREE)
+    monkeypatch.setattr(store, "ELECTION_SECONDS", 60)
+    assert made.settled()[1].healthy == 0
+
+
 def test_a_stranger_with_data_is_not_started(etcd: Make) -> None:
     made, _ = etcd({1, 2}, THREE[:2])
     made.insist_listed(HOSTS[:2])
