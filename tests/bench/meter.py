@@ -59,7 +59,7 @@ def proportional_kib(process: int) -> int:
 def is_master(process: int) -> bool:
     """Tell whether a process is a connection master of OpenSSH: it has that for a title."""
     with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().endswith(b"[mux]\0")
+        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0 ").endswith(b"[mux]")
     return False
 
 
