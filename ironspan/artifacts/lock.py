@@ -166,7 +166,8 @@ class Lock:
 
     def sets(self) -> list[str]:
         """Return the names of the sets that are made only when they are asked for."""
-        return sorted({item.set_name for item in (*self.files.values(), *self.images.values())} - {""})
+        items: list[File | Image] = [*self.files.values(), *self.images.values()]
+        return sorted({item.set_name for item in items} - {""})
 
     def needed(self, sets: collections.abc.Collection[str] = ()) -> list[File | Image]:
         """Return what a site needs: the entries of no set, and those of the sets named.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change, ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_upgrade as upgrade
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm import KIND
 
 from .fake_host import FakeHost, converge, filled
@@ -170,6 +170,6 @@ def test_an_upgrade_that_was_killed_is_done_again(host: FakeHost, monkeypatch: p
 
 
 def test_a_join_remembers_its_version() -> None:
-    assert kubeadm.text.wanted_version(WORKER) == NEW
-    assert kubeadm.text.wanted_version(spec()) == ""
-    assert kubeadm.text.wanted_version(PLANE) == NEW
+    assert text.wanted_version(WORKER) == NEW
+    assert text.wanted_version(spec()) == ""
+    assert text.wanted_version(PLANE) == NEW

@@ -648,7 +648,8 @@ VERSIONS = (
         "---\n",
         '---\ncontrol_plane_api_server_args: {feature-gates: "GangScheduling=true"}\n'
         'site_kubernetes_version: "1.37.1"\n',
-        "feature-gates: GangScheduling is gone since 1.37 (CHANGELOG-1.37.md, #139520); write GenericWorkload",
+        "feature-gates: GangScheduling is gone since 1.37 (CHANGELOG-1.37.md, #139520); "
+        "write GenericWorkload",
         at="control_plane_api_server_args",
     ),
     edit(
@@ -664,7 +665,8 @@ VERSIONS = (
         "feature gate that a kubelet does not know any more",
         ALL,
         _VERSION,
-        'site_kubernetes_version: "1.37.1"\nnode_kubelet_settings:\n  featureGates: {SidecarContainers: true}',
+        'site_kubernetes_version: "1.37.1"\n'
+        "node_kubelet_settings:\n  featureGates: {SidecarContainers: true}",
         "featureGates: SidecarContainers is gone since 1.37",
         at="featureGates",
     ),
