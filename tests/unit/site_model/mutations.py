@@ -198,7 +198,7 @@ TYPES = (
         ALL,
         _MTU,
         "base_hosts_entries: sites",
-        "is not one of site, endpoint, none; write site",
+        "is not one of servers, site, endpoint, none; write site",
     ),
     edit(
         "none may be out of service", ALL, _MTU, "site_max_unavailable: 0", "is neither a number from 1 nor a"
