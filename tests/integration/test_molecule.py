@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("scenario", ["default", "node", "node_lifecycle", "member_replace"])
+@pytest.mark.parametrize("scenario", ["default", "node", "node_lifecycle", "member_replace", "upgrade"])
 def test_a_scenario_converges_twice_and_verifies(scenario: str) -> None:
     done = subprocess.run(
         [str(BIN / "molecule"), "test", "-s", scenario],
