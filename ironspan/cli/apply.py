@@ -86,8 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
             # The plan is checked on this machine, whichever hosts it is about.
             arguments.limit += ",localhost"
         options = ansible_arguments(arguments)
-        options += ["-e", json.dumps({"ironspan_plan": str(pathlib.Path(playbook).resolve())})]
-        playbook = operation_of(pathlib.Path(playbook))
+        file = pathlib.Path(playbook).resolve()
+        playbook, planned = operation_of(file)
+        options += ["-e", json.dumps({**planned, "ironspan_plan": str(file)})]
     if arguments.trial:
         if playbook != "site":
             raise CommandError(f"{playbook} cannot be tried", "try site, or a plan of it", Exit.BAD_INPUT)
@@ -110,13 +111,17 @@ def run(arguments: argparse.Namespace) -> int:
     return int(code)
 
 
-def operation_of(file: pathlib.Path) -> str:
-    """Return the playbook that a plan is for; a file that is no plan is left to the run to refuse."""
+def operation_of(file: pathlib.Path) -> tuple[str, dict[str, t.Any]]:
+    """Return the playbook that a plan is for, and the variables that it was made with.
+
+    A file that is no plan is left to the run to refuse.
+    """
     try:
-        operation = json.loads(file.read_bytes())["plan"]["operation"]
+        plan = json.loads(file.read_bytes())["plan"]
+        operation, arguments = plan["operation"], dict(plan["arguments"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "site"
-    return operation if isinstance(operation, str) and operation.isidentifier() else "site"
+        return "site", {}
+    return (operation, arguments) if isinstance(operation, str) and operation.isidentifier() else ("site", {})
 
 
 def is_plan(name: str) -> bool:

@@ -12,7 +12,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     CONSENT_VARIABLE,
     Context,
+    arguments_of,
     compared_hosts,
+    insist_on_the_same,
     steps_of,
     targets_of,
 )
@@ -28,6 +30,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     plan_file,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import extra_variables
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import outside
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
@@ -52,6 +55,11 @@ class ActionModule(ClusterAction):
                 f"{name}.yml works on several hosts in turn, and this job sees a slice of them",
                 "run it in a job that is not sliced",
             )
+        given = arguments_of(extra_variables(self._variables))
+        if plan_file(self._variables) and not planning:
+            run = PlannedRun(RunFolder())
+            run.ensure(self._variables)
+            insist_on_the_same(given, run.head()["arguments"])
         context = Context(session, self._variables)
         steps = steps_of(name, context)
         targets = targets_of(steps)
@@ -62,7 +70,12 @@ class ActionModule(ClusterAction):
         compared = compared_hosts(name, context, steps) if planning else []
         if planning:
             RunFolder().put_operation(
-                {"name": name, "steps": [s.as_dict() for s in steps], "hosts": compared}
+                {
+                    "name": name,
+                    "arguments": given,
+                    "steps": [step.as_dict() for step in steps],
+                    "hosts": compared,
+                }
             )
         named = [host.name for host in context.hosts]
         for group, hosts in ((TARGETS_GROUP, targets), (NAMED_GROUP, named), (COMPARED_GROUP, compared)):

@@ -20,6 +20,15 @@ if t.TYPE_CHECKING:
 HOSTS_VARIABLE = "ironspan_hosts"
 CONSENT_VARIABLE = "ironspan_allow_destructive"
 
+_OF_THE_RUN = {
+    CONSENT_VARIABLE,
+    *(
+        f"ironspan_{name}"
+        for name in ("plan", "plan_file", "planned", "purpose", "operation", "scope", "slice")
+    ),
+}
+"""Variables that say how a playbook is run and not what it does."""
+
 
 class Context:
     """Inventory and live state, asked for only when needed.
@@ -63,6 +72,35 @@ class Context:
             addresses = {host.name: host.address for host in self.site.group("etcd")}
             self._members = ask_members(addresses, self.session.etcd_context())
         return self._members
+
+
+def arguments_of(extra_variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return what the operator asks of an operation, which its plan fixes.
+
+    Args:
+        extra_variables: of the command line.
+    """
+    return {
+        name: value
+        for name, value in sorted(extra_variables.items())
+        if name.startswith("ironspan_") and name not in _OF_THE_RUN
+    }
+
+
+def insist_on_the_same(given: Mapping[str, t.Any], planned: Mapping[str, t.Any]) -> None:
+    """Refuse to apply a plan with other arguments than it was made with.
+
+    Raises:
+        OperationError: they differ.
+    """
+    if {name: str(value) for name, value in given.items()} == {n: str(v) for n, v in planned.items()}:
+        return
+    options = " ".join(f"-e {name}={value}" for name, value in planned.items())
+    raise OperationError(
+        f"the plan was made {f'with {options}' if planned else 'without arguments'}, "
+        f"this run has {', '.join(given) or 'none'}",
+        "give the same ones; 'ironspan apply PLAN' does so by itself",
+    )
 
 
 def named_hosts(site: Site, value: t.Any) -> list[Host]:

@@ -128,7 +128,7 @@ def build(
         now: seconds since 1970.
         left_out: hosts that were asked and gave no usable answer.
         forks: how many hosts are worked on at the same time.
-        operation: ``name`` and ``steps``, for what site.yml does when left out.
+        operation: ``name``, ``arguments`` and ``steps``, for what site.yml does when left out.
 
     Raises:
         PlanError: there is nothing to plan, or a document holds a private key.
@@ -151,6 +151,7 @@ def build(
         "expires": now + int(site.plan.expires_hours * 3600),
         "inventory": inventory_digest(site),
         "operation": operation["name"],
+        "arguments": operation.get("arguments", {}),
         "steps": steps,
         "resources": pool,
         "hosts": entries,

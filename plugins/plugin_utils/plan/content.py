@@ -33,6 +33,7 @@ _SHAPE: dict[str, type] = {
     "expires": int,
     "inventory": str,
     "operation": str,
+    "arguments": dict,
     "steps": list,
     "resources": dict,
     "hosts": dict,

@@ -106,7 +106,7 @@ class PlannedRun:
             "kept": "",
             "slice": site.is_slice,
             "elsewhere": sorted(members_of(plan.hosts) - set(site.hosts)) if site.is_slice else [],
-            **{name: plan.content[name] for name in ("cluster", "operation", "steps")},
+            **{name: plan.content[name] for name in ("cluster", "operation", "arguments", "steps")},
         }
         if keeping:
             head["kept"] = str(keep.keep(plan, path, approved_by, moved))

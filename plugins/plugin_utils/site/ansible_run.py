@@ -49,6 +49,18 @@ def load_from_variables(
     return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, is_slice=is_slice)
 
 
+def extra_variables(variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the variables of the command line.
+
+    Args:
+        variables: the variables of a task; only ``hostvars`` is used.
+    """
+    try:
+        return dict(variables["hostvars"]._variable_manager.extra_vars)
+    except AttributeError:
+        return dict(load_extra_vars(DataLoader()))
+
+
 def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:
     """Return the site of this run; of a slice with a plan, what the slice knows of it.
 

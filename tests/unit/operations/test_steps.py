@@ -137,3 +137,23 @@ def test_a_plan_of_steps_alone() -> None:
 
         broken = {**plan.content, "steps": [{**plan.content["steps"][0], "what": 1}]}
         parse(seal(broken).data)
+
+
+def test_arguments_of_an_operation() -> None:
+    variables = {
+        "ironspan_hosts": "w1",
+        "ironspan_plan": "x.plan.json",
+        "ironspan_allow_destructive": True,
+        "site_name": "small",
+    }
+    given = context.arguments_of(variables)
+    assert given == {"ironspan_hosts": "w1"}
+    context.insist_on_the_same(given, {"ironspan_hosts": "w1"})
+    context.insist_on_the_same({"ironspan_days": "90"}, {"ironspan_days": 90})
+    for now, planned, words in (
+        ({}, given, "made with -e ironspan_hosts=w1, this run has none"),
+        (given, {}, "made without arguments, this run has ironspan_hosts"),
+        ({"ironspan_hosts": "w2"}, given, "made with -e ironspan_hosts=w1, this run has ironspan_hosts"),
+    ):
+        with pytest.raises(OperationError, match=words):
+            context.insist_on_the_same(now, planned)
