@@ -10,6 +10,7 @@ those again and no others.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -186,7 +187,7 @@ def play(world: World, seed: int) -> bool:
     workers, strikes = kills(seed, {count: one.boundaries for count, one in world.uninterrupted.items()})
     expected = world.uninterrupted[workers]
     site, entered = world.site(f"seed-{seed}", seed, workers)
-    with entered as api:
+    with entered as api, contextlib.closing(site):
         struck = [killed(site, kill, expected.seconds) for kill in strikes]
         # The processes of a dead controller may still be at work on the hosts: the next run deals with that.
         status, output = site.finish()

@@ -7,6 +7,7 @@ The project's playbooks and module on hosts that are private roots, with an API 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import typing as t
@@ -81,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with FakeApi() as free:
         port = free.port
     site = Site(folder / "site", folder, ADDRESS, port)
-    with node_api(store, site, ADDRESS, port) as api:
+    with node_api(store, site, ADDRESS, port) as api, contextlib.closing(site):
         status, output = site.finish()
         assert status == 0, output
         made = World(site, api)

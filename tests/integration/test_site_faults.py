@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import typing as t
@@ -36,7 +37,8 @@ def world(pki: Path, tmp_path: Path) -> Iterator[tuple[SimulatedSite, FakeApi]]:
     with api_of(open_store(pki / "pki", pki / "key"), API_NAME) as api:
         site = SimulatedSite(tmp_path / "site", pki, "127.0.0.1", api.port, workers=1)
         api.joins = Joins(site.folder / "api", ADDRESSES)
-        yield site, api
+        with contextlib.closing(site):
+            yield site, api
 
 
 World = tuple[SimulatedSite, FakeApi]

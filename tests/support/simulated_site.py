@@ -101,6 +101,7 @@ class SimulatedSite:
         workers: int = 2,
     ) -> None:
         self.folder = folder
+        self.runs: list[str] = []
         self.workers = ["w1", "w2"][:workers]
         folder.mkdir(parents=True)
         shutil.copytree(store / "pki", folder / "pki")
@@ -150,10 +151,11 @@ class SimulatedSite:
 
         Args:
             options: of ansible-playbook.
-            run: the name by which ``end`` finds everything it started; "" for a new one.
+            run: the name by which ``kill_all`` finds everything it started; "" for a new one.
             environment: more variables.
         """
         program = str(Path(sys.executable).with_name("ansible-playbook"))
+        self.runs.append(run or uuid.uuid4().hex)
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(
                 [program, "-i", str(self.folder / "hosts.yml"), str(self.folder / "site.yml"), *options],
@@ -166,7 +168,7 @@ class SimulatedSite:
                     "ANSIBLE_CALLBACKS_ENABLED": "stop_at",
                     "XDG_CACHE_HOME": str(self.folder / "cache"),
                     "XDG_STATE_HOME": str(self.folder / "state"),
-                    RUN: run or uuid.uuid4().hex,
+                    RUN: self.runs[-1],
                     **environment,
                 },
                 stdin=subprocess.DEVNULL,
@@ -182,6 +184,11 @@ class SimulatedSite:
         before = log.stat().st_size if log.exists() else 0
         status = self.start(*options, **environment).wait(180)
         return status, log.read_text()[before:]
+
+    def close(self) -> None:
+        """End what killed runs have left running: the workers of a controller outlive it."""
+        for run in self.runs:
+            kill_all(run)
 
     def snapshot(self) -> Snapshot:
         """Describe all hosts' trees; of keys and certificates only that they are there."""
