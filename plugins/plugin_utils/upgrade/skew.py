@@ -137,10 +137,11 @@ def etcd_problems(members: Mapping[str, Version], cluster: Version | None, wante
     """
     problems = []
     least = LEAST_ETCD_BEFORE.get(wanted.line)
-    newest = max(members.values(), default=wanted)
+    oldest, newest = min(members.values(), default=wanted), max(members.values(), default=wanted)
     for name, current in members.items():
         if wanted.line < current.line:
-            agreed = cluster is not None and cluster.line <= wanted.line and current.minor - wanted.minor == 1
+            agreed = cluster is not None and cluster.line <= wanted.line
+            agreed = agreed and (current.major, current.minor - 1) == wanted.line
             if not agreed:
                 problems.append(
                     f"{name}: etcd {current} would become {wanted}, but the cluster's version is "
@@ -157,7 +158,7 @@ def etcd_problems(members: Mapping[str, Version], cluster: Version | None, wante
                     f"{name}: etcd {current} is too old to run beside {wanted}: bring every member to "
                     f"{needed} or later of its minor version first"
                 )
-    if members and newest.minor - min(members.values()).minor > 1:
+    if newest.major != oldest.major or newest.minor - oldest.minor > 1:
         problems.append(f"the members run {_listed(members)}: more than one minor version apart")
     return problems
 

@@ -232,6 +232,7 @@ def test_reset_leaves_the_data_of_other_clusters(render: Render) -> None:
     removed = {r["path"]: r.get("recursive", False) for r in found if r["kind"] == "absent"}
     assert {path: deep for path, deep in removed.items() if path.startswith("/var/lib/etcd")} == {
         f"/var/lib/etcd/{UID}": True,
+        "/var/lib/etcd/snapshots": True,
         "/var/lib/etcd": False,
     }
     assert [r["keep_used"] for r in found if r.get("path") == "/var/lib/etcd"] == [True]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 NUMBERS = st.integers(min_value=0, max_value=60)
@@ -149,6 +149,7 @@ def test_members_of_the_store(members: list[str], cluster: str | None, wanted: s
 
 
 @given(st.lists(VERSIONS, min_size=1, max_size=5), VERSIONS)
+@example([Version(1, 56, 0), Version(2, 57, 0)], Version(1, 56, 0))
 def test_members_never_end_up_more_than_a_minor_version_apart(
     members: list[Version], wanted: Version
 ) -> None:
