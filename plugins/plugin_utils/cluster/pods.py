@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import MANAGED_BY
 
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API's picture of a static pod, which only the kubelet itself can end."""
@@ -41,6 +42,9 @@ def fate_of(pod: Object) -> Fate:
         return Fate.STAYS
     if is_finished(pod) or metadata.get("deletionTimestamp"):
         # It has nothing to lose any more.
+        return Fate.GOES
+    if MANAGED_BY.items() <= (metadata.get("labels") or {}).items():
+        # Of a verification that has just ended: its namespace is being deleted, pod by pod.
         return Fate.GOES
     if not controller:
         return Fate.ORPHAN

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import MANAGED_BY
 
 from tests.support.fake_nodes import FakeCluster, Refusal, serving
 from tests.support.faults import insist
@@ -61,6 +62,8 @@ def test_pods_go_and_the_node_is_closed() -> None:
         ("StatefulSet", {"volumes": MEMORY}, False),
         ("Job", {"phase": "Succeeded", "volumes": DISK}, False),
         ("", {"phase": "Failed"}, False),
+        # verify's own, while their namespace is being deleted
+        ("", {"labels": MANAGED_BY, "volumes": DISK}, False),
     ],
 )
 def test_which_pods_go(owner: str, more: dict[str, t.Any], stays: bool) -> None:
