@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -18,6 +19,11 @@ TABLE = pytest.StashKey[Table]()
 def table(request: pytest.FixtureRequest) -> Table:
     """Return the table that this run fills."""
     return request.config.stash.setdefault(TABLE, Table())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hear interrupts: a shell that starts the tests in the background ignores them, which is inherited."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

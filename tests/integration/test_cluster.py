@@ -23,6 +23,7 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from ironspan.lab import host as lab_host
 from ironspan.lab import machine, mirror, mounts, state
@@ -224,7 +225,8 @@ def test_a_wrong_byte_is_refused_and_the_host_stays_as_it_was(cluster: Cluster) 
     cluster.on("rack-2", "rm /usr/local/bin/runsc")
     before = cluster.digests("rack-2")
     index = json.loads((mirror.folder_path() / "index.json").read_text())["artifacts"].values()
-    path = next(item["path"] for item in index if item["name"] == "runsc")
+    version = yaml.safe_load((ROOT / "roles/gvisor/defaults/main.yml").read_text())["gvisor_version"]
+    path = next(item["path"] for item in index if (item["name"], item["version"]) == ("runsc", version))
     with lying_mirror(host_of(cluster, "rack-2"), path) as url:
         done = cluster.command(
             "apply",

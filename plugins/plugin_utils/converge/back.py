@@ -14,6 +14,7 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import MEMBER_LAYERS, Verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
@@ -72,7 +73,8 @@ def lay_out(result: dict[str, t.Any], host: str, to: str, folder: RunFolder) -> 
     left = [f"{entry['resource']}: {entry['why']}" for entry in facts["left"]]
     left += [f"{entry['resource']}: needs {entry['needs']}" for entry in result.get("pending") or ()]
     if left:
-        result.setdefault("warnings", []).append(f"{host} keeps what cannot be taken back: {'; '.join(left)}")
+        # Not into the result: beside the module's own warnings, a text ends the callbacks that show it.
+        Display().warning(f"{host} keeps what cannot be taken back: {'; '.join(left)}")
     text = json.dumps(document)
     folder.replace(host, text)
     if not to:

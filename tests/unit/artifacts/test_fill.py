@@ -27,10 +27,8 @@ _real_lacks_capability = fill.lacks_capability
 ITEMS = ["etcd/1.0", "runc/2.0", REF]
 
 RUN = """
-import pathlib, signal, sys
+import pathlib, sys
 from ironspan.artifacts import cache, fill, lock
-# A shell that starts the tests in the background lets them ignore interrupts, and they pass that on.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 def progress(*words): print(*words, flush=True)
 locked, place = lock.load(pathlib.Path(sys.argv[2])), cache.Cache(pathlib.Path(sys.argv[1]))
 filling = fill.Filling(locked, place, "go", "amd64", progress)
