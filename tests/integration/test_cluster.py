@@ -516,10 +516,21 @@ def test_a_worker_is_removed_within_budgets_and_added_again(cluster: Cluster) ->
     assert "rack-2" in cluster.ready_nodes()
 
     cluster.on("az-1", f"{KUBECTL} delete pdb front")
+    file = cluster.folder / "remove.plan.json"
+    planned = cluster.command("plan", "node_remove", *worker, "-i", str(cluster.inventory), "-o", str(file))
+    assert planned.returncode == 0, planned.stdout
+    plan = json.loads(file.read_text())["plan"]
+    assert (plan["operation"], plan["arguments"]) == ("node_remove", {"ironspan_hosts": "rack-2"})
+    assert {step["target"] for step in plan["steps"]} == {"rack-2"}
+    without = cluster.command("apply", str(file), "-i", str(cluster.inventory))
+    assert without.returncode == 2 and "--allow-destructive" in without.stdout, without.stdout
+    consent = ("-e", "ironspan_allow_destructive=true", "-e", f"ironspan_plan={file}")
+    other = play("node_remove", cluster.inventory, cluster.folder, "-e", "ironspan_hosts=rack-1", *consent)
+    assert other.status == 2 and "the plan was made with -e ironspan_hosts=rack-2" in other.output
+    assert cluster.ready_nodes() == NODES
+
     only = {cluster.address("rack-2")}
-    removed = play(
-        "node_remove", cluster.inventory, cluster.folder, *worker, "-e", "ironspan_allow_destructive=true"
-    )
+    removed = play("node_remove", cluster.inventory, cluster.folder, *worker, *consent)
     assert removed.status == 0, removed.output
     assert "Take them out of the inventory now" in removed.output
     assert set(removed.ssh) == only

@@ -17,7 +17,11 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("scenario", ["default", "node", "node_lifecycle", "member_replace", "upgrade"])
+# Clusters on which workers and members are replaced: test_cluster.py does both in short.
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("node_lifecycle", "member_replace")]
+
+
+@pytest.mark.parametrize("scenario", ["default", "node", "upgrade", *LONG])
 def test_a_scenario_converges_twice_and_verifies(scenario: str) -> None:
     done = subprocess.run(
         [str(BIN / "molecule"), "test", "-s", scenario],
