@@ -273,6 +273,23 @@ def test_bad_input_is_refused_before_any_host_is_contacted(
     assert not played.ssh
 
 
+def test_another_containerd_is_tried_kept_and_rolled_back(cluster: Cluster) -> None:
+    inventory, before = ("-i", str(cluster.inventory)), cluster.digests("rack-2")
+    change = ("-e", "containerd_max_concurrent_downloads=5", "--limit", "rack-2")
+    tried = cluster.command("apply", "--try", "10m", *inventory, *change)
+    assert tried.returncode == 0 and "ironspan confirm" in tried.stdout, tried.stdout
+    refused = cluster.command("apply", *inventory, "--limit", "rack-2")
+    assert refused.returncode == 4 and "on trial" in refused.stdout, refused.stdout
+    confirmed = cluster.command("confirm", "rack-2", *inventory)
+    assert confirmed.returncode == 0, confirmed.stdout
+    assert cluster.digests("rack-2") != before
+    back = cluster.command("rollback", "rack-2", *inventory)
+    assert back.returncode == 0, back.stdout
+    assert cluster.digests("rack-2") == before
+    assert cluster.on("rack-2", "systemctl is-active containerd kubelet") == "active\nactive"
+    assert cluster.ready_nodes() == NODES
+
+
 def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> None:
     key, plan = cluster.folder / "approver", cluster.folder / "change.plan.json"
     subprocess.run(
@@ -311,23 +328,6 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
     assert after == dict.fromkeys(HOSTS, "55") | {"rack-1": before["rack-1"]}
 
     assert set(cluster.site().changed) == {"rack-1"}
-
-
-def test_another_containerd_is_tried_kept_and_rolled_back(cluster: Cluster) -> None:
-    inventory, before = ("-i", str(cluster.inventory)), cluster.digests("rack-2")
-    change = ("-e", "containerd_max_concurrent_downloads=5", "--limit", "rack-2")
-    tried = cluster.command("apply", "--try", "10m", *inventory, *change)
-    assert tried.returncode == 0 and "ironspan confirm" in tried.stdout, tried.stdout
-    refused = cluster.command("apply", *inventory, "--limit", "rack-2")
-    assert refused.returncode == 4 and "on trial" in refused.stdout, refused.stdout
-    confirmed = cluster.command("confirm", "rack-2", *inventory)
-    assert confirmed.returncode == 0, confirmed.stdout
-    assert cluster.digests("rack-2") != before
-    back = cluster.command("rollback", "rack-2", *inventory)
-    assert back.returncode == 0, back.stdout
-    assert cluster.digests("rack-2") == before
-    assert cluster.on("rack-2", "systemctl is-active containerd kubelet") == "active\nactive"
-    assert cluster.ready_nodes() == NODES
 
 
 def test_certificates_are_listed_with_one_ssh_operation_a_host(cluster: Cluster) -> None:
