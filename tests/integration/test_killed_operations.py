@@ -98,7 +98,9 @@ def test_what_is_killed_is_finished_by_the_next_run(world: World) -> None:
         world.play(boundary)
 
 
-@pytest.mark.parametrize("boundary", [0, *STRIKES])
+@pytest.mark.parametrize(
+    "boundary", [0, *(pytest.param(strike, marks=pytest.mark.long) for strike in STRIKES)]
+)
 def test_a_dead_machine_is_replaced_wherever_the_run_was_killed(world: World, boundary: int) -> None:
     """12 s of each run are spent on watching the lease of the dead one."""
     site, api = world.site, world.api

@@ -128,6 +128,7 @@ def test_confirmed_it_stays_and_leads_back(hosts: Cluster) -> None:
     assert again.returncode == 0 and " 0 changes" in again.stdout
 
 
+@pytest.mark.long
 def test_a_reboot_does_not_prolong_a_trial(hosts: Cluster) -> None:
     hosts.on(HOST, "umount -l /var/lib/ironspan; rm -rf /var/lib/ironspan")
     apply(hosts, "# first again")
