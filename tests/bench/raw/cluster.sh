@@ -72,6 +72,8 @@ apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
 cgroupDriver: systemd
+# As in the lab's inventory: all hosts share one disk, which may be large and well used.
+evictionHard: {memory.available: 100Mi, nodefs.available: 2Gi, nodefs.inodesFree: 1%, imagefs.available: 2Gi, imagefs.inodesFree: 1%}
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
