@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import time
 
+from ironspan.artifacts import lock
 from ironspan.lab import Lab, keys, mirror, state
 from ironspan.lab.layout import MIRROR_PORT
 
@@ -35,10 +36,12 @@ def run(lab: Lab, timeout: float = 900) -> tuple[float, str]:
     assert current is not None
     azure, rack = current.layout.hosts
     index = json.loads((mirror.folder_path() / "index.json").read_text())["artifacts"].values()
+    # The mirror may hold the versions to upgrade to as well.
+    wanted = {(file.name, file.version) for file in lock.load().files.values() if not file.set_name}
     lines = [
         f"{ARTIFACTS[item['name']]} {item['path']} {item['sha256']}"
         for item in index
-        if item["name"] in ARTIFACTS
+        if item["name"] in ARTIFACTS and (item["name"], item["version"]) in wanted
     ]
     began = time.monotonic()
     done = subprocess.run(
