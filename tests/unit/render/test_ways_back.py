@@ -11,6 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
     ExchangeError,
@@ -84,7 +85,7 @@ def composed(release: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def test_what_stays_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(back.Display, "warning", lambda self, text: said.append(text))
+    monkeypatch.setattr(Display, "warning", lambda self, text: said.append(text))
     (tmp_path / "documents").mkdir()
     result = composed(RELEASE)
     result["rollback"]["left"] = [{"resource": "base/p", "why": "packages stay"}]
