@@ -29,11 +29,6 @@ class ActionModule(ClusterAction):
 
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {"hosts": {"type": "list", "elements": "str", "required": True}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Keep the groups, which tell what this run has seen of the hosts."""
-        self._groups: dict[str, list[str]] = (task_vars or {}).get("groups") or {}
-        return super().run(tmp, task_vars)
-
     def visit(self, session: Session, arguments: Result) -> Result:
         """Choose the host that starts the cluster, none when it lives."""
         chosen = self._chosen(session, arguments["hosts"])
@@ -41,12 +36,9 @@ class ActionModule(ClusterAction):
             self.add_host(host, parent_group_names=[STARTING_GROUP])
         return {"changed": False, "hosts": chosen}
 
-    def _members(self, group: str) -> list[str]:
-        return list(self._groups.get(group.format(layer="control_plane")) or ())
-
     def _chosen(self, session: Session, hosts: list[str]) -> list[str]:
-        starting = [host for host in hosts if host in self._members(STARTING_GROUP)]
-        bare = [host for host in hosts if host in self._members(BARE_GROUP)]
+        starting = [host for host in hosts if host in self.group(STARTING_GROUP)]
+        bare = [host for host in hosts if host in self.group(BARE_GROUP, "control_plane")]
         if starting or not bare:
             return starting
         try:
@@ -59,11 +51,11 @@ class ActionModule(ClusterAction):
             return []
         if not EtcdStore(session).membership().has_key_below(KEYS):
             return bare[:1]
-        compared = self._members(COMPARED_GROUP)
+        compared = self.group(COMPARED_GROUP, "control_plane")
         others = [
             host.name
             for host in session.site.group("control_plane")
-            if host.name not in compared or host.name not in self._members(BARE_GROUP)
+            if host.name not in compared or host.name not in self.group(BARE_GROUP, "control_plane")
         ]
         if others:
             raise ClusterError(

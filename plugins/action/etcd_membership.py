@@ -36,11 +36,6 @@ class ActionModule(ClusterAction):
         "timeout_s": {"type": "int", "default": int(PROMOTION_SECONDS)},
     }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Keep the groups, which tell what this run has seen of the hosts."""
-        self._groups: dict[str, list[str]] = (task_vars or {}).get("groups") or {}
-        return super().run(tmp, task_vars)
-
     def visit(self, session: Session, arguments: Result) -> Result:
         """Do what the state asks for."""
         state = arguments["state"]
@@ -59,31 +54,28 @@ class ActionModule(ClusterAction):
         if session.site.is_slice:
             # Whether nobody has data cannot be known from a part of the hosts.
             return {}
-        joined = set(self._group(COMPARED_GROUP, "control_plane"))
-        joined -= set(self._group(BARE_GROUP, "control_plane"))
+        joined = set(self.group(COMPARED_GROUP, "control_plane"))
+        joined -= set(self.group(BARE_GROUP, "control_plane"))
         inputs = store.first_start(
-            session.site.group("etcd"), self._group(COMPARED_GROUP), self._bare(), sorted(joined)
+            session.site.group("etcd"), self.group(COMPARED_GROUP, "etcd"), self._bare(), sorted(joined)
         )
         if inputs and not self._task.check_mode:
             self.say(f"a new store begins on {', '.join(inputs)}")
         # Running members that are to be changed are not asked about; these have data and do not run.
-        stopped = set(self._group(JOINING_GROUP)) & set(self._group(COMPARED_GROUP))
-        stopped -= {*self._bare(), *self._group(RESTART_GROUP)}
+        stopped = set(self.group(JOINING_GROUP, "etcd")) & set(self.group(COMPARED_GROUP, "etcd"))
+        stopped -= {*self._bare(), *self.group(RESTART_GROUP, "etcd")}
         if stopped:
             store.EtcdStore(session).insist_listed([session.site.hosts[name] for name in sorted(stopped)])
         return inputs
 
-    def _group(self, name: str, layer: str = "etcd") -> list[str]:
-        return list(self._groups.get(name.format(layer=layer)) or ())
-
     def _bare(self) -> list[str]:
-        return self._group(BARE_GROUP)
+        return self.group(BARE_GROUP, "etcd")
 
     def _learner(self, session: Session, host: Host) -> Result:
         etcd = store.EtcdStore(session, without=[host.name])
         if self._task.check_mode:
             return {"changed": True, "inputs": {}}
-        inputs, numbers = etcd.add(host, self._group(COMPARED_GROUP), self._bare())
+        inputs, numbers = etcd.add(host, self.group(COMPARED_GROUP, "etcd"), self._bare())
         self.say(f"{host.name} joins the store without a vote ({numbers})")
         return {"changed": True, "inputs": {host.name: inputs}, "arithmetic": numbers}
 

@@ -39,11 +39,6 @@ class ActionModule(ClusterAction):
         "timeout_s": {"type": "int", "default": 300},
     }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Keep the groups that assess made."""
-        self._groups: dict[str, list[str]] = (task_vars or {}).get("groups") or {}
-        return super().run(tmp, task_vars)
-
     def visit(self, session: Session, arguments: Result) -> Result:
         """Wait until all is well; after the control planes, tell which nodes follow."""
         site, phase = session.site, arguments["phase"]
@@ -75,7 +70,7 @@ class ActionModule(ClusterAction):
         site = session.site
         now = live.look(session.api())
         planes = {host.name for host in site.group("control_plane")}
-        pending = set(self._groups.get(PENDING_GROUP, ()))
+        pending = set(self.group(PENDING_GROUP))
         workers = [host for host in node_hosts(site) if host.name not in planes]
         due = [host for host in workers if host.name in pending]
         out = {name for name, node in now.nodes.items() if not cordon.is_in_service(node)}

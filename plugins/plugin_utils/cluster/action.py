@@ -111,6 +111,10 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         limited = limited_to(self._variables)
         return (not site.is_slice or host in site.hosts) and (limited is None or host in limited)
 
+    def group(self, name: str, layer: str = "") -> list[str]:
+        """Return the hosts that this run has put into a group, of which a layer may be part of the name."""
+        return list((self._variables.get("groups") or {}).get(name.format(layer=layer)) or ())
+
     def say(self, text: str) -> None:
         """Show progress while the task runs."""
         Display().display(f"  {text}")
