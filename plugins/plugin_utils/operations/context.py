@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 
@@ -63,6 +63,10 @@ class Context:
         if self._api is None:
             self._api = self.session.api()
         return self._api
+
+    def nodes(self) -> dict[str, Object]:
+        """Return all Node objects of the cluster by their names, by one request."""
+        return {str(node["metadata"]["name"]): node for node in self.api().get("/api/v1/nodes")["items"]}
 
     def etcd_members(self) -> list[Member]:
         """Return what every host of the group etcd says of itself, asked once."""

@@ -10,7 +10,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
     following,
     join_step,
     named_members,
-    node_names,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 
@@ -38,7 +37,7 @@ def steps(context: Context) -> list[Step]:
                 "which the store lists still",
                 f"replace that member: ironspan apply member_replace -e ironspan_hosts={host.name}",
             )
-    nodes = node_names(context)
+    nodes = context.nodes()
     joining = [host for host in hosts if host.in_group("control_plane") and host.name not in nodes]
     names = {step.target for step in found} | {host.name for host in joining}
     coming = [host for host in hosts if host.name in names]

@@ -10,7 +10,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
     following,
     leaving_steps,
     named_members,
-    node_names,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
@@ -29,7 +28,7 @@ def steps(context: Context) -> list[Step]:
     members = Members(context.session)
     leaving = {host.name for host in hosts}
     removals = {host.name: members.remove(host) if host.in_group("etcd") else [] for host in hosts}
-    nodes = node_names(context)
+    nodes = context.nodes()
     found = following(context, hosts, leaving, leaving=True)
     for host in hosts:
         found += [*removals[host.name], *leaving_steps(host, nodes, "everything of ironspan")]

@@ -16,7 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
     join_step,
     leaving_steps,
     named_members,
-    node_names,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 
@@ -49,7 +48,7 @@ def steps(context: Context) -> list[Step]:
         while (entry := members.entry(host)) is not None:
             moved = moved or peer_url(host) not in entry.peer_urls
             found += members.remove(host)
-    nodes = node_names(context)
+    nodes = context.nodes()
     found += leaving_steps(host, nodes, "membership")
     if members is not None:
         found += members.add(host)

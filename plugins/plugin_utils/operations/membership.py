@@ -123,11 +123,6 @@ class Members:
             raise OperationError(error.message, error.remedy) from None
 
 
-def node_names(context: Context) -> set[str]:
-    """Return the names of all Nodes, by one request."""
-    return {str(node["metadata"]["name"]) for node in context.api().get("/api/v1/nodes")["items"]}
-
-
 def following(
     context: Context, hosts: Sequence[Host], without: Collection[str] = (), leaving: bool = False
 ) -> list[Step]:

@@ -12,7 +12,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     insist_on_workers,
     join_step,
-    nodes_by_name,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
@@ -39,7 +38,7 @@ def _missing(context: Context) -> list[Host]:
 
     The last are those of a run that was cut off after the host had joined.
     """
-    found = nodes_by_name(context)
+    found = context.nodes()
     declared = declared_nodes(context.site)
     return [
         host

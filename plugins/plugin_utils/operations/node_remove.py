@@ -11,7 +11,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
     delete_step,
     emptying_steps,
     named_workers,
-    nodes_by_name,
 )
 
 HOSTS = "none"
@@ -28,7 +27,7 @@ def steps(context: Context) -> list[Step]:
         OperationError: no worker is named, or its pods must not be lost.
     """
     hosts = named_workers(context, "node_remove")
-    nodes = nodes_by_name(context)
+    nodes = context.nodes()
     found: list[Step] = []
     for name, emptying in emptying_steps(context, hosts, nodes).items():
         host = context.site.hosts[name]

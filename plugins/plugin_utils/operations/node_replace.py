@@ -12,7 +12,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
     emptying_steps,
     join_step,
     named_workers,
-    nodes_by_name,
 )
 
 HOSTS = "targets"
@@ -30,7 +29,7 @@ def steps(context: Context) -> list[Step]:
             inventory is the old one and still runs.
     """
     hosts = named_workers(context, "node_replace")
-    nodes = nodes_by_name(context)
+    nodes = context.nodes()
     noted = replacements.noted(context.api())
     old = {name: node for name, node in nodes.items() if not replacements.is_new(noted, node)}
     running = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Mapping, Sequence
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_in_service
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.dead_node import is_silent, silent_since
@@ -70,11 +71,6 @@ def insist_on_workers(hosts: Sequence[Host]) -> None:
         raise OperationError(f"{', '.join(others)}: not in the group nodes", "name workers of the inventory")
 
 
-def nodes_by_name(context: Context) -> dict[str, Object]:
-    """Return all Node objects of the cluster, by one request."""
-    return {str(node["metadata"]["name"]): node for node in context.api().get("/api/v1/nodes")["items"]}
-
-
 def in_waves(context: Context, hosts: Sequence[Host], nodes: Mapping[str, Object]) -> list[list[Host]]:
     """Divide hosts into waves by the state that the cluster is in."""
     site = context.site
@@ -103,7 +99,7 @@ def previews(context: Context, hosts: Sequence[Host]) -> dict[str, Outcome]:
 
 def forced(context: Context) -> bool:
     """Tell whether pods without a controller may be lost."""
-    return str(context.arguments.get(FORCE_VARIABLE, "")).lower() in ("true", "yes", "on", "1")
+    return bool(boolean(context.arguments.get(FORCE_VARIABLE, False), strict=False))
 
 
 def emptying_steps(

@@ -82,7 +82,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Context]:
         members = _members(listed, healthy)
         for module in (member_add, member_remove, member_replace):
             monkeypatch.setattr(module, "Members", lambda _session: members)
-            monkeypatch.setattr(module, "node_names", lambda _context: set(nodes))
+        monkeypatch.setattr(Context, "nodes", lambda _self: {name: {} for name in nodes})
         session: t.Any = types.SimpleNamespace(site=make_site(names, addresses))
         return Context(session, {"ironspan_hosts": named})
 
