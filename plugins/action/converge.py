@@ -186,12 +186,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Return the module's parameters for trials and rollbacks; ``to`` only when a host goes back."""
         more: dict[str, t.Any] = {"release": notes.get("release")}
         planning = mode == "plan" and (RunFolder().operation() or {}).get("name") == "rollback"
-        if planning or (mode == "rollback" and not plan_file(variables)) or variables.get("ironspan_try"):
+        going_back = planning or (mode == "rollback" and not plan_file(variables))
+        if going_back or variables.get("ironspan_try"):
             # Imported late: most runs go forward.
             from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 
             more["trial"] = back.trial_of(variables, RunFolder())
-            if planning or (mode == "rollback" and not plan_file(variables)):
+            if going_back:
                 more["to"] = str(variables.get(back.TO_VARIABLE) or "")
         return more
 

@@ -56,16 +56,16 @@ class ActionModule(ClusterAction):
                 "run it in a job that is not sliced",
             )
         given = arguments_of(extra_variables(self._variables))
-        if plan_file(self._variables) and not planning:
-            run = PlannedRun(RunFolder())
-            run.ensure(self._variables)
-            insist_on_the_same(given, run.head()["arguments"])
+        planned = PlannedRun(RunFolder()) if plan_file(self._variables) and not planning else None
+        if planned:
+            planned.ensure(self._variables)
+            insist_on_the_same(given, planned.head()["arguments"])
         context = Context(session, self._variables)
         steps = steps_of(name, context)
         targets = targets_of(steps)
         # In a check and while planning nothing is destroyed, so it is only shown.
         if not planning and not self._task.check_mode:
-            self._insist(session.site, name, steps)
+            self._insist(session.site, name, steps, planned)
             self._insist_on_reach(session.site, name, targets)
         compared = compared_hosts(name, context, steps) if planning else []
         if planning:
@@ -99,12 +99,10 @@ class ActionModule(ClusterAction):
                 "give no limit; where a playbook takes ironspan_hosts, name the hosts with that",
             )
 
-    def _insist(self, site: Site, name: str, steps: list[Step]) -> None:
+    def _insist(self, site: Site, name: str, steps: list[Step], planned: PlannedRun | None) -> None:
         consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)
-        if plan_file(self._variables):
-            run = PlannedRun(RunFolder())
-            run.ensure(self._variables)
-            more = unplanned(steps, run.operation(name))
+        if planned:
+            more = unplanned(steps, planned.operation(name))
             if more:
                 raise OperationError(
                     f"the plan does not have: {'; '.join(step.what for step in more)}", "make a new plan"

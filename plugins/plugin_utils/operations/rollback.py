@@ -10,8 +10,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     named_hosts,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import PlannedRun, plan_file
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
 HOSTS = "targets"
@@ -40,17 +38,13 @@ def steps(context: Context) -> list[Step]:
 
 
 def _hosts(context: Context) -> list[Host]:
-    """Return the hosts that were named, of groups all that they have; without a name those of the plan."""
+    """Return the hosts that were named, of groups all that they have."""
     value = context.arguments.get(HOSTS_VARIABLE)
     names = [str(name).strip() for name in (value.split(",") if isinstance(value, str) else value or ())]
     expanded: list[str] = []
     for name in filter(None, names):
         members = [host.name for host in context.site.hosts.values() if name == "all" or name in host.groups]
         expanded += [name] if name in context.site.hosts or not members else members
-    if not expanded and plan_file(context.arguments):
-        run = PlannedRun(RunFolder())
-        run.ensure(context.arguments)
-        expanded = [str(step["target"]) for step in run.operation("rollback")]
     if not expanded:
         raise OperationError(
             "no host was named",
