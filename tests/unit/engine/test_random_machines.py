@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import typing as t
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,6 +61,15 @@ def machines(draw: st.DrawFn) -> tuple[list[Spec], dict[str, str]]:
     return resources, there
 
 
+def machine_with(kind: type[Sandbox], folder: Path, files: dict[str, str]) -> Sandbox:
+    """Make a machine that has some files before anything is applied to it."""
+    box = kind(folder)
+    for path, content in files.items():
+        box.put(path, content)
+    (box.root / "etc/d").mkdir(exist_ok=True)
+    return box
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=machines(), later=machines())
 def test_the_plan_of_check_mode_is_what_apply_does(
@@ -69,10 +79,7 @@ def test_the_plan_of_check_mode_is_what_apply_does(
     machine: tuple[list[Spec], dict[str, str]],
     later: tuple[list[Spec], dict[str, str]],
 ) -> None:
-    box = type(sandbox)(tmp_path_factory.mktemp("machine"))
-    for path, content in machine[1].items():
-        box.put(path, content)
-    (box.root / "etc/d").mkdir(exist_ok=True)
+    box = machine_with(type(sandbox), tmp_path_factory.mktemp("machine"), machine[1])
     for resources in (machine[0], later[0]):
         planned = box.run(*resources, check=True)
         assert not planned.get("failed"), planned["msg"]
@@ -95,10 +102,7 @@ def test_a_kill_on_any_machine_is_repaired(
     later: tuple[list[Spec], dict[str, str]],
     step: int,
 ) -> None:
-    killed = type(sandbox)(tmp_path_factory.mktemp("killed"))
-    for path, content in machine[1].items():
-        killed.put(path, content)
-    (killed.root / "etc/d").mkdir(exist_ok=True)
+    killed = machine_with(type(sandbox), tmp_path_factory.mktemp("killed"), machine[1])
     killed.run(*machine[0])
     reference = type(sandbox)(tmp_path_factory.mktemp("reference"))
     shutil.copytree(killed.root, reference.root, symlinks=True, dirs_exist_ok=True)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from .test_killed import fresh
 from .test_payload import built
-from .test_random_machines import machines, without_readings
+from .test_random_machines import machine_with, machines, without_readings
 
 if t.TYPE_CHECKING:
     from tests.unit.conftest import Sandbox
@@ -343,10 +343,7 @@ def test_any_trial_is_all_or_nothing(
     confirmed: bool,
 ) -> None:
     """Killed somewhere or not, confirmed or not: the machine is as before, or as without a trial."""
-    box = type(sandbox)(tmp_path_factory.mktemp("machine"))
-    for path, content in machine[1].items():
-        box.put(path, content)
-    (box.root / "etc/d").mkdir(exist_ok=True)
+    box = machine_with(type(sandbox), tmp_path_factory.mktemp("machine"), machine[1])
     assert not box.run(*machine[0]).get("failed")
     before = settled(box)
     reference = fresh(tmp_path_factory.mktemp("reference"), box)
