@@ -1,0 +1,140 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to etcd members: TLS, keepalive, and gRPC's errors in the backup's own words."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+
+import grpc
+
+from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    # Larger than etcd's largest request (1.5 MiB unless raised) and than a page of a range.
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    # A member is reached directly, never through a proxy that the environment names.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # etcd refuses pings more often than every 5 s (--grpc-keepalive-min-time).
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Two clients of one process do not share connections: a test that cuts one cuts only that one.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_ELSEWHERE = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tls:
+    """Files that make a client known to etcd: authorities, certificate and key, in PEM."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return what changes when a file is replaced.
+
+        Raises:
+            EtcdError: a file cannot be read.
+        """
+        try:
+            stats = [path.stat() for path in (self.ca, self.certificate, self.key)]
+        except OSError as error:
+            raise _unreadable(error) from error
+        return tuple(value for stat in stats for value in (stat.st_mtime_ns, stat.st_ino))
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Read the files.
+
+        Raises:
+            EtcdError: a file cannot be read.
+        """
+        try:
+            return grpc.ssl_channel_credentials(
+                self.ca.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
+            )
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> EtcdError:
+    return EtcdError(
+        f"cannot read {error.filename}: {error.strerror}.",
+        "The settings below etcd (ca, certificate, key) must name readable PEM files.",
+    )
+
+
+class Channels:
+    """One gRPC channel an endpoint, made when first used. Any thread may call it.
+
+    A channel whose TLS files were replaced since it was made is replaced too; calls that run on the old
+    one go on.
+    """
+
+    def __init__(self, tls: Tls | None) -> None:
+        self._tls = tls
+        self._made: dict[str, tuple[tuple[int, ...], grpc.Channel]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, endpoint: str) -> grpc.Channel:
+        """Return the channel to an endpoint.
+
+        Args:
+            endpoint: ``https://ADDRESS:PORT``, or ``http://`` for a scratch etcd on loopback.
+
+        Raises:
+            EtcdError: the endpoint is no such URL, or a TLS file cannot be read.
+        """
+        scheme, _, target = endpoint.rstrip("/").partition("://")
+        if scheme not in ("https", "http") or not target:
+            raise EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")
+        if scheme == "https" and self._tls is None:
+            raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
+        stamp = self._tls.stamp() if self._tls and scheme == "https" else ()
+        with self._lock:
+            known = self._made.get(endpoint)
+            if known and known[0] == stamp:
+                return known[1]
+            if self._tls and scheme == "https":
+                made = grpc.secure_channel(target, self._tls.credentials(), options=OPTIONS)
+            else:
+                made = grpc.insecure_channel(target, options=OPTIONS)
+            self._made[endpoint] = (stamp, made)
+            return made
+
+    def close(self) -> None:
+        """End every connection, with what runs on it."""
+        with self._lock:
+            for _, channel in self._made.values():
+                channel.close()
+            self._made.clear()
+
+
+def translated(error: grpc.RpcError, endpoint: str, what: str) -> EtcdError:
+    """Return gRPC's error as the backup's.
+
+    Args:
+        error: what gRPC raised; it is a ``grpc.Call`` too.
+        endpoint: the member that was asked.
+        what: the call, for the message.
+    """
+    code = error.code() if isinstance(error, grpc.Call) else None
+    details = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
+    message = f"{endpoint}: {what}: {details}."
+    if "has been compacted" in details:
+        return Compacted(message, endpoint=endpoint)
+    kind = Unreachable if code in _ELSEWHERE else EtcdError
+    return kind(message, code=code.name if code else "", endpoint=endpoint)

@@ -1,0 +1,163 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The etcd client against real etcd members."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
+from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from tests.support.etcd_members import Members, find_etcd, running
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    folder = tmp_path_factory.mktemp("etcd")
+    program = find_etcd(folder / "bin", ["etcd"])["etcd"]
+    with running(program, folder / "members", 3) as started:
+        yield started
+
+
+@pytest.fixture
+def client(members: Members) -> Iterator[EtcdClient]:
+    with EtcdClient(members.endpoints) as made:
+        yield made
+        made.delete(ALL, ALL)
+
+
+def put_op(key: bytes, value: bytes = b"v") -> rpc.RequestOp:
+    return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value))
+
+
+def test_keys_pages_and_transactions(client: EtcdClient) -> None:
+    answer = client.txn(rpc.TxnRequest(success=[put_op(b"a/%03d" % number) for number in range(25)]))
+    assert answer.succeeded
+    client.put(b"b", b"outside")
+    pages = list(client.pages(b"a/", prefix_end(b"a/"), page=10))
+    assert [len(page.kvs) for page in pages] == [10, 10, 5]
+    assert len({kv.key for page in pages for kv in page.kvs}) == 25
+    assert {kv.mod_revision for page in pages for kv in page.kvs} == {answer.header.revision}
+    assert client.range(ALL, ALL, count_only=True).count == 26
+
+
+def test_pages_are_of_one_revision(client: EtcdClient) -> None:
+    for number in range(4):
+        client.put(b"k%d" % number, b"old")
+    pages = client.pages(page=2)
+    next(pages)
+    client.put(b"k3", b"new")
+    assert [kv.value for page in pages for kv in page.kvs] == [b"old", b"old"]
+
+
+def test_leases(client: EtcdClient) -> None:
+    lease = client.lease_grant(100, 4711).ID
+    client.put(b"leased", b"v", lease=lease)
+    left = client.lease_time_to_live(lease, keys=True)
+    assert (lease, left.grantedTTL, list(left.keys)) == (4711, 100, [b"leased"])
+    assert lease in client.leases()
+    client.lease_revoke(lease)
+    assert client.lease_time_to_live(lease).TTL == -1
+    assert client.range(b"leased").count == 0
+
+
+def test_maintenance(client: EtcdClient, members: Members) -> None:
+    status = {endpoint: client.status(endpoint) for endpoint in members.endpoints}
+    assert {answer.version for answer in status.values()} == {"3.6.14"}
+    by_id = {answer.header.member_id: endpoint for endpoint, answer in status.items()}
+    assert {member.ID for member in client.members()} == set(by_id)
+    leader = next(iter(status.values())).leader
+    follower = next(iter(set(by_id) - {leader}))
+    client.move_leader(by_id[leader], follower)
+    assert client.status(by_id[follower]).leader == follower
+    revision = client.put(b"a", b"1").header.revision
+    assert len({client.hash_kv(endpoint, revision).hash for endpoint in members.endpoints}) == 1
+    client.defragment(by_id[leader])
+    client.set_alarm(leader, rpc.CORRUPT, active=True)
+    assert [(alarm.memberID, alarm.alarm) for alarm in client.alarms()] == [(leader, rpc.CORRUPT)]
+    client.set_alarm(leader, rpc.CORRUPT, active=False)
+    assert client.alarms() == []
+
+
+def test_snapshot_ends_with_its_digest(client: EtcdClient, members: Members) -> None:
+    client.put(b"big", bytes(200_000))
+    data = b"".join(client.snapshot(members.endpoint("m2")))
+    assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+
+
+def test_compaction_is_told_apart(client: EtcdClient, members: Members) -> None:
+    first = client.put(b"a", b"1").header.revision
+    last = client.put(b"a", b"2").header.revision
+    client.compact(last)
+    with pytest.raises(Compacted):
+        client.range(b"a", revision=first)
+    with pytest.raises(Compacted):
+        client.compact(first)
+    with pytest.raises(Compacted) as gone:
+        list(client.watch(members.endpoint(), first))
+    assert gone.value.compact_revision == last
+
+
+def test_watch_gives_events_and_progress(client: EtcdClient, members: Members) -> None:
+    start = client.put(b"a", b"1").header.revision
+    client.delete(b"a")
+    watch = client.watch(members.endpoint(), start)
+    responses = iter(watch)
+    assert next(responses).created
+    events = [event for _ in range(1) for event in next(responses).events]
+    assert [(event.type, event.kv.mod_revision) for event in events] == [
+        (rpc.Event.PUT, start),
+        (rpc.Event.DELETE, start + 1),
+    ]
+    watch.request_progress()
+    progress = next(responses)
+    assert (list(progress.events), progress.header.revision) == ([], start + 1)
+    threading.Timer(0.1, watch.cancel).start()
+    with pytest.raises(Unreachable):
+        next(responses)
+
+
+def test_another_member_is_asked_when_one_is_down(client: EtcdClient, members: Members) -> None:
+    first, second = (client.status(members.endpoint(name)) for name in ("m1", "m2"))
+    if first.leader == first.header.member_id:  # else the write would wait for an election, and may fail
+        client.move_leader(members.endpoint("m1"), second.header.member_id)
+    members.stop("m1", kill=True)
+    try:
+        revision = client.put(b"a", b"1").header.revision
+        assert client.range(b"a").kvs[0].mod_revision == revision
+        with pytest.raises(Unreachable):
+            client.status(members.endpoint("m1"))
+    finally:
+        members.start("m1")
+        members.wait("m1")
+
+
+def test_a_frozen_member_is_unreachable(members: Members) -> None:
+    members.signal("m3", signal.SIGSTOP)
+    try:
+        with EtcdClient([members.endpoint("m3")], timeout=0.5) as client, pytest.raises(Unreachable):
+            client.put(b"a", b"1")
+    finally:
+        members.signal("m3", signal.SIGCONT)
+        members.wait("m3")
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:2379", "ftp://10.0.0.1", "https://"])
+def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+    with pytest.raises(EtcdError, match="no etcd endpoint"):
+        EtcdClient([endpoint]).put(b"a", b"1")
+
+
+def test_tls_files_that_are_missing_are_named(tmp_path: Path) -> None:
+    from ironspan.backup.etcd.channel import Tls
+
+    tls = Tls(tmp_path / "ca.crt", tmp_path / "server.crt", tmp_path / "server.key")
+    with pytest.raises(EtcdError, match=r"ca\.crt"):
+        EtcdClient(["https://127.0.0.1:2379"], tls).put(b"a", b"1")
