@@ -93,13 +93,14 @@ class Channels:
         """Return the channel to an endpoint.
 
         Args:
-            endpoint: ``https://ADDRESS:PORT``, or ``http://`` for a scratch etcd on loopback.
+            endpoint: ``https://ADDRESS:PORT``; for a scratch etcd ``http://`` on loopback, or
+                ``unix:///PATH`` of its socket.
 
         Raises:
             EtcdError: the endpoint is no such URL, or a TLS file cannot be read.
         """
         scheme, _, target = endpoint.rstrip("/").partition("://")
-        if scheme not in ("https", "http") or not target:
+        if scheme not in ("https", "http", "unix") or not target:
             raise EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")
         if scheme == "https" and self._tls is None:
             raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
@@ -111,7 +112,8 @@ class Channels:
             if self._tls and scheme == "https":
                 made = grpc.secure_channel(target, self._tls.credentials(), options=OPTIONS)
             else:
-                made = grpc.insecure_channel(target, options=OPTIONS)
+                address = f"unix:{target}" if scheme == "unix" else target
+                made = grpc.insecure_channel(address, options=OPTIONS)
             self._made[endpoint] = (stamp, made)
             return made
 
