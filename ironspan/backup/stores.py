@@ -1,0 +1,53 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Makes stores and keys of what the settings say."""
+
+from __future__ import annotations
+
+import collections.abc
+import pathlib
+import typing as t
+
+from ironspan.backup.crypto import FileKeys, Keys
+from ironspan.backup.errors import BackupError
+from ironspan.backup.store import Store
+
+KINDS = ("azure", "file")
+KEY_KINDS = ("file",)
+
+
+def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:
+    """Return the store that an entry of ``stores`` describes.
+
+    Args:
+        settings: the entry, as ironspan.backup.settings checked it.
+
+    Raises:
+        BackupError: there is no such kind of store, or it refuses its settings.
+    """
+    kind = settings.get("kind")
+    if kind == "file":
+        from ironspan.backup.file_store import FileStore
+
+        return FileStore(pathlib.Path(settings["path"]), settings.get("prefix", ""))
+    if kind == "azure":
+        # The SDK costs a second of start; commands that need no store do without.
+        from ironspan.backup.azure.blob import open_azure
+
+        return open_azure(settings)
+    raise BackupError(f"There is no store of the kind {kind!r}.", f"There are: {', '.join(KINDS)}.")
+
+
+def open_keys(settings: collections.abc.Mapping[str, t.Any]) -> Keys:
+    """Return the keys that ``keys`` of the settings describes.
+
+    Args:
+        settings: the entry, as ironspan.backup.settings checked it.
+
+    Raises:
+        BackupError: there is no such kind of keys, or they refuse their settings.
+    """
+    kind = settings.get("kind")
+    if kind == "file":
+        return FileKeys(pathlib.Path(settings["folder"]))
+    raise BackupError(f"There are no keys of the kind {kind!r}.", f"There are: {', '.join(KEY_KINDS)}.")
