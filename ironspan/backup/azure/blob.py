@@ -121,6 +121,8 @@ class BlobStore:
         except AzureError as error:
             if code_of(error) == "AppendPositionConditionNotMet":
                 return self._settle(name, data, position)
+            if code_of(error) == "InvalidBlobType":
+                raise StoreError(f"{self._at(name)} is no object that can be extended.") from None
             if outcome_unknown(error):
                 self._unsettled.add((name, position))
             raise self._explain(error, name, "write") from None
@@ -259,23 +261,24 @@ class BlobStore:
 
 class _BlobLease:
     def __init__(self, store: BlobStore, name: str, held: BlobLeaseClient) -> None:
+        self.id = str(held.id)
         self._store, self._name, self._held = store, name, held
-
-    @property
-    def id(self) -> str:
-        return str(self._held.id)
+        self._released = False
 
     def renew(self) -> None:
+        if self._released:
+            raise LeaseLost(f"The lease of {self._name} was given up.")
         try:
             self._store._ask(self._name, "write", self._held.renew)
         except NotThere as error:
             raise LeaseLost(error.message) from None
 
     def release(self) -> None:
-        try:
-            self._store._ask(self._name, "write", self._held.release)
-        except (LeaseLost, NotThere):
+        if self._released:
             return
+        with contextlib.suppress(LeaseLost, NotThere):
+            self._store._ask(self._name, "write", self._held.release)
+        self._released = True
 
 
 def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
