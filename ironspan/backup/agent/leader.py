@@ -1,0 +1,129 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The right to be the only writer: a lease of the store, held by a thread.
+
+The lease keeps agents from working against each other; it does not alone keep the log right. A writer that
+was stopped for minutes and goes on believes in a lease that is gone, and an append that was sent in time may
+arrive late. Therefore who takes over extends the last segment first, after which a late append of the former
+writer does not land, because it names a position that is no longer the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+from ironspan.backup.errors import LeaseLost, StoreError
+from ironspan.backup.store import Lease, Store
+
+SECONDS = 15
+"""The shortest that stores offer: a killed writer's successor waits this long."""
+RENEW_SECONDS = 3.0
+MARGIN_SECONDS = 5.0
+"""Nothing is sent in the lease's last seconds: what is sent then might arrive after it."""
+STANDBY_SECONDS = 2.0
+AFTER_OUTAGE_SECONDS = 10.0
+"""A standby leaves a store that just came back to the agent that has the log of the outage spooled."""
+
+
+class Leadership:
+    """Takes the lease and keeps it.
+
+    Args:
+        store: of the lease.
+        name: of the lease's object.
+        holder: who asks, for messages of others.
+        clock: seconds, never set back.
+    """
+
+    def __init__(
+        self, store: Store, name: str, holder: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._holder = holder
+        self._clock = clock
+        self._lease: Lease | None = None
+        self._until = float("-inf")
+        self._lock = threading.Lock()
+        self.problem: StoreError | None = None
+
+    def remaining(self) -> float:
+        """Return for how many seconds a write may still be sent; 0 without the lease."""
+        return max(0.0, self._until - self._clock())
+
+    def check(self) -> None:
+        """Raise LeaseLost unless a write may be sent now."""
+        if self._clock() >= self._until:
+            raise LeaseLost(
+                f"The lease of {self._name} in {self._store.name} is not held.",
+                "Nothing is written until it is; the log waits in the spool.",
+            )
+
+    def step(self) -> bool:
+        """Take the lease or renew it, once; return whether it is held now. Never raises StoreError."""
+        with self._lock:
+            asked = self._clock()
+            try:
+                if self._lease is None:
+                    self._lease = self._store.acquire(self._name, SECONDS, self._holder)
+                else:
+                    self._lease.renew()
+            except LeaseLost as error:
+                self._lease, self._until, self.problem = None, float("-inf"), error
+                return False
+            except StoreError as error:
+                # Unknown outcome: the lease may be ours for its old time, and may be renewed later.
+                self.problem = error
+                return self.remaining() > 0
+            # From when it was asked for: the store counts from later than that.
+            self._until, self.problem = asked + SECONDS - MARGIN_SECONDS, None
+            return True
+
+    def pause(self) -> float:
+        """Return how many seconds to wait before the next step."""
+        if self._lease is not None:
+            return RENEW_SECONDS if self.problem is None else RENEW_SECONDS / 3
+        if isinstance(self.problem, LeaseLost):
+            return STANDBY_SECONDS
+        return AFTER_OUTAGE_SECONDS if self.problem else 0.0
+
+    def release(self) -> None:
+        """Give the lease up, so that a successor need not wait for its end."""
+        with self._lock:
+            lease, self._lease, self._until = self._lease, None, float("-inf")
+            if lease is not None:
+                # A store that does not answer lets it run out.
+                with contextlib.suppress(StoreError):
+                    lease.release()
+
+
+class Keeper:
+    """Steps a leadership in a thread of its own, so that no slow write delays a renewal.
+
+    Args:
+        leadership: what to keep.
+        seen: called after every step, for metrics.
+    """
+
+    def __init__(self, leadership: Leadership, seen: Callable[[], None] = lambda: None) -> None:
+        self.leadership = leadership
+        self._seen = seen
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def __enter__(self) -> Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self.leadership.release()
+
+    def _run(self) -> None:
+        while not self._end.wait(self.leadership.pause()):
+            self.leadership.step()
+            self._seen()

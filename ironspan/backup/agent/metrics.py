@@ -1,0 +1,104 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What Prometheus reads from the agent (docs/backup.md has the list)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+
+from ironspan.backup.errors import BackupError, ChainError, KeyMissing, LeaseLost, StoreError, WrongCluster
+from ironspan.backup.etcd.errors import Compacted, EtcdError
+
+PREFIX = "ironspan_etcd_backup"
+KINDS = ("store", "lease", "etcd", "gap", "chain", "key", "cluster", "spool", "other")
+_KIND_OF: tuple[tuple[type[BaseException], str], ...] = (
+    (LeaseLost, "lease"),
+    (StoreError, "store"),
+    (Compacted, "gap"),
+    (EtcdError, "etcd"),
+    (ChainError, "chain"),
+    (KeyMissing, "key"),
+    (WrongCluster, "cluster"),
+    (BackupError, "other"),
+    (OSError, "spool"),
+)
+
+
+class Metrics:
+    """The agent's metrics in a registry of their own.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.registry = CollectorRegistry()
+        self._clock = clock
+        self._durable_at: float | None = None
+        ProcessCollector(namespace=PREFIX, registry=self.registry)
+        self.active = self._gauge("active", "1 while this agent is the one that writes.")
+        self.epoch = self._gauge("epoch", "The store's epoch that this agent writes to.")
+        self.lease_seconds = self._gauge("lease_remaining_seconds", "For how long a write may still be sent.")
+        self.rpo = self._gauge(
+            "rpo_seconds",
+            "What losing etcd now would lose: the age of the newest moment up to which all is in the store.",
+        )
+        self.rpo.set_function(self._rpo)
+        self.log_revision = self._gauge("log_revision", "The last revision that is in the store's log.")
+        self.seen_revision = self._gauge("seen_revision", "The last revision that etcd showed to the watch.")
+        self.spool_bytes = self._gauge("spool_bytes", "Bytes of the log that wait on this host's disk.")
+        self.snapshot_time = self._gauge("last_snapshot_timestamp_seconds", "When the last one was taken.")
+        self.snapshot_revision = self._gauge("last_snapshot_revision", "Its revision.")
+        self.snapshot_size = self._gauge("last_snapshot_size_bytes", "Its plain bytes.")
+        self.snapshot_duration = self._gauge("last_snapshot_duration_seconds", "How long it took.")
+        self.verified_time = self._gauge(
+            "last_verified_timestamp_seconds", "When the newest snapshot was taken whose restore was proven."
+        )
+        self.verified_revision = self._gauge("last_verified_revision", "Its revision.")
+        self.copy_lag = Gauge(
+            f"{PREFIX}_copy_lag_seconds",
+            "Age of the oldest object, or part of one, that a second store lacks.",
+            ["store"],
+            registry=self.registry,
+        )
+        self.written = Counter(
+            f"{PREFIX}_written_bytes", "Bytes written.", ["what"], registry=self.registry
+        )
+        self.gaps = Counter(
+            f"{PREFIX}_gaps", "Times that revisions were lost to the log.", registry=self.registry
+        )
+        self.errors = Counter(f"{PREFIX}_errors", "Failures.", ["kind"], registry=self.registry)
+        for kind in KINDS:
+            self.errors.labels(kind)
+        for what in ("log", "snapshot", "copy"):
+            self.written.labels(what)
+
+    def durable(self, at: float) -> None:
+        """Note that all that etcd acknowledged before a moment (seconds since 1970) is in the store."""
+        self._durable_at = max(at, self._durable_at or at)
+
+    def standby(self) -> None:
+        """Note that this agent does not write, so that it has no data loss to report."""
+        self._durable_at = None
+        self.active.set(0)
+        self.spool_bytes.set(0)
+
+    def failed(self, error: BaseException) -> str:
+        """Count a failure and return its kind."""
+        kind = next((kind for base, kind in _KIND_OF if isinstance(error, base)), "other")
+        self.errors.labels(kind).inc()
+        return kind
+
+    def serve(self, address: str, port: int) -> WSGIServer:
+        """Answer Prometheus on an address until ``shutdown`` of what is returned."""
+        return start_http_server(port, address, registry=self.registry)[0]
+
+    def _rpo(self) -> float:
+        return max(0.0, self._clock() - self._durable_at) if self._durable_at is not None else 0.0
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, registry=self.registry)

@@ -1,0 +1,275 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The settings file of the program, read strictly: every problem at once, with what to write instead."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ironspan.backup.checked import Section
+from ironspan.backup.errors import BackupError
+
+DEFAULT_PATH = Path("/etc/ironspan/etcd-backup.json")
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_ENDPOINT = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
+_LOOPBACK = re.compile(r"http://(127\.[0-9.]+|localhost|\[::1\]):[0-9]{1,5}")
+_ABSOLUTE = re.compile(r"/.*")
+_PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
+_ACCOUNT = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?")
+_CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
+_ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
+_ANYTHING = re.compile(r".*")
+_SOMETHING = re.compile(r".+")
+_MIB = 1 << 20
+
+
+class SettingsError(BackupError):
+    """The settings file cannot be used; ``problems`` has one line for each thing to change."""
+
+    def __init__(self, path: Path, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__(f"{path} cannot be used:\n" + "\n".join(f"  {line}" for line in problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Etcd:
+    """How the members of the cluster are reached."""
+
+    endpoints: tuple[str, ...]
+    local: str
+    ca: str
+    certificate: str
+    key: str
+    data_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """Where the log waits on this host while the store cannot be written."""
+
+    path: Path
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many snapshots of each kind stay."""
+
+    hourly: int
+    daily: int
+    weekly: int
+    monthly: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where Prometheus reads."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """When a restore is tried, how old the last one may be, and what it may use."""
+
+    after_snapshot: bool
+    max_age_s: int
+    memory_max: int
+    cpu_quota_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """When a member is defragmented, and when its quota is worth a warning."""
+
+    defragment_fragmentation_percent: int
+    defragment_least_bytes: int
+    quota_warn_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole file. ``stores`` and ``keys`` are what ``open_store`` and ``open_keys`` take."""
+
+    site: str
+    host: str
+    etcd: Etcd
+    stores: tuple[Mapping[str, t.Any], ...]
+    keys: Mapping[str, t.Any]
+    spool: Spool
+    flush_ms: int
+    snapshot_every_s: int
+    coalesce_node_leases: bool
+    retention: Retention
+    metrics: Metrics
+    drill: Drill
+    care: Care
+
+
+def load(path: Path = DEFAULT_PATH) -> Settings:
+    """Read and check the settings file.
+
+    Args:
+        path: the file, JSON.
+
+    Raises:
+        SettingsError: it cannot be read, or something in it is wrong; all problems at once.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(path, [f"{error.strerror}; the role etcd_backup writes this file"]) from error
+    except ValueError as error:
+        problem = f"is not JSON ({error}); let the role etcd_backup write it again"
+        raise SettingsError(path, [problem]) from error
+    return parse(data, path)
+
+
+def parse(data: object, path: Path = DEFAULT_PATH) -> Settings:
+    """Check the file's content; ``path`` is for messages. Raises SettingsError like ``load``."""
+    problems: list[str] = []
+    top = Section.top(data, problems)
+    settings = Settings(
+        site=top.text("site", _NAME, "the site's name: lower-case letters, digits, hyphens"),
+        host=top.text("host", _NAME, "this host's name in the inventory"),
+        etcd=_etcd(top.section("etcd")),
+        stores=_stores(top),
+        keys=_keys(top.section("keys")),
+        spool=_spool(top.section("spool", default={})),
+        flush_ms=top.number("flush_ms", 200, 20, 5000),
+        snapshot_every_s=top.number("snapshot_every_s", 3600, 10, 7 * 86400),
+        coalesce_node_leases=top.flag("coalesce_node_leases", True),
+        retention=_retention(top.section("retention", default={})),
+        metrics=_metrics(top.section("metrics", default={})),
+        drill=_drill(top.section("drill", default={})),
+        care=_care(top.section("care", default={})),
+    )
+    top.end()
+    if problems:
+        raise SettingsError(path, problems)
+    return settings
+
+
+def _etcd(section: Section) -> Etcd:
+    address = "https://ADDRESS:2379"
+    endpoints = section.texts("endpoints", _ENDPOINT, _LOOPBACK, write=address)
+    local = section.text("local", _ENDPOINT, address, other=_LOOPBACK)
+    secure = any(endpoint.startswith("https:") for endpoint in (*endpoints, local))
+    pem = _ABSOLUTE if secure else _ANYTHING
+    default = None if secure else ""
+    found = Etcd(
+        endpoints,
+        local,
+        ca=section.text("ca", pem, "the path of the authority's certificate", default),
+        certificate=section.text("certificate", pem, "the path of a client certificate", default),
+        key=section.text("key", pem, "the path of its private key", default),
+        data_dir=section.text("data_dir", _ABSOLUTE, "the member's data directory"),
+    )
+    section.end()
+    return found
+
+
+def _stores(top: Section) -> tuple[Mapping[str, t.Any], ...]:
+    return tuple(_store(section) for section in top.sections("stores", "at least one store"))
+
+
+def _store(section: Section) -> Mapping[str, t.Any]:
+    kind = section.choice("kind", ("azure", "file"))
+    found: dict[str, t.Any] = {"kind": kind}
+    found["prefix"] = section.text("prefix", _PREFIX, "nothing, or a folder that ends with /", default="")
+    if kind == "file":
+        found["path"] = section.text("path", _ABSOLUTE, "an absolute path")
+    elif kind == "azure":
+        found["account_url"] = section.text("account_url", _ACCOUNT, "https://NAME.blob.core.windows.net")
+        found["container"] = section.text("container", _CONTAINER, "the container's name")
+        found |= _service(section)
+    if kind:
+        section.end()
+    return found
+
+
+def _service(section: Section) -> Mapping[str, t.Any]:
+    """Read how a service of the cloud is spoken to."""
+    return {
+        "credential": _credential(section.section("credential")),
+        "ca": section.text("ca", _ANYTHING, "the path of an authority's certificate", default=""),
+        "private": section.flag("private", True),
+    }
+
+
+def _credential(section: Section) -> Mapping[str, t.Any]:
+    kind = section.choice("kind", ("managed_identity", "arc", "workload_identity"))
+    needed = kind == "workload_identity"
+    some, default = (_SOMETHING, None) if needed else (_ANYTHING, "")
+    found = {
+        "kind": kind,
+        "client_id": section.text("client_id", some, "the identity's client id", default),
+        "tenant_id": section.text("tenant_id", some, "the tenant's id", default),
+        "token_file": section.text("token_file", some, "the path of the projected token", default),
+        "authority": section.text("authority", _ANYTHING, "nothing, or the cloud's https://AUTHORITY", ""),
+    }
+    section.end()
+    return found
+
+
+def _keys(section: Section) -> Mapping[str, t.Any]:
+    kind = section.choice("kind", ("file", "key_vault"))
+    found: dict[str, t.Any] = {"kind": kind}
+    if kind == "file":
+        found["folder"] = section.text("folder", _ABSOLUTE, "the folder with <version>.key files")
+    elif kind == "key_vault":
+        found["vault_url"] = section.text("vault_url", _ACCOUNT, "https://NAME.vault.azure.net")
+        found["key"] = section.text("key", _SOMETHING, "the name of the vault's key that wraps data keys")
+        found |= _service(section)
+    if kind:
+        section.end()
+    return found
+
+
+def _spool(section: Section) -> Spool:
+    path = section.text("path", _ABSOLUTE, "an absolute path", default="/var/lib/ironspan/etcd-backup/spool")
+    spool = Spool(Path(path), section.number("max_bytes", 1 << 30, _MIB, 1 << 42))
+    section.end()
+    return spool
+
+
+def _retention(section: Section) -> Retention:
+    counts = [section.number(*item) for item in (("hourly", 24, 1, 10_000), ("daily", 7, 0, 10_000))]
+    counts += [section.number(*item) for item in (("weekly", 4, 0, 10_000), ("monthly", 6, 0, 10_000))]
+    section.end()
+    return Retention(*counts)
+
+
+def _metrics(section: Section) -> Metrics:
+    address = section.text("address", _ADDRESS, "an IP address of this host", default="127.0.0.1")
+    metrics = Metrics(address, section.number("port", 2384, 1, 65535))
+    section.end()
+    return metrics
+
+
+def _drill(section: Section) -> Drill:
+    drill = Drill(
+        section.flag("after_snapshot", True),
+        section.number("max_age_s", 90_000, 60, 400 * 86400),
+        section.number("memory_max", 2 << 30, 128 * _MIB, 1 << 42),
+        section.number("cpu_quota_percent", 50, 1, 10_000),
+    )
+    section.end()
+    return drill
+
+
+def _care(section: Section) -> Care:
+    care = Care(
+        section.number("defragment_fragmentation_percent", 45, 1, 99),
+        section.number("defragment_least_bytes", 100 * _MIB, 0, 1 << 42),
+        section.number("quota_warn_percent", 80, 1, 99),
+    )
+    section.end()
+    return care
