@@ -69,6 +69,10 @@ class Forbidden(StoreError):
     """The identity may not do this, or the object is under a retention policy."""
 
 
+class RoleMissing(Forbidden):
+    """The identity has no role that allows it; no policy was asked."""
+
+
 class ChainError(BackupError):
     """The backups do not lead to the point asked for, or are not what was written.
 

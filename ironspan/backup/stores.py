@@ -13,7 +13,7 @@ from ironspan.backup.errors import BackupError
 from ironspan.backup.store import Store
 
 KINDS = ("azure", "file")
-KEY_KINDS = ("file",)
+KEY_KINDS = ("file", "key_vault")
 
 
 def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:
@@ -50,4 +50,8 @@ def open_keys(settings: collections.abc.Mapping[str, t.Any]) -> Keys:
     kind = settings.get("kind")
     if kind == "file":
         return FileKeys(pathlib.Path(settings["folder"]))
+    if kind == "key_vault":
+        from ironspan.backup.azure.keyvault import open_key_vault
+
+        return open_key_vault(settings)
     raise BackupError(f"There are no keys of the kind {kind!r}.", f"There are: {', '.join(KEY_KINDS)}.")

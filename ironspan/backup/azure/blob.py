@@ -176,6 +176,11 @@ class BlobStore:
             raise LeaseLost(f"{holder} did not get the lease: {error.message}") from None
         return _BlobLease(self, name, held)
 
+    def retains(self) -> bool:
+        """Say whether the container has a time-based retention policy."""
+        found = self._ask("", "read", self._container.get_container_properties)
+        return bool(found.has_immutability_policy)
+
     def _blob(self, name: str) -> BlobClient:
         return self._container.get_blob_client(self._prefix + name)
 

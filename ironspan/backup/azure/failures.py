@@ -15,7 +15,15 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from ironspan.backup.errors import AlreadyThere, BackupError, Forbidden, LeaseLost, NotThere, StoreError
+from ironspan.backup.errors import (
+    AlreadyThere,
+    BackupError,
+    Forbidden,
+    LeaseLost,
+    NotThere,
+    RoleMissing,
+    StoreError,
+)
 
 ROLES = {
     "read": "ironspan backup reader",
@@ -29,10 +37,6 @@ _EXISTS = ("BlobAlreadyExists", "UnauthorizedBlobOverwrite", "InvalidBlobType", 
 _LEASED = ("LeaseAlreadyPresent", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
            "LeaseIsBrokenAndCannotBeRenewed", "LeaseIsBreakingAndCannotBeAcquired", "LeaseLost",
            "LeaseIdMissing", "LeaseIdMismatchWithBlobOperation")  # fmt: skip
-
-
-class RoleMissing(Forbidden):
-    """The identity has no role that allows the operation; a policy of the container was not even asked."""
 
 
 @dataclass(frozen=True, slots=True)
