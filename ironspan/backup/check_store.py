@@ -160,7 +160,7 @@ class _Probe:
         if not self.store.retains():
             raise Wrong(
                 "The container has no time-based retention policy.",
-                "Create it with playbooks/backup_store.yml; what is written before it counts from its creation.",
+                "Create it with playbooks/backup_store.yml; it protects what is there already, too.",
             )
 
 
