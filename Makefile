@@ -25,7 +25,7 @@ help:
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
-	@echo 'make lock       pin the Python dependencies again'
+	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
 	@echo 'make clean      remove the virtual environment and the caches in this folder'
 
 ## Setting up
@@ -55,6 +55,7 @@ all-artifacts: venv packages
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
 	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+	$(IRONSPAN) artifacts pin --wheels etcd-backup
 
 ## The lab
 

@@ -92,6 +92,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="the names are components of the lock file: resolve their Go modules anew",
     )
+    pin.add_argument(
+        "--wheels",
+        action="store_true",
+        help="the names are environments of the lock file: resolve their wheels anew (make lock does)",
+    )
     pin.set_defaults(func=_pin)
 
     for command in (build, fetch, pin):
@@ -176,22 +181,24 @@ def _pin(arguments: argparse.Namespace) -> int:
 
     locked = lock.load(arguments.lock)
     with console.from_arguments(arguments) as show:
-        if arguments.modules:
-            unknown = [name for name in arguments.names if name not in locked.components]
+        if arguments.modules or arguments.wheels:
+            known: dict[str, t.Any] = dict(locked.components if arguments.modules else locked.environments)
+            unknown = [name for name in arguments.names if name not in known]
             if unknown:
                 raise CommandError(
-                    f"no such component: {', '.join(unknown)}",
-                    f"The lock file has: {', '.join(locked.components)}",
+                    f"no such {'component' if arguments.modules else 'environment'}: {', '.join(unknown)}",
+                    f"The lock file has: {', '.join(known)}",
                     Exit.BAD_INPUT,
                 )
             for name in arguments.names:
-                show.step(name, "start", "resolving Go modules")
-                changed = pin.pin_modules(locked.components[name])
-                show.step(
-                    name,
-                    "done" if changed else "skip",
-                    "go.mod and go.sum written" if changed else "unchanged",
-                )
+                show.step(name, "start", "resolving")
+                if arguments.modules:
+                    changed, what = pin.pin_modules(known[name]), "go.mod and go.sum written"
+                else:
+                    from ironspan.artifacts import wheels
+
+                    changed, what = wheels.pin(known[name], locked), "wheels written into the lock file"
+                show.step(name, "done" if changed else "skip", what if changed else "unchanged")
             return int(Exit.OK)
         place = cache.Cache()
         arch = arguments.arch or native_arch()

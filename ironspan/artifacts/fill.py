@@ -103,7 +103,8 @@ class Filling:
             items = self.lock.select(names)
         else:
             items = [item for item in self.lock.needed(sets) if self._needed(item)]
-        allowed: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
+        chosen: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
+        allowed: tuple[recipes.Source, ...] = (*chosen, "wheels")
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             try:
                 whole = dict(
@@ -124,13 +125,21 @@ class Filling:
         return [results[item.key] for item in items]
 
     def _needed(self, item: File | Image) -> bool:
-        if isinstance(item, File) and not item.url and self.source == "upstream":
+        if isinstance(item, File) and not (item.url or item.environment) and self.source == "upstream":
             return False
         capability = item.only_without_capability if isinstance(item, File) else ""
         return not capability or lacks_capability(capability)
 
     def _plan(self, items: list[File | Image]) -> dict[File | Image, recipes.Source]:
-        """Choose a source for each item, and refuse what no source allowed can provide."""
+        """Choose a source for each item, and refuse what no source allowed can provide.
+
+        Programs in Python have one source, whatever is chosen for the others.
+        """
+        packed = [item for item in items if isinstance(item, File) and item.environment]
+        plan: dict[File | Image, recipes.Source] = dict.fromkeys(packed, "wheels")
+        return {**plan, **self._plan_others([item for item in items if item not in plan])}
+
+    def _plan_others(self, items: list[File | Image]) -> dict[File | Image, recipes.Source]:
         if not items:
             return {}
         if self.source != "auto":

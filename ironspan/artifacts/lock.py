@@ -14,11 +14,10 @@ import urllib.parse
 
 import yaml
 
+from ironspan.artifacts.environments import MACHINES, Environment
 from ironspan.cli.outcome import CommandError, Exit
 
 SCHEMA = 1
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-"""Architecture as Go, Debian and OCI call it -> as the kernel calls it."""
 DIGEST = re.compile(r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$")
 IMAGE_REF = re.compile(
     r"^(?P<registry>[a-z0-9.-]+(:[0-9]+)?)/(?P<repository>[a-z0-9._/-]+):(?P<tag>[\w][\w.-]*)$"
@@ -85,6 +84,8 @@ class File:
     members: dict[str, str]
     set_name: str = ""
     """Made only when this set is asked for; empty: always."""
+    environment: str = ""
+    """The program in Python that it is; empty for everything else."""
 
     @property
     def key(self) -> str:
@@ -163,6 +164,7 @@ class Lock:
     bases: dict[str, Base]
     files: dict[str, File]
     images: dict[str, Image]
+    environments: dict[str, Environment] = dataclasses.field(default_factory=dict)
 
     def sets(self) -> list[str]:
         """Return the names of the sets that are made only when they are asked for."""

@@ -8,10 +8,11 @@ import pathlib
 import typing as t
 import urllib.parse
 
+from ironspan.artifacts import environments
+from ironspan.artifacts.environments import MACHINES
 from ironspan.artifacts.lock import (
     DIGEST,
     IMAGE_REF,
-    MACHINES,
     PACKS,
     SCHEMA,
     Base,
@@ -23,15 +24,17 @@ from ironspan.artifacts.lock import (
 )
 
 FIELDS: dict[str, set[str]] = {
-    "lock": {"schema", "components", "bases", "files", "images"},
+    "lock": {"schema", "components", "bases", "environments", "files", "images"},
     "component": {
         "version", "licence", "modules", "programs", "c_programs", "replace", "staging", "cgo", "libraries",
         "tags", "ldflags",
     },
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
-    "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "set"},
+    "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "environment", "set"},
     "file.go": {"pack", "program", "members"},
+    "environment": {"module", "packages", "extra", "pythons", "wheels"},
+    "wheel": {"sha256", "licence"},
     "image": {"licence", "digests", "go", "set"},
     "image.go": {"base", "programs", "entrypoint", "command", "user"},
 }  # fmt: skip
@@ -68,7 +71,11 @@ class Reader:
             key: self.image(key, value, f"images.{key}")
             for key, value in self.mapping(top.get("images", {}), "images").items()
         }
-        lock = Lock(source, components, bases, files, images)
+        programs = {
+            name: environments.read(self, name, value, f"environments.{name}")
+            for name, value in self.mapping(top.get("environments", {}), "environments").items()
+        }
+        lock = Lock(source, components, bases, files, images, programs)
         self.references(lock)
         return lock
 
@@ -77,6 +84,8 @@ class Reader:
         for key, file in lock.files.items():
             for member, program in file.members.items():
                 self.program(lock, program, f"files.{key}.go.{member or 'program'}")
+            if file.environment and file.environment not in lock.environments:
+                self.problem(f"files.{key}.environment", f"there is no environment {file.environment!r}")
         for key, image in lock.images.items():
             for member, program in image.programs.items():
                 self.program(lock, program, f"images.{key}.go.programs.{member}")
@@ -164,7 +173,8 @@ class Reader:
         if path and (not path.startswith("/") or ".." in path.split("/")):
             self.problem(f"{where}.path", f"{path!r} must begin with / and stay below the mirror")
         pack, members = self.file_go(fields.get("go"), f"{where}.go")
-        if path and fields.get("go") is None:
+        environment = self.text(fields, "environment", where, required=False)
+        if path and fields.get("go") is None and not environment:
             self.problem(where, "nobody publishes it and it has no go recipe: it could never be made")
         return File(
             name=name,
@@ -177,6 +187,7 @@ class Reader:
             pack=pack,
             members=members,
             set_name=self.text(fields, "set", where, required=False),
+            environment=environment,
         )
 
     def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:

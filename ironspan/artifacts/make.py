@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from ironspan.artifacts import cache, debian, download, gobuild, image, index, pack, recipes, registry
+from ironspan.artifacts import cache, debian, download, gobuild, image, index, pack, recipes, registry, wheels
 from ironspan.artifacts.lock import Base, File, Image, Lock, expand
 from ironspan.cli.outcome import CommandError
 
@@ -42,8 +42,10 @@ class Maker:
         Returns:
             The entry for the index. Everything it names is in its place.
         """
-        if source == "go":
+        if source != "upstream":
             self.place.discard(scratch)
+        if isinstance(item, File) and source == "wheels":
+            return self._packed(item, scratch, say)
         if isinstance(item, File):
             return (
                 self._file_from_go(item, scratch, say) if source == "go" else self._file(item, scratch, say)
@@ -74,6 +76,20 @@ class Maker:
             say("packing")
             pack.tar_gz(programs, made)
         return self._file_entry(item, made, scratch, "go", self._built_from(item))
+
+    def _packed(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
+        environment = self.lock.environments[item.environment]
+        if not environment.wheels_for(self.arch):
+            raise CommandError(
+                f"no wheels of {environment.name} are pinned for {self.arch}",
+                f"Pin them: ironspan artifacts pin --wheels {environment.name}",
+            )
+        say("fetching wheels")
+        brought = wheels.fetch(environment, self.arch, self.place, scratch)
+        say("packing")
+        wheels.pack(environment, brought, scratch / "packed")
+        built_from = ", ".join(sorted({wheel.requirement for wheel in environment.wheels_for(self.arch)}))
+        return self._file_entry(item, scratch / "packed", scratch, "wheels", built_from)
 
     def _file_entry(
         self, item: File, made: pathlib.Path, scratch: pathlib.Path, source: recipes.Source, built_from: str

@@ -13,7 +13,7 @@ import typing as t
 from ironspan.artifacts import cache, debian, gobuild, image, index, pack
 from ironspan.artifacts.lock import File, Image, Lock, expand
 
-Source = t.Literal["upstream", "go"]
+Source = t.Literal["upstream", "go", "wheels"]
 
 
 def from_upstream(item: File | Image, arch: str) -> str:
@@ -47,6 +47,9 @@ def from_go(item: File | Image, lock: Lock, arch: str) -> str:
 
 def recipe(item: File | Image, source: Source, lock: Lock, arch: str) -> str:
     """Return the recipe of an item by one source; empty when that source cannot provide it."""
+    if source == "wheels":
+        environment = lock.environments.get(item.environment) if isinstance(item, File) else None
+        return environment.recipe(arch) if environment else ""
     return from_upstream(item, arch) if source == "upstream" else from_go(item, lock, arch)
 
 

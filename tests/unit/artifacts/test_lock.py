@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from ironspan.artifacts import lock, pin, toolchain
+from ironspan.artifacts import environments, lock, pin, toolchain
 from ironspan.cli.outcome import CommandError, Exit
 
 from .stage import SMALL
@@ -30,17 +30,18 @@ def test_the_real_lock_file_holds_the_versions_a_site_begins_with() -> None:
     } <= set(real.files)  # fmt: skip
     assert {"registry.k8s.io/pause:3.10.2", "registry.k8s.io/coredns/coredns:v1.14.7"} <= set(real.images)
     for item in real.select(None):
-        assert item.components() or isinstance(item, lock.Image), f"{item.key} cannot be built"
+        made = isinstance(item, lock.Image) or item.components() or item.environment
+        assert made, f"{item.key} cannot be built"
     for file in real.files.values():
         if file.url and not file.set_name:
-            assert all(file.digests.get(arch) for arch in lock.MACHINES), f"{file.key} is not pinned"
+            assert all(file.digests.get(arch) for arch in environments.MACHINES), f"{file.key} is not pinned"
 
 
 def test_what_a_site_begins_with_is_no_larger_for_the_versions_to_move_to() -> None:
     real = lock.load(ROOT / "artifacts.lock.yml")
     assert real.sets() == ["upgrade"]
     usual, with_upgrade = real.needed(), real.needed(["upgrade"])
-    assert len(usual) == 19
+    assert len(usual) == 20
     further = {item.key for item in with_upgrade} - {item.key for item in usual}
     assert {"kubelet/1.37.1", "etcd/3.7.3", "containerd/2.3.7", "runsc/20260224.0"} <= further
     assert not any("v1.37" in item.key or "1.37.1" in item.key or "3.7.3" in item.key for item in usual)
@@ -175,14 +176,14 @@ SEGMENT = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,10}", fullmatch=True)
 @hypothesis.given(
     host=st.from_regex(r"[a-z][a-z0-9-]{0,8}(\.[a-z]{2,5}){1,2}", fullmatch=True),
     segments=st.lists(SEGMENT, min_size=1, max_size=6),
-    arch=st.sampled_from(sorted(lock.MACHINES)),
+    arch=st.sampled_from(sorted(environments.MACHINES)),
 )
 def test_a_mirror_path_is_host_and_path_of_the_address(host: str, segments: list[str], arch: str) -> None:
     url = f"https://{host}/{'/'.join(segments)}/{{arch}}/{{machine}}"
     text = SOUND.replace("https://files.example.org/v2.0/runc.{machine}", url)
     path = lock.parse(text).files["runc/2.0"].mirror_path(arch)
     assert (
-        urllib.parse.urlsplit(f"https:/{path}").path == f"/{'/'.join(segments)}/{arch}/{lock.MACHINES[arch]}"
+        urllib.parse.urlsplit(f"https:/{path}").path == f"/{'/'.join(segments)}/{arch}/{environments.MACHINES[arch]}"
     )
     assert path.split("/")[1] == host
     assert ".." not in path.split("/")
