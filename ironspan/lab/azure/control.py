@@ -1,0 +1,180 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Commands to the emulated Azure over a Unix socket: one JSON object a line, one line back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ironspan.lab.azure.faults import Fault, FaultError
+from ironspan.lab.azure.policy import Container, PolicyError
+from ironspan.lab.azure.world import World
+from ironspan.lab.errors import LabError
+
+#: Longest request: a federation's keys fit in easily.
+_LIMIT = 1 << 20
+_FAULT_FIELDS = {f.name for f in fields(Fault)} - {"id", "hits", "hidden", "healed", "chance"}
+
+
+def socket_path(folder: Path) -> Path:
+    """The control socket of the emulated Azure in `folder`."""
+    return folder / "control.sock"
+
+
+class Control:
+    """Carries out commands on a world."""
+
+    def __init__(self, world: World, about: dict[str, Any]) -> None:
+        self._world = world
+        self._about = about
+        self._commands: dict[str, Callable[..., dict[str, Any]]] = {
+            "status": self._status,
+            "fault": self._fault,
+            "heal": self._heal,
+            "policy": self._policy,
+            "clock": self._clock,
+            "requests": self._requests,
+            "federate": self._federate,
+            "lifetime": self._lifetime,
+            "token": self._token,
+        }
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what a request asks; {"error": ...} when it makes no sense."""
+        arguments = dict(request)
+        command = self._commands.get(arguments.pop("do", ""))
+        if command is None:
+            return {"error": f"write one of {', '.join(self._commands)} as `do`"}
+        try:
+            return command(**arguments)
+        except (FaultError, PolicyError, TypeError, ValueError, KeyError) as error:
+            return {"error": str(error)}
+
+    def _status(self) -> dict[str, Any]:
+        world = self._world
+        return {
+            **self._about,
+            "faults": [fault.shown() for fault in world.faults.active],
+            "containers": {name: one.as_dict() for name, one in world.containers.items()},
+            "versioning": world.versioning,
+            "clock_offset_s": world.clock_offset_s,
+            "requests": len(world.requests),
+        }
+
+    def _fault(self, **settings: Any) -> dict[str, Any]:
+        unknown = set(settings) - _FAULT_FIELDS
+        if unknown:
+            raise FaultError(f"{', '.join(sorted(unknown))}: a fault has {', '.join(sorted(_FAULT_FIELDS))}")
+        return self._world.faults.add(Fault(**settings)).shown()
+
+    def _heal(self, id: int | None = None) -> dict[str, Any]:  # the fault's field is called so
+        return {"healed": self._world.faults.heal(id)}
+
+    def _policy(self, container: str = "", **changes: Any) -> dict[str, Any]:
+        """Set policies past the resource manager's rules: tests have to unlock what operators cannot."""
+        if "versioning" in changes:
+            self._world.versioning = bool(changes.pop("versioning"))
+        one = self._world.containers.setdefault(container, Container()) if container else None
+        if one is not None:
+            if changes.pop("remove", False):
+                one.policy = None
+            if "days" in changes:
+                one.policy = None
+                one.put(changes.pop("days"), changes.pop("append", "none"), None)
+            if changes.pop("lock", False):
+                one.lock("*")
+            if "holds" in changes:
+                one.holds = [str(tag) for tag in changes.pop("holds")]
+        if changes:
+            raise ValueError(f"{', '.join(changes)}: not understood, or a container is missing")
+        self._world.save()
+        return one.as_dict() if one is not None else {"versioning": self._world.versioning}
+
+    def _clock(self, offset_s: float) -> dict[str, Any]:
+        self._world.clock_offset_s = float(offset_s)
+        self._world.save()
+        return {"clock_offset_s": self._world.clock_offset_s}
+
+    def _requests(self, clear: bool = False) -> dict[str, Any]:
+        found = list(self._world.requests)
+        if clear:
+            self._world.requests.clear()
+        return {"requests": found}
+
+    def _federate(
+        self, client_id: str, issuer: str, subject: str, keys: list[dict[str, str]]
+    ) -> dict[str, Any]:
+        federation = {"client_id": client_id, "issuer": issuer, "subject": subject, "keys": keys}
+        self._world.federations.append(federation)
+        self._world.save()
+        return {"federations": len(self._world.federations)}
+
+    def _lifetime(self, seconds: float) -> dict[str, Any]:
+        self._world.token_lifetime_s = float(seconds)
+        return {"seconds": self._world.token_lifetime_s}
+
+    def _token(self, identity: str, audience: str, lifetime_s: float | None = None) -> dict[str, Any]:
+        from ironspan.lab.azure.settings import IDENTITIES
+
+        return {"token": self._world.issue(IDENTITIES[identity], audience, lifetime_s)}
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection: a line in, a line out."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            line = await reader.readline()
+            try:
+                request = json.loads(line)
+                reply = self.answer(request) if isinstance(request, dict) else {"error": "not an object"}
+            except ValueError as error:
+                reply = {"error": f"not a request: {error}"}
+            writer.write(json.dumps(reply).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+
+async def listen(control: Control, path: Path) -> asyncio.Server:
+    """Serve commands on the socket `path`, which only its owner may open."""
+    path.unlink(missing_ok=True)
+    previous = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(control.converse, str(path), limit=_LIMIT)
+    finally:
+        os.umask(previous)
+
+
+def request(folder: Path, do: str, timeout_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
+    """Give the emulated Azure in `folder` a command.
+
+    Args:
+        folder: Its folder.
+        do: The command.
+        timeout_s: Seconds to wait for the answer.
+        arguments: The command's own.
+
+    Returns:
+        The answer.
+
+    Raises:
+        LabError: It does not run, or refused the command.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(str(socket_path(folder)))
+            connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            reply: dict[str, Any] = json.loads(connection.makefile("rb").readline())
+    except (OSError, ValueError) as error:
+        raise LabError(
+            f"the lab's Azure does not answer ({error}); `ironspan lab up` starts it again", 1
+        ) from error
+    if "error" in reply:
+        raise LabError(f"the lab's Azure refused: {reply['error']}")
+    return reply

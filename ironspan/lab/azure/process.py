@@ -1,0 +1,160 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The process of the emulated Azure: all endpoints and the control socket in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import ctypes
+import json
+import os
+import signal
+import ssl
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ironspan.lab import files
+from ironspan.lab.azure import certificates, control, http, identity, settings
+from ironspan.lab.azure.http import Broken, Handler, Request, Response
+from ironspan.lab.azure.management import Management
+from ironspan.lab.azure.store import Store
+from ironspan.lab.azure.upstream import Upstream
+from ironspan.lab.azure.world import World
+
+_CLONE_NEWNET = 0x40000000
+_HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
+#: Seconds between two tries while Azurite starts.
+_AGAIN_S = 0.05
+
+
+@dataclass
+class Config:
+    """Where everything listens; kept in the folder as config.json."""
+
+    #: Service -> [address, port]. TLS services that share one are told apart by the Host header.
+    endpoints: dict[str, list[Any]]
+    #: Where Azurite listens.
+    azurite: list[Any]
+    #: Network namespace to listen in; empty for the own one.
+    namespace: str = ""
+    #: The lab whose hosts Arc machines are; empty: the Arc machine is this one.
+    lab: str = ""
+    #: Address of an Arc machine -> its name in the lab.
+    machines: dict[str, str] = field(default_factory=dict)
+    #: Where challenges of Arc machines lie.
+    arc_folder: str = identity.ARC_FOLDER
+
+    def save(self, folder: Path) -> None:
+        """Write it where the process looks for it."""
+        files.write_if_changed(folder / "config.json", json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Config:
+        """Read what `save` wrote."""
+        return cls(**json.loads((folder / "config.json").read_text()))
+
+
+def enter(namespace: str) -> None:
+    """Move this process into a network namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    there = os.open(f"/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
+    if libc.setns(there, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot enter network namespace {namespace}")
+    os.close(there)
+
+
+def by_host(services: dict[str, Handler]) -> Handler:
+    """Return a handler that passes requests on by their Host header; to the store by default."""
+
+    async def choose(request: Request) -> Response:
+        name = _HOSTS.get(request.headers.get("host", "").partition(":")[0].lower(), "store")
+        return await services.get(name, services["store"])(request)
+
+    return choose
+
+
+async def _create_container(world: World, upstream: Upstream) -> None:
+    """Wait for Azurite and make the container that every lab has."""
+    target = f"/{settings.CONTAINER}?restype=container"
+
+    while True:
+        try:
+            response = await upstream.ask("PUT", target, settings.BLOB_HOST, world.own_token())
+        except Broken:
+            await asyncio.sleep(_AGAIN_S)
+            continue
+        if response.status not in (201, 409):
+            raise RuntimeError(f"Azurite answers {response.status} when a container is made")
+        return
+
+
+async def _serve(folder: Path, config: Config) -> None:
+    world = World(folder)
+    trusted = ssl.create_default_context(cafile=str(certificates.authority(folder)))
+    upstream = Upstream(str(config.azurite[0]), int(config.azurite[1]), trusted)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificates.server(folder))
+    where = config.endpoints
+    login_host, login_port = where["login"]
+    base = f"https://{settings.LOGIN_HOST if login_port == 443 else f'{login_host}:{login_port}'}"
+    services: dict[str, Handler] = {
+        "store": Store(world, upstream),
+        "login": identity.Login(world, base),
+        "management": Management(world, upstream),
+        "metadata": identity.Metadata(world),
+        "arc": identity.Arc(world, _placer(config), config.arc_folder),
+    }
+    groups: dict[tuple[str, int], dict[str, Handler]] = collections.defaultdict(dict)
+    for name, (address, port) in where.items():
+        groups[str(address), int(port)][name] = services[name]
+    servers = []
+    for (address, port), group in groups.items():
+        handler = by_host(group) if len(group) > 1 else next(iter(group.values()))
+        secure = tls if "metadata" not in group and "arc" not in group else None
+        servers.append(await http.listen(handler, address, port, secure))
+    about: dict[str, Any] = {"ready": False, "pid": os.getpid(), "endpoints": where}
+    commands = control.Control(world, about)
+    listener = await control.listen(commands, control.socket_path(folder))
+    await _create_container(world, upstream)
+    about["ready"] = True
+    async with listener:
+        await listener.serve_forever()
+
+
+def _placer(config: Config) -> identity.Place:
+    """Return what writes an Arc machine's challenge into its file system."""
+
+    def root(name: str) -> Path | None:
+        if not config.lab:
+            return Path("/")
+        # Late: tests on loopback need none of the lab's hosts.
+        from ironspan.lab import host, machine, state
+
+        current = state.load(config.lab)
+        pid = host.init_pid(machine.detect(), current.layout.host(name)) if current else None
+        return Path(f"/proc/{pid}/root") if pid else None
+
+    def place(address: str, path: str, secret: str) -> bool:
+        found = root(config.machines[address]) if address in config.machines else None
+        if found is None:
+            return False
+        target = found / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for old in target.parent.glob("*.key"):
+            old.unlink(missing_ok=True)
+        target.write_text(secret)
+        target.chmod(0o640)
+        return True
+
+    return place
+
+
+def serve(folder: Path) -> None:
+    """Run the emulated Azure of `folder` until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    config = Config.load(folder)
+    if config.namespace:
+        enter(config.namespace)
+    asyncio.run(_serve(folder, config))

@@ -1,0 +1,96 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Who and what there is in the emulated Azure: names, identities, roles."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+ACCOUNT = "labstore"
+CONTAINER = "etcd"
+BLOB_HOST = f"{ACCOUNT}.blob.core.windows.net"
+LOGIN_HOST = "login.microsoftonline.com"
+MANAGEMENT_HOST = "management.azure.com"
+#: Names that lead to the private address; the second is what a private DNS zone makes the first an alias of.
+NAMES = (BLOB_HOST, f"{ACCOUNT}.privatelink.blob.core.windows.net", LOGIN_HOST, MANAGEMENT_HOST)
+#: Where Azure's instance metadata service answers, in every virtual network.
+METADATA_ADDRESS = "169.254.169.254"
+RESOURCE_GROUP = "lab"
+
+
+def identifier(what: str) -> str:
+    """Return the UUID that stands for `what`: the same in every lab, so that inventories can name it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{what}.lab.internal"))
+
+
+TENANT = identifier("tenant")
+SUBSCRIPTION = identifier("subscription")
+
+_READ = frozenset({"containers/read", "blobs/read"})
+_WRITE = frozenset({"blobs/write", "blobs/add"})
+_DELETE = frozenset({"blobs/delete"})
+#: Data actions of each role, as in a custom role definition (without their common prefix).
+ROLES: dict[str, frozenset[str]] = {
+    "writer": _READ | _WRITE,
+    "collector": _READ | _DELETE,
+    "reader": _READ,
+    "operator": _READ | _WRITE | _DELETE | {"containers/write", "containers/delete", "management"},
+    "none": frozenset(),
+}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A user-assigned managed identity and the one role that it has."""
+
+    name: str
+
+    @property
+    def client_id(self) -> str:
+        """What a program names it by."""
+        return identifier(f"client-{self.name}")
+
+    @property
+    def object_id(self) -> str:
+        """What role assignments name it by (`oid` in its tokens)."""
+        return identifier(f"object-{self.name}")
+
+    @property
+    def resource_id(self) -> str:
+        """Its name in the resource manager."""
+        return (
+            f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
+            f"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{self.name}"
+        )
+
+    @property
+    def actions(self) -> frozenset[str]:
+        """What it may do."""
+        return ROLES[self.name]
+
+
+#: One identity a role, called like it; "none" is an identity that nobody gave a role.
+IDENTITIES: dict[str, Identity] = {name: Identity(name) for name in ROLES}
+_BY_OBJECT = {identity.object_id: identity for identity in IDENTITIES.values()}
+
+
+def by_object(object_id: object) -> Identity | None:
+    """Return the identity whose tokens carry this `oid`."""
+    return _BY_OBJECT.get(str(object_id))
+
+
+def chosen(client_id: str = "", object_id: str = "", resource_id: str = "") -> Identity | None:
+    """Return the identity that a token request names; every machine's own, the writer, if it names none."""
+    if not (client_id or object_id or resource_id):
+        return IDENTITIES["writer"]
+    for identity in IDENTITIES.values():
+        given = (client_id, object_id, resource_id.lower())
+        if any(
+            value and value == own
+            for value, own in zip(
+                given, (identity.client_id, identity.object_id, identity.resource_id.lower()), strict=True
+            )
+        ):
+            return identity
+    return None

@@ -1,0 +1,193 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The blob service that clients see: Azurite behind what it lacks.
+
+In this order: faults, the token's signature and the role of its owner, retention policies and versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import email.utils
+import secrets
+import time
+from typing import Any
+from xml.sax.saxutils import escape
+
+from ironspan.lab.azure import faults, listing, settings, tokens
+from ironspan.lab.azure.http import Broken, Request, Response
+from ironspan.lab.azure.operations import Operation, understand
+from ironspan.lab.azure.policy import Blob, Container
+from ironspan.lab.azure.upstream import VERSION, Upstream
+from ironspan.lab.azure.world import World
+
+_AUDIENCES = ("https://storage.azure.com", f"https://{settings.BLOB_HOST}")
+_CHALLENGE = (
+    f"Bearer authorization_uri=https://{settings.LOGIN_HOST}/{settings.TENANT}/oauth2/authorize "
+    "resource_id=https://storage.azure.com"
+)
+_MESSAGES = {
+    429: ("TooManyRequests", "The request rate is too high."),
+    500: ("InternalError", "The server encountered an internal error. Please retry the request."),
+    503: ("ServerBusy", "The server is currently unable to receive requests. Please retry your request."),
+}
+
+
+def error(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an error as the blob service words it."""
+    text = (
+        f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code>'
+        f"<Message>{escape(message)}</Message></Error>"
+    )
+    return Response(
+        status,
+        {
+            "content-type": "application/xml",
+            "x-ms-error-code": code,
+            "x-ms-request-id": secrets.token_hex(16),
+            "x-ms-version": VERSION,
+            **(headers or {}),
+        },
+        text.encode(),
+    )
+
+
+def failure(status: int, headers: dict[str, str]) -> Response:
+    """Return the error answer of a fault."""
+    code, message = _MESSAGES.get(status, ("OperationFailed", "The operation failed."))
+    return error(status, code, message, headers)
+
+
+class Store:
+    """The proxy in front of Azurite."""
+
+    def __init__(self, world: World, upstream: Upstream) -> None:
+        self.world = world
+        self._upstream = upstream
+        self._locks: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer one request."""
+        operation = understand(request.method, request.headers.get("host", ""), request.target)
+        path, comp = (operation.path, operation.comp) if operation else (request.path, "")
+        fault = self.world.faults.choose("store", request.method, path, comp)
+        identity = "-"
+
+        async def serve(asked: Request) -> Response:
+            nonlocal identity
+            if operation is None:
+                return error(400, "UnsupportedHttpVerb", "The lab's store has no such operation.")
+            found = self._authorise(asked, operation)
+            if isinstance(found, Response):
+                return found
+            identity = found.name
+            if fault and fault.kind == "lying" and asked.method in ("PUT", "DELETE"):
+                await asked.drain()
+                return _pretended(asked, operation)
+            response = await self._serve(asked, operation)
+            if fault and fault.kind == "stale_list" and operation.lists_blobs:
+                response = await listing.without(response, operation.container, fault.hidden)
+            return response
+
+        status = 0
+        try:
+            if fault is None:
+                response = await serve(request)
+            else:
+                response = await faults.apply(fault, request, serve, failure)
+            status = response.status
+            if request.method == "HEAD":
+                response.announced, response.body = True, b""
+            return response
+        finally:
+            self.world.note("store", request.method, path, comp, status, identity)
+
+    def _authorise(self, request: Request, operation: Operation) -> settings.Identity | Response:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme in ("SharedKey", "SharedKeyLite") or "sig" in request.query:
+            return error(
+                403,
+                "KeyBasedAuthenticationNotPermitted",
+                "Key based authentication is not permitted on this storage account.",
+            )
+        if scheme != "Bearer":
+            text = "Server failed to authenticate the request. Please refer to the information in the "
+            return error(
+                401,
+                "NoAuthenticationInformation",
+                text + "www-authenticate header.",
+                {"www-authenticate": _CHALLENGE},
+            )
+        try:
+            claims = self.world.verify(token, _AUDIENCES)
+        except tokens.Refused as reason:
+            return error(401, "InvalidAuthenticationInfo", str(reason), {"www-authenticate": _CHALLENGE})
+        identity = settings.by_object(claims.get("oid"))
+        if identity is None or operation.action not in identity.actions:
+            return error(
+                403,
+                "AuthorizationPermissionMismatch",
+                "This request is not authorized to perform this operation using this permission.",
+            )
+        return identity
+
+    async def _serve(self, request: Request, operation: Operation) -> Response:
+        container = self.world.container(operation.container)
+        changing = operation.effect in ("put", "block", "append", "change", "delete")
+        async with contextlib.AsyncExitStack() as stack:
+            if changing and operation.blob and not (container.mutable and not self.world.versioning):
+                await stack.enter_async_context(self._locks[operation.path])
+                refused = await self._guard(request, operation, container)
+                if refused is not None:
+                    return refused
+            elif operation.effect == "delete" and not operation.blob and not container.mutable:
+                message = "The container has a retention policy or a legal hold."
+                return error(409, "ContainerImmutableDueToPolicy", message)
+            response = await self._upstream.send(request)
+        if operation.effect == "put" and response.status == 201:
+            self.world.faults.written(operation.path)
+        return response
+
+    async def _guard(self, request: Request, operation: Operation, container: Container) -> Response | None:
+        if request.headers.get("if-none-match") == "*" and operation.effect == "put":
+            return None  # it never replaces: Azurite answers BlobAlreadyExists
+        there = await self._look(request)
+        code = container.refusal(operation.effect, there, self.world.now())
+        if code is None:
+            return None
+        why = "a legal hold" if "Hold" in code else "a policy"
+        return error(409, code, f"This operation is not permitted as the blob is immutable due to {why}.")
+
+    async def _look(self, request: Request) -> Blob | None:
+        """Ask Azurite what it knows of the request's blob."""
+        target, host = request.target.partition("?")[0], request.headers.get("host", "")
+        response = await self._upstream.ask("HEAD", target, host, self.world.own_token())
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise Broken(f"Azurite answers HEAD with {response.status}")
+        modified = _seconds(response.headers["last-modified"])
+        created = _seconds(response.headers.get("x-ms-creation-time", response.headers["last-modified"]))
+        return Blob(created, modified, response.headers.get("x-ms-blob-type") == "AppendBlob")
+
+
+def _seconds(date: str) -> float:
+    return email.utils.parsedate_to_datetime(date).timestamp()
+
+
+def _pretended(request: Request, operation: Operation) -> Response:
+    """Success that never happened."""
+    headers: dict[str, Any] = {
+        "etag": f'"0x{secrets.token_hex(8).upper()}"',
+        "last-modified": email.utils.formatdate(time.time(), usegmt=True),
+        "x-ms-request-id": secrets.token_hex(16),
+        "x-ms-version": VERSION,
+    }
+    if operation.comp == "appendblock":
+        headers["x-ms-blob-append-offset"] = request.headers.get("x-ms-blob-condition-appendpos", "0")
+        headers["x-ms-blob-committed-block-count"] = "1"
+    if operation.comp == "lease":
+        headers["x-ms-lease-id"] = request.headers.get("x-ms-proposed-lease-id", secrets.token_hex(16))
+    return Response(202 if request.method == "DELETE" else 201, headers)
