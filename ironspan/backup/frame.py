@@ -17,6 +17,8 @@ from ironspan.backup.store import APPEND_MAX, Store
 MAGIC = b"ISL1"
 _PREAMBLE = struct.Struct(">4sII")  # magic, bytes of the header, bytes of the body
 HEADER_MAX = 64 * 1024
+SEAL_MAX = 4 * 1024
+"""More than a frame takes that seals."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,6 +138,23 @@ def first_header(store: Store, name: str) -> Header | None:
         return _header(source, preamble, name)[0] if preamble is not None else None
     except Torn:
         return None
+
+
+def seal_of(store: Store, name: str) -> Frame | None:
+    """Return the frame that seals a segment, found from its end, or None. Its chain is not yet verified."""
+    size = store.size(name)
+    start = max(0, size - SEAL_MAX)
+    tail = b"".join(store.read(name, start))
+    at = tail.rfind(MAGIC)
+    if at < 0:
+        return None
+    source = _Source(iter([tail[at:]]))
+    try:
+        frame = _frame(source, source.take(_PREAMBLE.size) or b"", name)
+    except (Torn, ChainError):
+        return None
+    whole = start + at + frame.end == size
+    return dataclasses.replace(frame, end=size) if whole and frame.header.sealed else None
 
 
 def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes, int]:

@@ -15,7 +15,8 @@ from ironspan.backup import crypto
 from ironspan.backup.errors import AlreadyThere, BackupError, ChainError, LeaseLost, PositionConflict
 from ironspan.backup.frame import Header, associated, build
 from ironspan.backup.names import Names
-from ironspan.backup.records import Coalesced, Event, Progress, Record, Revision, encode
+from ironspan.backup.records import Coalesced, Event, Record, Revision, encode
+from ironspan.backup.sequence import Place
 from ironspan.backup.store import APPEND_MAX, BLOCKS_MAX, Store
 from ironspan.backup.takeover import LogEnd, segments_of
 
@@ -117,12 +118,12 @@ class SegmentWriter:
             StoreError: the store failed; see above.
         """
         self.flush()
-        place = _Place(self.revision, self._partial)
+        place = Place(self.revision, self._partial)
         for record in records:
             place.follow(record)
         for batch in list(_batches(records)):
             first = self.revision + 1
-            place = _Place(self.revision, self._partial)
+            place = Place(self.revision, self._partial)
             for record in batch:
                 place.follow(record)
                 self._time_ms = max(self._time_ms, getattr(record, "time_ms", 0))
@@ -200,41 +201,6 @@ class SegmentWriter:
             f"{self._store.name} acknowledged {self.size} bytes of {self.name} and has {length}.",
             "Nothing that this store says can be relied on until it is known why.",
             altered=self.name,
-        )
-
-
-@dataclasses.dataclass
-class _Place:
-    """Where a sequence of records is."""
-
-    revision: int
-    partial: bool
-
-    def follow(self, record: Record) -> None:
-        """Take a record's revision. Raises ChainError or BackupError when it is not the next one."""
-        match record:
-            case Revision(revision=revision, more=more):
-                self._next(revision)
-                self.revision = self.revision if more else revision
-                self.partial = more
-            case Coalesced(revision=revision):
-                self._next(revision)
-                if self.partial:
-                    raise BackupError(f"Revision {revision} has parts of two kinds.")
-                self.revision = revision
-            case Progress(revision=revision) if revision > self.revision:
-                raise self._gap(revision)
-
-    def _next(self, revision: int) -> None:
-        if revision > self.revision + 1:
-            raise self._gap(revision - 1)
-        if revision <= self.revision:
-            raise BackupError(f"Revision {revision} is in the log already, which is at {self.revision}.")
-
-    def _gap(self, last: int) -> ChainError:
-        first = self.revision + 1
-        return ChainError(
-            f"Revisions {first} to {last} are missing.", "Take a full snapshot.", gap=(first, last)
         )
 
 

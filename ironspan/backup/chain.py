@@ -1,0 +1,264 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Which snapshot and which part of the log lead to a point, or why none do."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
+from ironspan.backup.crypto import Keys
+from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.frame import Header, Torn, altered, first_header, last_frame, read_frames, seal_of
+from ironspan.backup.log_reader import data_key
+from ironspan.backup.manifest import Epoch
+from ironspan.backup.store import Store
+
+SNAPSHOT_MARGIN_MS = 5000
+"""A snapshot shows the database a little after the time it names: between request and first byte."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """What to restore: ``latest``, the last state not after a time (milliseconds), or a revision."""
+
+    kind: t.Literal["latest", "time", "revision"] = "latest"
+    value: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Point:
+        """Return the point that ``latest``, ``time:RFC3339`` or ``revision:N`` names. Raises BackupError."""
+        kind, _, value = text.partition(":")
+        try:
+            if text == "latest":
+                return cls()
+            if kind == "revision" and int(value) > 0:
+                return cls("revision", int(value))
+            if kind == "time":
+                moment = datetime.datetime.fromisoformat(value)
+                if moment.tzinfo is not None:
+                    return cls("time", round(moment.timestamp() * 1000))
+        except ValueError:
+            pass
+        raise BackupError(
+            f"{text!r} is no point to restore.",
+            "Write latest, revision:123456, or time:2026-11-22T14:03:00Z with Z or an offset.",
+        )
+
+    def __str__(self) -> str:
+        return {"latest": "latest", "revision": f"revision:{self.value}"}.get(
+            self.kind, f"time:{moment_text(self.value)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """A segment of a chain: the last frame that counts, and where it leads."""
+
+    segment: Segment
+    digest: str
+    """SHA-256 of the last frame that counts; empty where the log goes on being written."""
+    revision: int
+    time_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chain:
+    """What leads to a point: a snapshot and the log behind it."""
+
+    epoch: Epoch
+    snapshot: Snapshot
+    links: tuple[Link, ...]
+    point: Point
+
+    @property
+    def revision(self) -> int:
+        """The last revision that the chain has; one for a point in time may stop before it."""
+        if self.point.kind == "revision":
+            return self.point.value
+        return max(self.snapshot.revision, *(link.revision for link in self.links), 0)
+
+    @property
+    def time_ms(self) -> int:
+        """The newest time that the chain has, milliseconds since 1970."""
+        return max(self.snapshot.manifest.created * 1000, *(link.time_ms for link in self.links), 0)
+
+
+def choose(store: Store, found: Catalogue, point: Point, keys: Keys | None = None) -> Chain:
+    """Return what leads to a point. Reads first and last frames of the segments needed.
+
+    The newest epoch counts. While it has no snapshot yet, ``latest`` is what its data was restored from.
+
+    Args:
+        store: where the catalogue was read.
+        found: the catalogue.
+        point: what to restore.
+        keys: with them it is also tried whether everything can be decrypted.
+
+    Raises:
+        ChainError: revisions are missing (``gap``), or a segment is not what was written (``altered``).
+        KeyMissing: a key version that is needed is not there.
+        BackupError: there is no backup of that point.
+    """
+    epoch, snapshot, point = _snapshot(found, point)
+    links = tuple(_links(store, found, snapshot, point))
+    chain = Chain(epoch, snapshot, links, point)
+    if point.kind == "revision":
+        reached = max(snapshot.revision, *(link.revision for link in links), 0)
+        if reached < point.value:
+            raise BackupError(
+                f"Epoch {epoch.epoch} was backed up to revision {reached}, not to {point.value}.",
+                f"Ask for latest, or for revision:{reached}.",
+            )
+    if keys is not None:
+        keys.unwrap(snapshot.manifest.key_version, snapshot.manifest.wrapped_key)
+        for link in links:
+            header = first_header(store, link.segment.name)
+            if header is not None and header.wrapped_key:
+                data_key(keys, header, link.segment.name)
+    return chain
+
+
+def last_seen(store: Store, found: Catalogue) -> int:
+    """Return the highest revision that any backup of the site names; 0 without backups."""
+    highest = max((snapshot.revision for snapshot in found.snapshots), default=0)
+    for epoch in found.epochs:
+        if epoch.restored:
+            highest = max(highest, epoch.restored.revision + epoch.restored.bump_revision)
+        for segment in reversed(found.of(epoch.epoch)[1]):
+            seal = seal_of(store, segment.name)
+            last = seal or last_frame(store, segment.name)[0]
+            if last is not None and (last.header.number or not last.header.sealed):
+                highest = max(highest, last.header.last)
+                break
+    return highest
+
+
+def moment_text(time_ms: int) -> str:
+    """Return a time (milliseconds since 1970) as people and ``Point.parse`` read it, in UTC."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _snapshot(found: Catalogue, point: Point) -> tuple[Epoch, Snapshot, Point]:
+    newest = newest_epoch(found)
+    if not found.snapshots:
+        raise BackupError(
+            f"No snapshot of the site {found.names.site} is complete.", "Look at the agent's log."
+        )
+    for epoch in reversed(found.epochs):
+        snapshots, segments = found.of(epoch.epoch)
+        if point.kind == "latest" and not snapshots and not segments and epoch is newest and epoch.restored:
+            return _snapshot_at(found, epoch.restored.from_epoch, Point("revision", epoch.restored.revision))
+        if point.kind == "time" and point.value < epoch.created * 1000:
+            continue
+        if point.kind == "revision" and (not snapshots or point.value < snapshots[0].revision):
+            continue
+        return _snapshot_at(found, epoch.epoch, point)
+    first = found.snapshots[0]
+    raise _before(point, first)
+
+
+def _snapshot_at(found: Catalogue, number: int, point: Point) -> tuple[Epoch, Snapshot, Point]:
+    epoch = next((one for one in found.epochs if one.epoch == number), None)
+    if epoch is None:
+        raise BackupError(f"Epoch {number} is not in the store.")
+    snapshots, _ = found.of(number)
+    fitting = [
+        one
+        for one in snapshots
+        if point.kind == "latest"
+        or (point.kind == "revision" and one.revision <= point.value)
+        or (point.kind == "time" and one.manifest.created * 1000 + SNAPSHOT_MARGIN_MS <= point.value)
+    ]
+    if fitting:
+        return epoch, fitting[-1], point
+    if snapshots:
+        raise _before(point, snapshots[0])
+    raise BackupError(
+        f"Epoch {number}, which began at {moment_text(epoch.created * 1000)}, has no snapshot.",
+        "Ask for a time or revision before it.",
+    )
+
+
+def _before(point: Point, first: Snapshot) -> BackupError:
+    return BackupError(
+        f"{point} is before the first snapshot: revision {first.revision} at "
+        f"{moment_text(first.manifest.created * 1000)}, epoch {first.epoch}.",
+        f"Ask for revision:{first.revision} or a later point.",
+    )
+
+
+def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> t.Iterator[Link]:
+    """Yield the segments from the snapshot's revision to the point."""
+    reached = snapshot.revision
+    if point.kind == "revision" and reached >= point.value:
+        return
+    segments = found.of(snapshot.epoch)[1]
+    start = max((i for i, one in enumerate(segments) if one.first_revision <= reached + 1), default=0)
+    upcoming = _headed(store, segments[start:])
+    current = next(upcoming, None)
+    before: Link | None = None
+    while current is not None:
+        (segment, header), current = current, next(upcoming, None)
+        following = current[1] if current else None
+        if isinstance(header, ChainError):
+            if not isinstance(following, Header) or following.before == segment.name:
+                raise header
+            # The writer behind found it in this state too and went on from the one before.
+            continue
+        if header.first > reached + 1:
+            raise _gap(reached, header.first - 1)
+        if before and header.before != before.segment.name:
+            raise ChainError(
+                f"{header.before}, which {segment.name} goes on from, is missing.",
+                f"Ask for revision:{reached} or an earlier point, or use the copy in another store.",
+                altered=header.before,
+            )
+        before = _link(store, segment, following if isinstance(following, Header) else None)
+        yield before
+        reached = max(reached, before.revision)
+        if point.kind == "revision" and reached >= point.value:
+            return
+        if point.kind == "time" and before.time_ms > point.value:
+            return
+
+
+def _headed(store: Store, segments: t.Iterable[Segment]) -> t.Iterator[tuple[Segment, Header | ChainError]]:
+    """Yield the segments that something was written to, with their first header or why it has none."""
+    for segment in segments:
+        try:
+            header = first_header(store, segment.name)
+        except ChainError as error:
+            yield segment, error
+            continue
+        if header is not None and not header.sealed:
+            yield segment, header
+
+
+def _link(store: Store, segment: Segment, following: Header | None) -> Link:
+    wanted = following.previous if following and following.before == segment.name else ""
+    seal = seal_of(store, segment.name)
+    if seal and wanted in ("", seal.digest):
+        return Link(segment, seal.digest, seal.header.last, seal.header.time_ms)
+    last = None
+    try:
+        for frame in read_frames(store, segment.name):
+            last = frame
+            if frame.digest == wanted:
+                return Link(segment, wanted, frame.header.last, frame.header.time_ms)
+    except Torn:
+        pass
+    if wanted or last is None:
+        raise altered(segment.name, "the frame that the next segment goes on from is not in it")
+    return Link(segment, "", last.header.last, last.header.time_ms)
+
+
+def _gap(reached: int, last: int) -> ChainError:
+    return ChainError(
+        f"Revisions {reached + 1} to {last} are missing in the log.",
+        f"Ask for revision:{reached} or an earlier point, or for one after the next snapshot.",
+        gap=(reached + 1, last),
+    )
