@@ -52,9 +52,11 @@ class Manifest:
     epoch: int
     cluster_id: str
     revision: int
+    """The one that the data is at; the snapshot's name has the one at which it was asked for."""
     compact_revision: int
     hashkv: int
-    """etcd's hash of all keys at ``revision``, with ``compact_revision``."""
+    """etcd's hash of all keys at ``revision``, with ``compact_revision``; both 0 when etcd compacted
+    ``revision`` before it could be asked, then without ``object_counts`` too."""
     etcd_version: str
     storage_version: str
     created: int
