@@ -68,9 +68,13 @@ def check_store(store: Store, site: str, host: str, now: float | None = None) ->
         now: seconds since 1970, in the probes' names.
     """
     probe = _Probe(store, f"{site}/probe/{host}-{int((now or time.time()) * 1000)}")
+    yield _found(store.name, "list objects", probe.lists)
+    creation = _found(store.name, "create an object, whole", probe.creates)
+    yield creation
+    if not creation.ok:
+        yield Finding(store.name, "everything else", None, "It needs an object.")
+        return
     for title, check in (
-        ("list objects", probe.lists),
-        ("create an object, whole", probe.creates),
         ("read it back", probe.reads),
         ("an object is never replaced", probe.replaces_nothing),
         ("extend an object", probe.extends),

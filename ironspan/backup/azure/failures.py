@@ -31,7 +31,6 @@ ROLES = {
     "delete": "ironspan backup garbage collector",
 }
 """The roles that docs/store.md defines, by what they let an identity do with blobs."""
-THROTTLED = (429, 503)
 _NO_BLOB = ("BlobNotFound", "ResourceNotFound")
 _EXISTS = ("BlobAlreadyExists", "UnauthorizedBlobOverwrite", "InvalidBlobType", "ConditionNotMet")
 _LEASED = ("LeaseAlreadyPresent", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
@@ -69,10 +68,10 @@ def retry_after(error: AzureError) -> float | None:
 
 def outcome_unknown(error: AzureError) -> bool:
     """Say whether the request may have been carried out although it failed."""
-    if isinstance(error, ServiceRequestError):
+    if isinstance(error, ServiceRequestError | ClientAuthenticationError):
         return False
     status = getattr(error, "status_code", None)
-    return status is None or status == 408 or (status >= 500 and status not in THROTTLED)
+    return status is None or status == 408 or status >= 500
 
 
 def explain(error: AzureError, place: Place, need: str) -> BackupError:
@@ -123,7 +122,7 @@ def _unreachable(error: ServiceRequestError, place: Place) -> StoreError:
 def _answered(error: HttpResponseError, place: Place, need: str) -> StoreError:
     status, code = error.status_code or 0, code_of(error)
     said = f"{status} {code}".strip()
-    if status in THROTTLED or status == 408 or status >= 500:
+    if status in (408, 429) or status >= 500:
         return StoreError(
             f"{place}: the store is busy or failing ({said}).",
             retryable=status not in (501, 505),
