@@ -44,7 +44,7 @@ def revision_of(client: EtcdClient) -> int:
 
 def rebuilt(path: Path, records: Sequence[Record], until: int) -> Replayed:
     path.write_bytes(path.with_name("snapshot.db").read_bytes())
-    done = replay(path, [records], lambda revision, time_ms: revision > until)
+    done = replay(path, records, lambda revision, time_ms: revision > until)
     seal(path)
     assert last_revision(path) == done.revision
     return done

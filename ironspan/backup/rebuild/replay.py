@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +21,15 @@ from pathlib import Path
 from ironspan.backup.errors import ChainError
 from ironspan.backup.rebuild.boltfile import BoltFile
 from ironspan.backup.rebuild.bolttree import Tree
-from ironspan.backup.records import Coalesced, Event, LeaseGrant, Record, Revision
+from ironspan.backup.records import Coalesced, Event, LeaseGone, LeaseGrant, Record, Revision
 
+BATCH_RECORDS = 1000
 HELD_RECORDS = 100_000
 """More than one flush has: what waits this long for a later value does without."""
 UNKNOWN_LEASE_SECONDS = 3600
 """For a lease whose grant the log lacks: its keys must end some day; an hour is what events live."""
-_KEY, _LEASE = b"key", b"lease"
+_KEY, _LEASE, _META = b"key", b"lease", b"meta"
+_COMPACTIONS = (b"scheduledCompactRev", b"finishedCompactRev")
 _REVISION_KEY = struct.Struct(">QcQ")
 _LEASE_KEY = struct.Struct(">Q")
 _UINT64 = 0xFFFFFFFFFFFFFFFF
@@ -51,18 +54,20 @@ class Replayed:
 
 def replay(
     path: Path,
-    batches: Iterable[Sequence[Record]],
+    records: Iterable[Record],
     beyond: Callable[[int, int], bool] = lambda revision, time_ms: False,
     progress: Callable[[int], None] = lambda revision: None,
 ) -> Replayed:
     """Add the revisions of a log to a database that nobody has open.
 
-    Leases that ended stay with their time to live: a key that is still attached at the point then goes when
-    it runs out, and a lease without keys harms nobody. The file is as it was until the end.
+    Leases that ended stay with their time to live when something was attached to them: a key that still is at
+    the point then goes when it runs out, and a lease without keys harms nobody. The file is as it was until
+    the end.
 
     Args:
         path: the database, without a trailer.
-        batches: the log's records as they were appended, from any revision not behind the database's next.
+        records: the log from any revision not behind the database's next one, also beyond the point: the
+            value of a coalesced event comes later than it.
         beyond: says of a revision and its time (milliseconds since 1970) that it lies behind the point.
         progress: is told a revision now and then.
 
@@ -70,14 +75,13 @@ def replay(
         What was added.
 
     Raises:
-        ChainError: a revision is missing, or the log is not what an agent writes.
+        ChainError: a revision is missing.
     """
     with BoltFile(path) as file:
         job = _Replay(file)
         held: list[Record] = []
-        for batch in batches:
+        for batch in itertools.batched(records, BATCH_RECORDS):
             held += batch
-            # What was written at once may have gone into several appends.
             if _lacks_value(held) and len(held) < HELD_RECORDS:
                 continue
             if not job.add(held, beyond):
@@ -123,33 +127,30 @@ class _Replay:
         self.revision = self._start = _last_revision(file)
         self._tree: Tree | None = None
         self._leases = dict(file.rows(_LEASE))
+        self._lasting = set(self._leases)
+        self._ended: set[bytes] = set()
         self._granted = self._events = self._fillers = self._unknown = 0
-        self._joined: tuple[Event, ...] = ()
 
     def add(self, batch: Sequence[Record], beyond: Callable[[int, int], bool]) -> bool:
-        """Add what was appended at once; returns False when the point was reached."""
+        """Add records; returns False when the point was reached."""
         within = _within(batch, beyond)
         fillers = _fill(batch, within)
         for position in range(within):
             record = batch[position]
             if isinstance(record, LeaseGrant):
-                self._grant(record.id, record.ttl_s)
+                self._grant(_lease_key(record.id), record.id, record.ttl_s)
+            elif isinstance(record, LeaseGone):
+                self._end(_lease_key(record.id))
             elif isinstance(record, Coalesced):
                 if self._next(record.revision):
                     self._write(record.revision, fillers.get(position, ()))
                     self._fillers += 1
-            elif isinstance(record, Revision):
-                self._joined += record.events
-                if not record.more:
-                    events, self._joined = self._joined, ()
-                    if self._next(record.revision):
-                        self._write(record.revision, events)
+            elif isinstance(record, Revision) and self._next(record.revision):
+                self._write(record.revision, record.events)
         return within == len(batch)
 
     def finish(self) -> Replayed:
         """Make what was added part of the database."""
-        if self._joined:
-            raise ChainError(f"The log ends in the middle of revision {self.revision + 1}.")
         roots = {}
         if self._tree is not None:
             roots[_KEY] = self._tree.finish()
@@ -163,6 +164,18 @@ class _Replay:
         counts = self._events, self._fillers, self._granted, self._unknown
         return Replayed(self.revision, self.revision - self._start, *counts)
 
+    def _grant(self, key: bytes, lease: int, seconds: int) -> None:
+        # The log may repeat what the snapshot has, with the time that was left.
+        if key not in self._leases or key in self._ended:
+            self._leases[key] = b"\x08" + _varint(lease & _UINT64) + b"\x10" + _varint(seconds)
+            self._ended.discard(key)
+            self._granted += 1
+
+    def _end(self, key: bytes) -> None:
+        self._ended.add(key)
+        if key not in self._lasting:
+            self._leases.pop(key, None)
+
     def _next(self, revision: int) -> bool:
         """Say whether a revision is to be added; those that the database has are not."""
         if revision <= self.revision:
@@ -175,10 +188,6 @@ class _Replay:
                 gap=gap,
             )
         return True
-
-    def _grant(self, lease: int, seconds: int) -> None:
-        self._leases[_lease_key(lease)] = b"\x08" + _varint(lease & _UINT64) + b"\x10" + _varint(seconds)
-        self._granted += 1
 
     def _write(self, revision: int, events: Sequence[Event]) -> None:
         if self._tree is None:
@@ -195,12 +204,16 @@ class _Replay:
                 row += b"*" + _varint(len(event.value)) + event.value
             if event.lease:
                 row += b"0" + _varint(event.lease & _UINT64)
-                if _lease_key(event.lease) not in self._leases:
-                    self._grant(event.lease, UNKNOWN_LEASE_SECONDS)
-                    self._unknown += 1
+                self._attach(_lease_key(event.lease), event.lease)
             add(name, row)
         self._events += len(events)
         self.revision = revision
+
+    def _attach(self, key: bytes, lease: int) -> None:
+        if key not in self._leases:
+            self._grant(key, lease, UNKNOWN_LEASE_SECONDS)
+            self._unknown += 1
+        self._lasting.add(key)
 
 
 def _within(batch: Sequence[Record], beyond: Callable[[int, int], bool]) -> int:
@@ -248,8 +261,10 @@ def _fill(batch: Sequence[Record], within: int) -> dict[int, tuple[Event, ...]]:
 
 
 def _last_revision(file: BoltFile) -> int:
-    key = file.last_key(_KEY)
-    return int(_REVISION_KEY.unpack_from(key)[0]) if key else 1
+    keys = [file.last_key(_KEY)]
+    # The newest keys may have been deleted and compacted; then the compaction's revision is the last.
+    keys += [value for key, value in file.rows(_META) if key in _COMPACTIONS]
+    return max((int(_REVISION_KEY.unpack_from(key)[0]) for key in keys if key), default=1)
 
 
 def _lease_key(lease: int) -> bytes:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ironspan.backup.errors import BackupError
@@ -38,6 +38,9 @@ class Limits:
     cpu_quota_percent: int = 0
 
 
+NO_LIMITS = Limits()
+
+
 class Scratch:
     """A folder with one etcd in it, as a context manager; both are gone afterwards.
 
@@ -53,7 +56,7 @@ class Scratch:
         BackupError: another run uses the folder.
     """
 
-    def __init__(self, folder: Path, programs: Programs, limits: Limits = Limits()) -> None:
+    def __init__(self, folder: Path, programs: Programs, limits: Limits = NO_LIMITS) -> None:
         self.folder = folder
         self.data = folder / "data"
         self._programs = programs
@@ -65,16 +68,7 @@ class Scratch:
     def __enter__(self) -> t.Self:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        handle = os.open(self.folder, os.O_RDONLY)
-        self._closing.callback(os.close, handle)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._closing.close()
-            raise BackupError(
-                f"Another run works in {self.folder}.", "Wait until it has ended, or give another folder."
-            ) from None
-        self._handle = handle
+        self._handle = self._closing.enter_context(locked(self.folder))
         self._remove()
         return self
 
@@ -200,7 +194,7 @@ class Scratch:
 
     def _scope(self) -> list[str]:
         """Return the command that puts what follows into a control group with the limits."""
-        if not limits_enforced() or self._limits == Limits():
+        if not limits_enforced() or self._limits == NO_LIMITS:
             return []
         properties = ["--property=MemorySwapMax=0"]
         if self._limits.memory_max:
@@ -234,6 +228,26 @@ class Scratch:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Hold a folder for this process; yields its open descriptor.
+
+    Raises:
+        BackupError: another run holds it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(
+                f"Another run works in {folder}.", "Wait until it has ended, or give another folder."
+            ) from None
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def limits_enforced() -> bool:
