@@ -30,6 +30,11 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
     up.add_argument("--azure", type=int, metavar="N", help="hosts on the Azure side")
     up.add_argument("--rack", type=int, metavar="M", help="hosts on the rack side")
     up.add_argument("--wan-mtu", type=int, metavar="BYTES", help="largest packet on the WAN (default 1400)")
+    up.add_argument(
+        "--azure-services",
+        action=argparse.BooleanOptionalAction,
+        help="emulate Azure's blob store, identities and resource manager (default)",
+    )
     up.add_argument("--build-artifacts", action="store_true", help="fill an empty mirror first")
 
     down = _command(commands, "down", _down, "remove a lab and everything it made")
@@ -80,6 +85,7 @@ def _up(arguments: argparse.Namespace) -> int:
             azure if arguments.azure is None else arguments.azure,
             rack if arguments.rack is None else arguments.rack,
             wan_mtu=arguments.wan_mtu,
+            azure_services=arguments.azure_services,
             build_artifacts=arguments.build_artifacts,
             progress=display.step,
         )

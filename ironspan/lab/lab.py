@@ -29,6 +29,7 @@ from ironspan.lab import (
     report,
     state,
 )  # fmt: skip
+from ironspan.lab.azure import service, settings
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES, LabHost, check_name
 from ironspan.lab.machine import Machine, detect
@@ -63,6 +64,7 @@ class Lab:
         rack: int | None = None,
         *,
         wan_mtu: int | None = None,
+        azure_services: bool | None = None,
         build_artifacts: bool = False,
         progress: Progress = quiet,
     ) -> None:
@@ -72,6 +74,8 @@ class Lab:
             azure: Hosts on the Azure side; default 3, or what the lab has.
             rack: Hosts on the rack side; default 2, or what the lab has.
             wan_mtu: Bytes per packet on the WAN; default 1400, or what the lab has.
+            azure_services: Emulate blob store, identities and resource manager; default yes, or what the
+                lab has.
             build_artifacts: Fill an empty mirror first, which takes minutes.
             progress: Called with (what, state, detail).
 
@@ -84,7 +88,7 @@ class Lab:
             progress("machine", "skip", warning)
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
         with files.locked(state.lab_lock(self.name), busy):
-            current = self._open(azure, rack, wan_mtu)
+            current = self._open(azure, rack, wan_mtu, azure_services)
             inotify.ensure()
             if build_artifacts and not mirror.filled():
                 self._build_artifacts(progress)
@@ -104,14 +108,32 @@ class Lab:
             progress("network", "done", " | ".join(f"{s.key} {s.network}" for s in current.layout.sites))
             current.record(mirror.resources())
             mirror.start(self.folder, current.layout, progress)
+            services = current.azure_services and self._start_services(current, progress)
             self._start_hosts(machine, current, base, progress)
+            if services:
+                service.wait(self.folder)
+                progress("azure", "done", f"https://{settings.BLOB_HOST}")
 
-    def _open(self, azure: int | None, rack: int | None, wan_mtu: int | None) -> State:
+    def _start_services(self, current: State, progress: Progress) -> bool:
+        current.record(service.resources())
+        started = service.start(self.folder, current.layout)
+        progress("azure", "start" if started else "skip", "" if started else service.ABSENT)
+        return started
+
+    def _open(
+        self, azure: int | None, rack: int | None, wan_mtu: int | None, azure_services: bool | None
+    ) -> State:
         current = state.load(self.name)
         if current is None:
             small = SIZES["small"]
             return state.create(
-                self.name, azure or small[0], rack or small[1], wan_mtu or WAN_MTU, network.taken_indexes()
+                self.name, azure or small[0], rack or small[1], wan_mtu or WAN_MTU, network.taken_indexes(),
+                azure_services=azure_services is not False,
+            )  # fmt: skip
+        if azure_services is not None and azure_services != current.azure_services:
+            raise LabError(
+                f"lab {self.name!r} is there with{'' if current.azure_services else 'out'} Azure's services; "
+                f"take it down first: ironspan lab down --name {self.name}"
             )
         have = (current.layout.azure, current.layout.rack, current.wan_mtu)
         wanted = (azure or have[0], rack or have[1], wan_mtu or have[2])

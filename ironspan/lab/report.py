@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab import base_image, host, inventory, keys, mirror, names, processes, state
+from ironspan.lab.azure import service
 from ironspan.lab.commands import attempt
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import API_NAME, MIRROR_PORT, LabHost
@@ -61,7 +62,7 @@ def status(name: str) -> dict[str, Any]:
 
     Returns:
         {"name", "exists", "machine": {...}, "concessions", "warnings", "base_image"} and, when the lab
-        exists, {"folder", "inventory", "size", "sites", "hosts", "link", "dns", "mirror", "up"}.
+        exists, {"folder", "inventory", "size", "sites", "hosts", "link", "dns", "azure", "mirror", "up"}.
     """
     machine = detect()
     current = state.load(name)
@@ -92,6 +93,7 @@ def status(name: str) -> dict[str, Any]:
         f"http://{site.controller}:{MIRROR_PORT}": answers(str(site.controller), MIRROR_PORT, 0.2) is not None
         for site in layout.sites
     }
+    azure = service.status(folder, layout) if current.azure_services else None
     found.update(
         folder=str(folder),
         inventory=str(inventory.path(folder)),
@@ -103,8 +105,12 @@ def status(name: str) -> dict[str, Any]:
         hosts=hosts,
         link=link,
         dns=dns,
+        azure=azure,
         mirror={"folder": str(mirror.folder_path()), "filled": mirror.filled(), "serving": serving},
-        up=all(h["ssh"] for h in hosts) and "error" not in link and all(dns.values()),
+        up=all(h["ssh"] for h in hosts)
+        and "error" not in link
+        and all(dns.values())
+        and (azure is None or azure["ready"] or not azure["installed"]),
     )
     return found
 

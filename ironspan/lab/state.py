@@ -36,6 +36,8 @@ class State:
 
     layout: Layout
     wan_mtu: int
+    #: Whether it emulates Azure's services, too.
+    azure_services: bool = True
     resources: list[Resource] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -62,6 +64,7 @@ class State:
             "azure": self.layout.azure,
             "rack": self.layout.rack,
             "wan_mtu": self.wan_mtu,
+            "azure_services": self.azure_services,
             "resources": [[resource.kind, resource.name] for resource in self.resources],
         }
         files.write_atomic(self.folder / "state.json", json.dumps(document, indent=1) + "\n", 0o600)
@@ -90,7 +93,8 @@ def load(name: str) -> State | None:
         raise LabError(f"{path}: schema {document.get('schema')!r}, this ironspan reads {SCHEMA}")
     layout = Layout(document["name"], document["index"], document["azure"], document["rack"])
     resources = [Resource(kind, label) for kind, label in document["resources"]]
-    return State(layout, document["wan_mtu"], resources)
+    # Labs of an older release have no services; a second `lab up` gives them some.
+    return State(layout, document["wan_mtu"], document.get("azure_services", True), resources)
 
 
 def all_labs() -> list[str]:
@@ -101,7 +105,9 @@ def all_labs() -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if entry.is_dir())
 
 
-def create(name: str, azure: int, rack: int, wan_mtu: int, taken: set[int]) -> State:
+def create(
+    name: str, azure: int, rack: int, wan_mtu: int, taken: set[int], *, azure_services: bool = True
+) -> State:
     """Choose the lowest free index and write the first state file; `taken` are indexes others use.
 
     Index 0 is kept for the lab called "default", whose inventory is committed in inventories/lab.
@@ -120,7 +126,7 @@ def create(name: str, azure: int, rack: int, wan_mtu: int, taken: set[int]) -> S
             raise LabError(
                 "all lab networks of this machine are in use; take one down: ironspan lab down --name LAB"
             )
-        fresh = State(Layout(name, free[0], azure, rack), wan_mtu)
+        fresh = State(Layout(name, free[0], azure, rack), wan_mtu, azure_services)
         fresh.folder.mkdir(parents=True, exist_ok=True)
         fresh.folder.chmod(0o755)
         fresh.save()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import importlib
 import os
 import socket
 import subprocess
@@ -25,7 +26,6 @@ from typing import Any
 import pytest
 from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerClient
-from msal import managed_identity
 
 from ironspan.lab.azure import certificates, control, install, launch, settings
 from ironspan.lab.azure.process import Config
@@ -113,10 +113,11 @@ class LabAzure:
         """Make ManagedIdentityCredential believe that this is an Arc machine with this agent."""
         endpoint = f"{self.url('arc')}/metadata/identity/oauth2/token"
         folder = str(self.folder / "arc")
+        msal: Any = importlib.import_module("msal.managed_identity")
         with pytest.MonkeyPatch.context() as patch:
             # Both libraries take challenges from the agent's own folder only, which is not ours to write.
             patch.setattr("azure.identity._credentials.azure_arc._get_key_file_path", lambda: folder)
-            patch.setitem(managed_identity._supported_arc_platforms_and_their_prefixes, "linux", folder)
+            patch.setitem(msal._supported_arc_platforms_and_their_prefixes, "linux", folder)
             with _environment(IDENTITY_ENDPOINT=endpoint, IMDS_ENDPOINT=self.url("arc")):
                 yield
 

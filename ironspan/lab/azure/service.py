@@ -1,0 +1,103 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated Azure as a part of a lab: its processes listen in the Azure side's router.
+
+    rack hosts == WAN == router (private endpoint .253, metadata 169.254.169.254) -- bridge -- Azure hosts
+
+So a cut WAN cuts the racks off from it, and the instance metadata is where Azure has it.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from ironspan.lab import processes
+from ironspan.lab.azure import control, install, launch, settings
+from ironspan.lab.azure.process import Config
+from ironspan.lab.commands import run
+from ironspan.lab.errors import LabError
+from ironspan.lab.layout import Layout
+from ironspan.lab.state import Resource
+
+AZURITE, PROXY = "azurite", "azure"
+ABSENT = "Azurite is not installed: run `ironspan artifacts build`"
+#: The port of an Arc machine's own agent; the lab's is beside the store.
+ARC_PORT = 40342
+_AZURITE_PORT = 10000
+
+
+def resources() -> list[Resource]:
+    """What `start` starts."""
+    return [Resource("process", AZURITE), Resource("process", PROXY)]
+
+
+def state_folder(lab: Path) -> Path:
+    """Where the emulated Azure of the lab in folder `lab` keeps everything."""
+    return lab / "azure"
+
+
+def private_address(layout: Layout) -> IPv4Address:
+    """The private endpoint: what the store's names resolve to inside the lab."""
+    return layout.azure_site.network[253]
+
+
+def configuration(layout: Layout) -> Config:
+    """Where the services of a lab listen."""
+    address = str(private_address(layout))
+    endpoints: dict[str, list[Any]] = {name: [address, 443] for name in ("store", "login", "management")}
+    endpoints["metadata"] = [settings.METADATA_ADDRESS, 80]
+    endpoints["arc"] = [address, ARC_PORT]
+    racks = {str(host.address): host.name for host in layout.hosts if host.site.key == "rack"}
+    return Config(
+        endpoints, ["127.0.0.1", _AZURITE_PORT], layout.azure_site.namespace, lab=layout.name, machines=racks
+    )
+
+
+def start(lab: Path, layout: Layout) -> bool:
+    """Start what does not run; returns at once.
+
+    Returns:
+        Whether it is there to be started: without Azurite in the cache it is not.
+    """
+    azurite = install.installed()
+    if azurite is None:
+        return False
+    folder, config = state_folder(lab), configuration(layout)
+    namespace = layout.azure_site.namespace
+    launch.prepare(folder, config)
+    for address, device in ((private_address(layout), "lan0"), (settings.METADATA_ADDRESS, "lo")):
+        run(["ip", "-n", namespace, "address", "replace", f"{address}/32", "dev", device])
+    if processes.running(lab, AZURITE) is None:
+        command = ["ip", "netns", "exec", namespace, *launch.azurite_command(azurite, folder, config)]
+        processes.spawn(command, lab, AZURITE, launch.azurite_environment())
+    if processes.running(lab, PROXY) is None:
+        processes.spawn(launch.process_command(folder), lab, PROXY)
+    return True
+
+
+def wait(lab: Path) -> None:
+    """Return once the store answers; LabError when it does not."""
+    launch.wait_ready(state_folder(lab), lambda: running(lab))
+
+
+def running(lab: Path) -> bool:
+    """Whether both processes run."""
+    return all(processes.running(lab, name) is not None for name in (AZURITE, PROXY))
+
+
+def status(lab: Path, layout: Layout) -> dict[str, Any]:
+    """What `lab status` says of it: {"installed", "ready", "url", "address"} and, when it runs, "faults"."""
+    found: dict[str, Any] = {
+        "installed": install.installed() is not None,
+        "ready": False,
+        "url": f"https://{settings.BLOB_HOST}",
+        "address": str(private_address(layout)),
+        "faults": [],
+    }
+    try:
+        seen = control.request(state_folder(lab), "status")
+    except LabError:
+        return found
+    return {**found, "ready": bool(seen["ready"]) and running(lab), "faults": seen["faults"]}
