@@ -5,21 +5,18 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import grpc
-from google.protobuf.message import Message
 
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.channel import Channels, Tls, translated
-from ironspan.backup.etcd.errors import EtcdError, Unreachable
+from ironspan.backup.etcd.calls import Calls
+from ironspan.backup.etcd.channel import translated
+from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.etcd.watch import Watch
 
-TIMEOUT = 5.0
 ALL = b"\0"
 """As key and as end of a range: every key."""
-
-Answer = t.TypeVar("Answer", bound=Message)
 
 
 def prefix_end(prefix: bytes) -> bytes:
@@ -28,96 +25,13 @@ def prefix_end(prefix: bytes) -> bytes:
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else ALL
 
 
-class EtcdClient:
+class EtcdClient(Calls):
     """A client of one cluster. Any thread may call it; ``close`` ends everything that it runs.
 
     Calls without ``endpoint`` ask the members in order until one answers. Only what changes nothing is
     asked of another member after the first may have done it: a write whose outcome is unknown raises
-    ``Unreachable``.
-
-    Args:
-        endpoints: URLs of members, the preferred one first.
-        tls: needed for https endpoints.
-        timeout: seconds that a call may take at one member.
+    ``Unreachable``. Arguments of the constructor: see ``Calls``.
     """
-
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None, timeout: float = TIMEOUT) -> None:
-        if not endpoints:
-            raise EtcdError("no etcd endpoint is given.", "Name at least one.")
-        self.endpoints = tuple(endpoints)
-        self.timeout = timeout
-        self._channels = Channels(tls)
-
-    def close(self) -> None:
-        """End every connection."""
-        self._channels.close()
-
-    def __enter__(self) -> t.Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    # -- one call ----------------------------------------------------------------------------------
-
-    def _ask(
-        self, method: str, request: Message, answer: type[Answer], endpoint: str, timeout: float | None
-    ) -> Answer:
-        call: t.Any = self._channels.get(endpoint).unary_unary(
-            f"/etcdserverpb.{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=answer.FromString,
-        )
-        try:
-            return t.cast("Answer", call(request, timeout=timeout or self.timeout))
-        except grpc.RpcError as error:
-            raise translated(error, endpoint, method) from None
-
-    def _read(
-        self,
-        method: str,
-        request: Message,
-        answer: type[Answer],
-        endpoint: str | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        endpoints = [endpoint] if endpoint else self.endpoints
-        for candidate in endpoints[:-1]:
-            try:
-                return self._ask(method, request, answer, candidate, timeout)
-            except Unreachable:
-                continue
-        return self._ask(method, request, answer, endpoints[-1], timeout)
-
-    def _write(
-        self,
-        method: str,
-        request: Message,
-        answer: type[Answer],
-        endpoint: str | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """Ask the first member that can be connected to, once."""
-        chosen = endpoint or self.first_reachable()
-        return self._ask(method, request, answer, chosen, timeout)
-
-    def first_reachable(self) -> str:
-        """Return the first endpoint that answers at all.
-
-        Raises:
-            Unreachable: none does.
-        """
-        if len(self.endpoints) == 1:
-            return self.endpoints[0]
-        problem: Unreachable | None = None
-        for endpoint in self.endpoints:
-            try:
-                self.status(endpoint)
-            except Unreachable as error:
-                problem = problem or error
-            else:
-                return endpoint
-        raise problem or Unreachable("no etcd endpoint answers.")
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -229,12 +143,37 @@ class EtcdClient:
         request = rpc.LeaseTimeToLiveRequest(ID=lease, keys=keys)
         return self._read("Lease/LeaseTimeToLive", request, rpc.LeaseTimeToLiveResponse, None, timeout)
 
-    def leases(self, *, timeout: float | None = None) -> set[int]:
-        """Return the ids of all leases."""
+    def lease_ids(self, timeout: float | None = None) -> tuple[int, set[int]]:
+        """Return etcd's revision and the ids of all leases."""
         answer = self._read(
             "Lease/LeaseLeases", rpc.LeaseLeasesRequest(), rpc.LeaseLeasesResponse, None, timeout
         )
-        return {lease.ID for lease in answer.leases}
+        return answer.header.revision, {lease.ID for lease in answer.leases}
+
+    def leases(self, *, timeout: float | None = None) -> set[int]:
+        """Return the ids of all leases."""
+        return self.lease_ids(timeout)[1]
+
+    def lease_times(self, leases: Iterable[int], timeout: float | None = None) -> dict[int, int]:
+        """Ask for the granted seconds of many leases at once; -1 for one that is gone.
+
+        Returns:
+            By lease; those that one member did not tell within the time are missing.
+        """
+        call: t.Any = self._channels.get(self.first_reachable()).unary_unary(
+            "/etcdserverpb.Lease/LeaseTimeToLive",
+            request_serializer=rpc.LeaseTimeToLiveRequest.SerializeToString,
+            response_deserializer=rpc.LeaseTimeToLiveResponse.FromString,
+        )
+        asked = {
+            lease: call.future(rpc.LeaseTimeToLiveRequest(ID=lease), timeout=timeout or self.timeout)
+            for lease in leases
+        }
+        return {
+            lease: -1 if answer.result().TTL < 0 else answer.result().grantedTTL
+            for lease, answer in asked.items()
+            if answer.exception() is None
+        }
 
     # -- members -----------------------------------------------------------------------------------
 

@@ -1,0 +1,121 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The log of one run: reader, flusher and sender, joined."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+
+from ironspan.backup.crypto import Keys
+from ironspan.backup.errors import BackupError
+from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.log import flusher, watch
+from ironspan.backup.log.inbox import Inbox
+from ironspan.backup.log.leases import LeaseBook
+from ironspan.backup.log.outbox import Outbox
+from ironspan.backup.log.position import Position
+from ironspan.backup.log.probe import Probe
+from ironspan.backup.log.sender import Sender
+from ironspan.backup.log.spool import Spool
+from ironspan.backup.names import Names
+from ironspan.backup.segment import SegmentWriter
+from ironspan.backup.store import Store
+from ironspan.backup.takeover import LogEnd
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a log goes: the store, the epoch, and the keys that encrypt it."""
+
+    store: Store
+    keys: Keys
+    names: Names
+    epoch: int
+
+    def begin(self, end: LogEnd, after: int | None = None) -> SegmentWriter:
+        """Make the next segment; see ``SegmentWriter.begin``."""
+        return SegmentWriter.begin(self.store, self.keys, self.names, self.epoch, end, after)
+
+
+class Pipeline:
+    """Everything between etcd and the store. One thread makes, starts and stops it.
+
+    Args:
+        client: of the cluster.
+        cluster_id: of the cluster that the epoch belongs to.
+        place: where the log goes.
+        end: where it ends, of ``take_over``.
+        after: the revision to go on behind, where that is not the log's last: of the first snapshot, or
+            behind a gap.
+        spool: of this epoch, not yet recovered.
+        may_write: whether the lease is held now.
+        holder: who writes, for people who read the log.
+        flush_s: see ``Flusher``.
+        interval_s: see ``Reader``.
+        coalescing: see ``Sender``.
+
+    Raises:
+        StoreError: the segment cannot be begun.
+        LeaseLost: another writer has.
+        SpoolError: the spool cannot be read.
+    """
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        cluster_id: int,
+        place: Place,
+        end: LogEnd,
+        spool: Spool,
+        after: int | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+        holder: str = "",
+        flush_s: float = flusher.FLUSH_S,
+        interval_s: float = watch.INTERVAL_S,
+        coalescing: bool = True,
+    ) -> None:
+        writer = place.begin(end, after)
+        next_revision = spool.recover(writer.durable)
+        self.position = Position(writer.durable)
+        inbox = Inbox()
+        self.outbox = Outbox(spool)
+        self.reader = watch.Reader(client, inbox, self.position, cluster_id, next_revision, interval_s)
+        self.flusher = flusher.Flusher(inbox, self.outbox, LeaseBook(client), next_revision, flush_s)
+        self.sender = Sender(self.outbox, writer, place.begin, self.position, may_write, coalescing, holder)
+        self.probe = Probe(client, self.position)
+        self._parts = (self.reader, self.flusher, self.sender)
+
+    @property
+    def failure(self) -> BackupError | None:
+        """Why a part ended by itself, the first one's in the order etcd to store; None while all run."""
+        return next((part.failure for part in self._parts if part.failure), None)
+
+    def start(self) -> None:
+        """Begin."""
+        for part in (self.sender, self.flusher, self.reader, self.probe):
+            part.start()
+
+    def wait(self, seconds: float, stop: threading.Event | None = None) -> bool:
+        """Wait until a part ends by itself, ``stop`` is set, or some seconds are over.
+
+        Returns:
+            Whether a part ended.
+        """
+        stop = stop or threading.Event()
+        step = min(seconds, 0.2)
+        while seconds > 0 and not self._ended() and not stop.wait(step):
+            seconds -= step
+        return self._ended()
+
+    def _ended(self) -> bool:
+        return any(part.ended.is_set() for part in self._parts)
+
+    def stop(self, drain_s: float = 5.0) -> None:
+        """End all parts from etcd to the store; what could not be sent in ``drain_s`` seconds is spooled."""
+        self.probe.stop()
+        self.reader.stop()
+        self.flusher.stop(drain_s)
+        self.sender.stop(drain_s)
+        self.outbox.spill()

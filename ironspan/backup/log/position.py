@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How much would be lost now: up to which moment everything that etcd acknowledged is in the store."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Callable
+
+RESOLUTION_S = 0.01
+FACTS = 4096
+"""Facts kept; more are thinned out, which only makes the answer more careful."""
+
+
+class Position:
+    """Knows what was received and what is durable. Any thread may call it.
+
+    It collects facts of the form "what etcd acknowledged before this moment has at most that revision". A
+    fact counts once its revision is durable. So a watch that stalls, a store that is down and an agent that
+    is slow all show as the same thing, an age that grows.
+
+    Args:
+        revision: what is durable at the start.
+        clock: seconds, never set back.
+    """
+
+    def __init__(self, revision: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._received = self._durable = revision
+        self._facts: collections.deque[tuple[int, float]] = collections.deque()
+        self._ahead: collections.deque[tuple[int, float]] = collections.deque()
+        self._until = clock()
+
+    @property
+    def received_revision(self) -> int:
+        """The last complete revision that the watch gave."""
+        return self._received
+
+    @property
+    def durable_revision(self) -> int:
+        """The last complete revision that is in the store."""
+        return self._durable
+
+    def received(self, revision: int, at: float | None = None) -> None:
+        """Note that the watch is complete up to a revision (the reader's thread).
+
+        Args:
+            revision: what it gave last, or what a progress notification says.
+            at: when, of the same clock; now by default.
+        """
+        at = self._clock() if at is None else at
+        with self._lock:
+            self._received = max(self._received, revision)
+            if self._received <= self._durable and not self._facts:
+                self._until = max(self._until, at)
+            elif self._facts and at - self._facts[-1][1] < RESOLUTION_S:
+                self._facts[-1] = (self._received, self._facts[-1][1])
+            else:
+                self._facts.append((self._received, at))
+                if len(self._facts) > FACTS:
+                    self._facts = collections.deque(list(self._facts)[::2])
+
+    def acknowledged(self, revision: int, at: float) -> None:
+        """Note what a read that sees every acknowledged write said (the watchdog's thread).
+
+        A member that lags behind its cluster sends progress notifications of its own revision; this is what
+        finds it out.
+
+        Args:
+            revision: etcd's at the time of the read.
+            at: when the read began.
+        """
+        with self._lock:
+            if revision > self._received and len(self._ahead) < FACTS:
+                self._ahead.append((revision, at))
+
+    def stored(self, revision: int) -> None:
+        """Note that everything up to a revision is in the store (the sender's thread)."""
+        with self._lock:
+            self._durable = max(self._durable, revision)
+            while self._facts and self._facts[0][0] <= self._durable:
+                self._until = max(self._until, self._facts.popleft()[1])
+            while self._ahead and self._ahead[0][0] <= self._durable:
+                self._ahead.popleft()
+
+    def rpo(self) -> float:
+        """Return the age, in seconds, of the newest moment before which nothing would be lost."""
+        with self._lock:
+            until = min(self._until, self._ahead[0][1]) if self._ahead else self._until
+        return max(0.0, self._clock() - until)

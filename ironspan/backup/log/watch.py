@@ -1,0 +1,195 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Follows etcd's history from a revision on, at one member after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from ironspan.backup.errors import BackupError, WrongCluster
+from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.backup.etcd.watch import Watch
+from ironspan.backup.log.group import Gap, Grouper
+from ironspan.backup.log.inbox import Closed, Inbox
+from ironspan.backup.log.position import Position
+from ironspan.backup.records import Progress
+
+INTERVAL_S = 2.0
+PROGRESS_S = 10.0
+"""How often an idle cluster's log says that there was nothing."""
+BACKOFF_S = (0.1, 2.0)
+
+
+class Reader:
+    """Puts etcd's transactions into the inbox, in two threads of its own: one reads, one watches over it.
+
+    When a member breaks off, stalls, has no leader, or is behind, the next one is asked to go on. A stall
+    is found within twice the interval: the member is asked for progress when it says nothing for half the
+    interval, and given up when that is not answered. What makes the reading impossible ends both threads
+    and is in ``failure``.
+
+    Args:
+        client: of the cluster; its endpoints are used in order.
+        inbox: takes the records; while it is full nothing is read.
+        position: is told of what came.
+        cluster_id: of the cluster that the log belongs to.
+        next_revision: the first one to read.
+        interval_s: see above, seconds.
+        wall: seconds since 1970, for the records.
+    """
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        inbox: Inbox,
+        position: Position,
+        cluster_id: int,
+        next_revision: int,
+        interval_s: float = INTERVAL_S,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._inbox = inbox
+        self._position = position
+        self._cluster_id = cluster_id
+        self._interval = interval_s
+        self._wall = wall
+        self._grouper = Grouper(next_revision)
+        self._watch: Watch | None = None
+        self._waiting_since: float | None = None
+        self._asked = False
+        self._behind_since: float | None = None
+        self._last_record = time.monotonic()
+        self._end = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="log-reader", daemon=True),
+            threading.Thread(target=self._watch_over, name="log-watchdog", daemon=True),
+        ]
+        self.endpoint = ""
+        """The member that is read from."""
+        self.connections = 0
+        self.stalls = 0
+        self.problem: BackupError | None = None
+        """Why the last connection ended."""
+        self.failure: BackupError | None = None
+        """``Gap``, ``WrongCluster`` or a defect: reading ended with it."""
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End both threads and wait for them. The inbox is closed."""
+        self._end.set()
+        self._inbox.close()
+        if watch := self._watch:
+            watch.cancel()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    # -- the reading thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        number, pause = 0, BACKOFF_S[0]
+        try:
+            while not self._end.is_set():
+                self.endpoint = self._client.endpoints[number % len(self._client.endpoints)]
+                before = self._grouper.next
+                try:
+                    self._follow()
+                except Compacted as error:
+                    raise Gap(before, error.compact_revision, "etcd has compacted them.") from error
+                except EtcdError as error:
+                    self.problem = error
+                number += 1
+                if self._grouper.next > before:
+                    pause = BACKOFF_S[0]
+                self._end.wait(pause)
+                pause = min(pause * 2, BACKOFF_S[1])
+        except Closed:
+            pass
+        except BackupError as error:
+            self.failure = error
+        except Exception as error:
+            self.failure = BackupError(f"The reader of etcd's history failed: {error!r}.")
+        finally:
+            self._end.set()
+            self._inbox.close()
+            self.ended.set()
+
+    def _follow(self) -> None:
+        self._grouper.restart()
+        self._behind_since = None
+        self.connections += 1
+        watch = self._client.watch(self.endpoint, self._grouper.next)
+        self._waiting_since, self._asked = time.monotonic(), False
+        self._watch = watch
+        responses = iter(watch)
+        try:
+            while not self._end.is_set():
+                try:
+                    response = next(responses)
+                except StopIteration:
+                    return
+                self._waiting_since = None
+                self._take(response)
+                self._waiting_since, self._asked = time.monotonic(), False
+        finally:
+            self._waiting_since = None
+            watch.cancel()
+
+    def _take(self, response: rpc.WatchResponse) -> None:
+        at, header = time.monotonic(), response.header
+        if header.cluster_id != self._cluster_id:
+            raise WrongCluster(
+                f"{self.endpoint} belongs to the etcd cluster {header.cluster_id:x}; the log is of "
+                f"{self._cluster_id:x}.",
+                "After a restore the agent has to begin a new epoch.",
+            )
+        time_ms = int(self._wall() * 1000)
+        if records := self._grouper.feed(response, time_ms):
+            self._inbox.put(records)
+            self._last_record = at
+            self._behind_since = None
+            self._position.received(self._grouper.next - 1, at)
+        elif response.events or response.fragment:
+            return
+        elif header.revision >= self._grouper.next - 1:
+            self._behind_since = None
+            if response.created or header.revision >= self._grouper.next:
+                return
+            self._position.received(header.revision, at)
+            if at - self._last_record >= PROGRESS_S:
+                self._inbox.put([Progress(header.revision, time_ms)])
+                self._last_record = at
+        elif self._behind_since is None:
+            self._behind_since = at
+        elif at - self._behind_since > self._interval:
+            raise Unreachable(
+                f"{self.endpoint} is at revision {header.revision}, and the log at "
+                f"{self._grouper.next - 1} already.",
+                endpoint=self.endpoint,
+            )
+
+    # -- the thread that watches over it -----------------------------------------------------------
+
+    def _watch_over(self) -> None:
+        while not self._end.wait(self._interval / 8):
+            since, watch = self._waiting_since, self._watch
+            if since is None or watch is None:
+                continue
+            silent = time.monotonic() - since
+            if silent >= self._interval * 1.75:
+                self.stalls += 1
+                self._waiting_since = None
+                watch.cancel()
+            elif silent >= self._interval / 2 and not self._asked:
+                self._asked = True
+                watch.request_progress()
