@@ -14,7 +14,7 @@ import sys
 import tempfile
 import typing as t
 
-from ironspan.cli import console
+from ironspan.cli import backup_keys, console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
 
@@ -77,6 +77,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     rekeyed.add_argument("new_key_file", help="file of the new key")
     rekeyed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
     rekeyed.set_defaults(func=rekey)
+    backup_keys.register(actions)
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +152,7 @@ def approve(arguments: argparse.Namespace) -> int:
     if arguments.print_units:
         print(units(arguments.inventory))
         return int(Exit.OK)
-    site = _site(arguments.inventory)
+    site = read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
@@ -180,7 +181,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 def rekey(arguments: argparse.Namespace) -> int:
     """Encrypt the PKI store with another key."""
-    site = _site(arguments.inventory)
+    site = read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
         PkiError,
         generate_key_file,
@@ -203,7 +204,12 @@ def rekey(arguments: argparse.Namespace) -> int:
     return int(Exit.OK)
 
 
-def _site(given: list[str]) -> t.Any:
+def read_site(given: list[str]) -> t.Any:
+    """Return the site of an inventory, checked; those given on the command line, or the project's own.
+
+    Raises:
+        CommandError: the inventory has problems (exit 2).
+    """
     from ironspan.cli.playbook import project_folder
     from ironspan.cli.status import inventories
 

@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
+    SECRETS_OF_A_BACKUP,
     SECRETS_OF_A_CONTROL_PLANE,
     ExchangeError,
     Request,
@@ -276,10 +277,14 @@ def _names(arguments: dict[str, t.Any], name: str) -> list[str]:
 
 def _secrets(arguments: dict[str, t.Any], credentials: Credentials) -> dict[str, str]:
     secrets: dict[str, str] = {}
+    known = {
+        SECRETS_OF_A_CONTROL_PLANE: credentials.of_control_plane,
+        SECRETS_OF_A_BACKUP: credentials.of_backup,
+    }
     for name in _names(arguments, "secrets"):
-        if name != SECRETS_OF_A_CONTROL_PLANE:
-            raise AnsibleActionFail(f"secrets has {name!r}; write {SECRETS_OF_A_CONTROL_PLANE}")
-        secrets.update(credentials.of_control_plane())
+        if name not in known:
+            raise AnsibleActionFail(f"secrets has {name!r}; write {' or '.join(known)}")
+        secrets.update(known[name]())
     if arguments.get("join_token"):
         secrets["join-token"] = str(arguments["join_token"])
     for name, value in (arguments.get("inputs") or {}).items():

@@ -35,6 +35,10 @@ class Credentials:
         """Return the private keys that kubeadm needs on a control plane host, by secret name."""
         return self._ask(lambda store: dict(store.control_plane_secrets()))
 
+    def of_backup(self) -> dict[str, str]:
+        """Return the keys for backups and the store itself, sealed, by secret name."""
+        return self._ask(lambda store: dict(store.backup_keys.secrets()))
+
     def _ask[T](self, question: Callable[[t.Any], T]) -> T:
         # Imported late: it brings `cryptography`, and most executions need no credentials at all.
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store

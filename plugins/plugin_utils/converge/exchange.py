@@ -18,6 +18,7 @@ Execute = Callable[[dict[str, t.Any]], Result]
 Sign = Callable[[str, str, dict[str, t.Any]], str]
 """Called with (request PEM, profile, what is expected); returns the certificate PEM."""
 SECRETS_OF_A_CONTROL_PLANE = "ca_keys"
+SECRETS_OF_A_BACKUP = "backup_keys"
 
 
 class ExchangeError(ActionableError):

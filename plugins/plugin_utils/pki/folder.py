@@ -5,7 +5,8 @@
 store.json                   schema version, site uid, id of the key (not the key)
 authorities/NAME.crt         etcd, kubernetes, front-proxy
 public/service-account.pub
-secrets/NAME.sealed          the private keys, see sealing.py; secrets-2 and so on after the key was changed
+secrets/NAME.sealed          keys, see sealing.py; secrets-2 and so on after the store's key was changed
+recovery.bundle              all of it as one sealed text, see backup_keys.py
 lock
 """
 
@@ -24,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 
+BUNDLE = "recovery.bundle"
 SCHEMA_VERSIONS = (1, 2)
 """Format 2 has the generations of authorities; a store gets it when the first one is changed."""
 
@@ -94,9 +96,12 @@ class Folder:
 
     def change_generations(self, name: str, state: dict[str, t.Any]) -> None:
         """Write the generations of one authority into store.json, while the folder is locked."""
-        header = self.header()
-        known = {**header.get("generations", {}), name: state}
-        self._write_header({**header, "schema": SCHEMA_VERSIONS[-1], "generations": known})
+        known = {**self.header().get("generations", {}), name: state}
+        self.change_header({"schema": SCHEMA_VERSIONS[-1], "generations": known})
+
+    def change_header(self, fields: t.Mapping[str, t.Any]) -> None:
+        """Write fields into store.json, while the folder is locked."""
+        self._write_header({**self.header(), **fields})
 
     def remove(self, name: str) -> None:
         """Delete a file that nothing needs any more; ``name`` is relative to the folder."""
@@ -144,8 +149,11 @@ class Folder:
 
     def seal(self, name: str, secret: bytes) -> None:
         """Encrypt a secret into its file."""
-        path = self.path / self.secret_file(name)
-        write_file(path, sealing.seal(self._sealing_key(), name, secret), 0o600)
+        write_file(self.path / self.secret_file(name), self.sealed(name, secret), 0o600)
+
+    def sealed(self, name: str, secret: bytes) -> bytes:
+        """Return a secret, encrypted with the store's key."""
+        return sealing.seal(self._sealing_key(), name, secret)
 
     def unseal(self, name: str) -> bytes:
         """Return a decrypted secret."""
@@ -174,6 +182,7 @@ class Folder:
             self._write_header({**header, **changed})
             self._key = key
             self._remove_stale()
+            self.remove(BUNDLE)
 
     def _secrets(self) -> str:
         return str(self.header().get("secrets", "secrets"))

@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates, profiles
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_keys import BackupKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
@@ -95,6 +96,7 @@ class Store:
         self._folder = folder
         self._clock = clock
         self._material = Material(folder, clock)
+        self.backup_keys = BackupKeys(folder)
 
     # -- making and checking -----------------------------------------------------------------------
 
@@ -116,6 +118,7 @@ class Store:
             for name in (*profiles.AUTHORITIES, SERVICE_ACCOUNT):
                 results = [self._material.ensure(name, number) for number in self.generations(name).trusted]
                 made += [name] if any(results) else []
+            made += ["backup-key"] if self.backup_keys.ensure() else []
         return made
 
     # -- reading -----------------------------------------------------------------------------------
@@ -303,11 +306,8 @@ class Store:
     def _kubeconfig(
         self, endpoint: str, hours: float, address: str, names: certificates.Names
     ) -> dict[str, t.Any]:
-        certificate, key = self._pair("kubernetes")
-        trusted = self.ca("kubernetes").certificate_pem
-        return made_kubeconfig(
-            certificate, key, trusted, endpoint, address, _short(hours), self._clock(), names
-        )
+        pair, trusted = self._pair("kubernetes"), self.ca("kubernetes").certificate_pem
+        return made_kubeconfig(*pair, trusted, endpoint, address, _short(hours), self._clock(), names)
 
     def _issue(
         self,

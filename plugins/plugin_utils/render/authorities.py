@@ -36,6 +36,12 @@ class Authorities(t.Protocol):
     def trust_stamp(self) -> str:
         """Return a text that is another whenever what reads all this only once has to start again."""
 
+    def backup_keys(self) -> list[int]:
+        """Return the versions of the keys for backups."""
+
+    def recovery_stamp(self) -> str:
+        """Return a text that is another whenever what a recovery needs of the store has changed."""
+
 
 class StoreAuthorities:
     """Reads the site's PKI store; opened when something is first asked for.
@@ -82,6 +88,15 @@ class StoreAuthorities:
     def trust_stamp(self) -> str:
         """Return a text that is another whenever what reads all this only once has to start again."""
         return self._ask("stamp", "", lambda store: str(store.trust_stamp()), "(not made yet)")
+
+    def backup_keys(self) -> list[int]:
+        """Return the versions of the keys for backups."""
+        found = self._ask("keys", "", lambda store: " ".join(map(str, store.backup_keys.versions())), "")
+        return [int(version) for version in (found or "1").split()]
+
+    def recovery_stamp(self) -> str:
+        """Return a text that is another whenever what a recovery needs of the store has changed."""
+        return self._ask("recovery", "", lambda store: str(store.backup_keys.stamp()), "not-made-yet")
 
     def _ask(self, what: str, name: str, read: t.Callable[[t.Any], str], stand_in: str) -> str:
         key = (what, name)

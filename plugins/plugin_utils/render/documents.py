@@ -76,6 +76,8 @@ class Renderer:
             "ca_signing_pem": authorities.signing_pem,
             "ca_secret": authorities.secret_name,
             "trust_stamp": authorities.trust_stamp,
+            "backup_keys": authorities.backup_keys,
+            "recovery_stamp": authorities.recovery_stamp,
             "service_account_public_pem": authorities.service_account_public_pem,
         }
 

@@ -67,7 +67,7 @@ def test_the_wrong_key_changes_nothing(copy: Path, new_key: Path, tmp_path: Path
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("survived", range(6))
+@pytest.mark.parametrize("survived", range(7))
 def test_a_kill_leaves_the_old_key_or_the_new_one(
     copy: Path, key_file: Path, new_key: Path, survived: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,8 +91,8 @@ def test_a_kill_leaves_the_old_key_or_the_new_one(
             open_store(copy, key_file).change_key(new_key)
         except Killed:
             killed = True
-    # Four secrets and the header.
-    assert killed is (survived < 5)
+    # Five secrets and the header.
+    assert killed is (survived < 6)
     key = key_file if killed else new_key
     assert open_store(copy, key).ensure_cas() == []
     assert material(open_store(copy, key)) == before

@@ -27,6 +27,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from .conftest import RequestMaker
 
+NAMES = ("etcd", "kubernetes", "front-proxy", "service-account")
+
 
 @pytest.fixture
 def copy(store: Store, tmp_path: Path) -> Path:
@@ -42,7 +44,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_made_once(tmp_path: Path, key_file: Path) -> None:
     store = open_store(tmp_path / "site" / "pki", key_file)
     assert not store.exists()
-    assert store.ensure_cas() == ["store", "etcd", "kubernetes", "front-proxy", "service-account"]
+    assert store.ensure_cas() == ["store", *NAMES, "backup-key"]
     before = content(store.path)
     assert open_store(store.path, key_file).ensure_cas() == []
     assert content(store.path) == before
@@ -132,9 +134,9 @@ def test_swapped_files_are_refused(copy: Path, key_file: Path) -> None:
                 second.write_bytes(kept)
 
 
-@pytest.mark.parametrize("name", ["etcd", "kubernetes", "front-proxy", "service-account"])
+@pytest.mark.parametrize("name", [*(f"{name}-key" for name in NAMES), "backup-key-1"])
 def test_lost_key_is_never_replaced(copy: Path, key_file: Path, name: str) -> None:
-    (copy / "secrets" / f"{name}-key.sealed").unlink()
+    (copy / "secrets" / f"{name}.sealed").unlink()
     before = content(copy)
     with pytest.raises(PkiError, match="Restore"):
         open_store(copy, key_file).ensure_cas()
@@ -204,8 +206,9 @@ def test_killed_at_every_step_then_resumed(tmp_path: Path, key_file: Path) -> No
         kept = {name: data for name, data in content(path).items() if not name.split("/")[-1].startswith(".")}
         store.ensure_cas()
         after = content(path)
-        assert len(after) == 10
+        assert len(after) == 11
         assert not [name for name in after if ".writing-" in name]
+        kept.pop("store.json", None)  # written again to count the backup keys
         assert {name: after[name] for name in kept} == kept
         assert store.ensure_cas() == []
         if process.exitcode == 0:
@@ -213,7 +216,7 @@ def test_killed_at_every_step_then_resumed(tmp_path: Path, key_file: Path) -> No
         assert process.exitcode == -signal.SIGKILL
     else:
         pytest.fail("the store was never completed")
-    assert step == 18, "9 files, each synchronised twice (file and folder)"
+    assert step == 22, "10 files and one of them again, each synchronised twice (file and folder)"
 
 
 def _make(path: Path, key_file: Path, results: t.Any) -> None:
@@ -229,7 +232,7 @@ def test_two_at_once_make_one_store(tmp_path: Path, key_file: Path) -> None:
     made = [results.get(timeout=30) for _ in processes]
     for process in processes:
         process.join()
-    assert sorted(map(len, made)) == [0, 0, 5]
+    assert sorted(map(len, made)) == [0, 0, 6]
 
 
 def test_authority_near_its_end_cuts_leaves_and_then_refuses(
