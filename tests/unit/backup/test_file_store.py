@@ -13,7 +13,6 @@ import typing as t
 
 import pytest
 
-from ironspan.backup import file_store
 from ironspan.backup.errors import Forbidden, LeaseLost, NotThere, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.store import Store
@@ -93,7 +92,7 @@ def test_a_full_file_system_says_so_and_keeps_what_was_there(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(file_store.os, "fsync", full)
+        patched.setattr(os, "fsync", full)
         with pytest.raises(StoreError, match="Make room") as caught:
             store.append("lab/log", b"two", 3)
         assert caught.value.retryable
