@@ -35,6 +35,8 @@ from ironspan.backup.errors import (
 )
 from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
 
+PAGE = 5000
+"""Objects of one answer to a listing: as many as the service gives."""
 _WRITE = "ironspan_write"
 """Metadata of an object that names the attempt that made it."""
 
@@ -115,7 +117,7 @@ class BlobStore:
         the same call again tells whether the bytes landed.
         """
         if not 0 < len(data) <= APPEND_MAX:
-            raise BackupError(f"{name}: an append has 1 to {APPEND_MAX} bytes, not {len(data)}.")
+            raise StoreError(f"{name}: an append has 1 to {APPEND_MAX} bytes, not {len(data)}.")
         try:
             answer = self._blob(name).append_block(data, appendpos_condition=position, validate_content=True)
         except AzureError as error:
@@ -162,7 +164,7 @@ class BlobStore:
     def acquire(self, name: str, seconds: int, holder: str) -> Lease:
         """Take the lease of an object, which is made if it is missing. Raises LeaseLost: another holds it."""
         if not LEASE_SECONDS[0] <= seconds <= LEASE_SECONDS[1]:
-            raise BackupError(
+            raise StoreError(
                 f"A lease lasts {LEASE_SECONDS[0]} to {LEASE_SECONDS[1]} seconds, not {seconds}."
             )
         held = BlobLeaseClient(self._blob(name), lease_id=str(uuid.uuid4()))
@@ -249,7 +251,8 @@ class BlobStore:
 
     def _page(self, prefix: str, token: str | None) -> tuple[Iterable[Item], str | None]:
         def request() -> tuple[Iterable[Item], str | None]:
-            pages: t.Any = self._container.list_blobs(name_starts_with=self._prefix + prefix).by_page(token)
+            blobs = self._container.list_blobs(self._prefix + prefix, results_per_page=PAGE)
+            pages: t.Any = blobs.by_page(token)
             items = [
                 Item(
                     blob.name.removeprefix(self._prefix),

@@ -148,6 +148,9 @@ class Store:
             response = await self._upstream.send(request)
         if operation.effect == "put" and response.status == 201:
             self.world.faults.written(operation.path)
+        if operation.container and not operation.blob and not operation.comp and request.method != "PUT":
+            response.headers["x-ms-has-immutability-policy"] = str(container.policy is not None).lower()
+            response.headers["x-ms-has-legal-hold"] = str(bool(container.holds)).lower()
         return response
 
     async def _guard(self, request: Request, operation: Operation, container: Container) -> Response | None:
