@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""`ironspan lab up|down|status|ssh|link`."""
+"""`ironspan lab up|down|status|ssh|link|store`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from ironspan.cli import console
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.lab import Lab
+from ironspan.lab.azure import cli as store_cli
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES
 from ironspan.lab.wan.control import parse_loss, parse_rate, parse_time
@@ -59,6 +60,7 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
     _command(actions, "cut", lambda a: _link(a, cut=True), "cut the link; what is under way is lost")
     _command(actions, "heal", lambda a: _link(a, cut=False), "join the link again")
     _command(actions, "show", _link, "show settings and counters")
+    store_cli.register(commands, _command)
 
 
 def _command(
@@ -184,6 +186,11 @@ def status_text(found: dict[str, Any]) -> str:
         )
     link = found["link"]
     lines.append(link.get("error") or link_text(link) + f"\n  MTU {link['mtu']}")
+    azure = found["azure"]
+    if azure is not None:
+        works = "answers" if azure["ready"] else ("no answer" if azure["installed"] else "not installed")
+        lines.append(f"emulated Azure {azure['url']} ({azure['address']}): {works}")
+        lines += [f"  fault {one['id']}: {store_cli.fault_text(one)}" for one in azure["faults"]]
     for what, answering in (("name server", found["dns"]), ("mirror", found["mirror"]["serving"])):
         lines += [
             f"{what} {where}: {'answers' if works else 'no answer'}" for where, works in answering.items()

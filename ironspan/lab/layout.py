@@ -71,6 +71,11 @@ class Site:
         """Default gateway of the site's hosts."""
         return self.network[254]
 
+    @property
+    def endpoint(self) -> IPv4Address:
+        """Private endpoint of the emulated Azure, in the Azure side's router."""
+        return self.network[253]
+
 
 @dataclass(frozen=True)
 class LabHost:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from ironspan.lab import files, processes
-from ironspan.lab.azure import service, settings
+from ironspan.lab.azure import settings
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import API_NAME, DOMAIN, Layout
 from ironspan.lab.state import Resource
@@ -34,7 +34,7 @@ def hosts_text(layout: Layout) -> str:
     for site in layout.sites:
         lines.append(f"{site.controller} mirror-{site.key}.{DOMAIN}")
         lines.append(f"{site.router} router-{site.key}.{DOMAIN}")
-    lines += [f"{service.private_address(layout)} {name}" for name in settings.NAMES]
+    lines += [f"{layout.azure_site.endpoint} {name}" for name in settings.NAMES]
     return "\n".join(lines) + "\n"
 
 

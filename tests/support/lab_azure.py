@@ -27,12 +27,11 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
-from ironspan.lab.azure import certificates, control, install, launch, settings
-from ironspan.lab.azure.process import Config
+from ironspan.lab.azure import client, install, launch, settings
+from ironspan.lab.azure.config import SERVICES, Config, authority
 from ironspan.lab.azure.tokens import Signer
 from ironspan.lab.errors import LabError
 
-SERVICES = ("store", "login", "management", "metadata", "arc")
 STORAGE = "https://storage.azure.com"
 MANAGEMENT = "https://management.azure.com"
 
@@ -65,7 +64,7 @@ class LabAzure:
     @property
     def ca(self) -> Path:
         """The certificate to trust."""
-        return certificates.authority(self.folder)
+        return authority(self.folder)
 
     @property
     def account_url(self) -> str:
@@ -79,7 +78,7 @@ class LabAzure:
 
     def do(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Give a command (see ironspan.lab.azure.control)."""
-        return control.request(self.folder, command, **arguments)
+        return client.request(self.folder, command, **arguments)
 
     def fault(self, kind: str, **settings: Any) -> int:
         """Begin a fault (fields of ironspan.lab.azure.faults.Fault); returns its number."""

@@ -15,19 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ironspan.lab import files
+from ironspan.lab.azure.config import authority, server
 
 #: As long as a machine may keep a lab.
 _DAYS = 365
-
-
-def authority(folder: Path) -> Path:
-    """The certificate that clients have to trust."""
-    return folder / "ca.crt"
-
-
-def server(folder: Path) -> tuple[Path, Path]:
-    """The endpoints' certificate and its key."""
-    return folder / "keys" / "server.crt", folder / "keys" / "server.key"
 
 
 def ensure(folder: Path, names: Sequence[str], addresses: Sequence[str]) -> None:

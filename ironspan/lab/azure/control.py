@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Commands to the emulated Azure over a Unix socket: one JSON object a line, one line back."""
+"""Commands to the emulated Azure, carried out: one JSON object a line over a Unix socket, one line back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -17,16 +16,10 @@ from typing import Any
 from ironspan.lab.azure.faults import Fault, FaultError
 from ironspan.lab.azure.policy import Container, PolicyError
 from ironspan.lab.azure.world import World
-from ironspan.lab.errors import LabError
 
 #: Longest request: a federation's keys fit in easily.
 _LIMIT = 1 << 20
 _FAULT_FIELDS = {f.name for f in fields(Fault)} - {"id", "hits", "hidden", "healed", "chance"}
-
-
-def socket_path(folder: Path) -> Path:
-    """The control socket of the emulated Azure in `folder`."""
-    return folder / "control.sock"
 
 
 class Control:
@@ -148,33 +141,3 @@ async def listen(control: Control, path: Path) -> asyncio.Server:
         return await asyncio.start_unix_server(control.converse, str(path), limit=_LIMIT)
     finally:
         os.umask(previous)
-
-
-def request(folder: Path, do: str, timeout_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
-    """Give the emulated Azure in `folder` a command.
-
-    Args:
-        folder: Its folder.
-        do: The command.
-        timeout_s: Seconds to wait for the answer.
-        arguments: The command's own.
-
-    Returns:
-        The answer.
-
-    Raises:
-        LabError: It does not run, or refused the command.
-    """
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(socket_path(folder)))
-            connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
-            reply: dict[str, Any] = json.loads(connection.makefile("rb").readline())
-    except (OSError, ValueError) as error:
-        raise LabError(
-            f"the lab's Azure does not answer ({error}); `ironspan lab up` starts it again", 1
-        ) from error
-    if "error" in reply:
-        raise LabError(f"the lab's Azure refused: {reply['error']}")
-    return reply

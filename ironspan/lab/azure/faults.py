@@ -11,21 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ironspan.lab.azure.config import KINDS, SERVICES
 from ironspan.lab.azure.http import Body, Broken, Request, Response
 
-KINDS = {
-    "status": "answers with an error status and Retry-After, does nothing",
-    "delay": "waits, then does as asked",
-    "hang": "never answers, until it is healed",
-    "slow": "bodies pass at a few bytes per second, in both directions",
-    "truncated": "the answer's body is cut off in the middle, and with it the connection",
-    "reset": "the connection is cut while the request's body is under way; nothing is done",
-    "lost_reply": "does as asked, then cuts the connection instead of answering",
-    "lying": "answers success and does nothing",
-    "stale_list": "listings lack what was written since the fault began",
-    "outage": "every connection is cut at once",
-}
-SERVICES = ("store", "login", "metadata", "arc", "management")
 #: Pieces in which a slowed body passes, per second.
 _STEPS = 10
 

@@ -17,12 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ironspan.lab.azure import faults, settings, tokens
+from ironspan.lab.azure.config import ARC_FOLDER
 from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.world import World
 
 TOKEN_PATH = "/metadata/identity/oauth2/token"
-#: Where the agent of an Arc machine leaves its challenge.
-ARC_FOLDER = "/var/opt/azcmagent/tokens"
 #: Writes the challenge into a machine: (its address, path, content) -> whether that machine is known.
 Place = Callable[[str, str, str], bool]
 

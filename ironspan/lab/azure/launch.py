@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ironspan.lab.azure import certificates, control, settings
+from ironspan.lab.azure import client, settings
+from ironspan.lab.azure.config import Config, server
 from ironspan.lab.azure.install import Azurite
-from ironspan.lab.azure.process import Config
 from ironspan.lab.errors import LabError
 
 #: Node.js takes half of the machine's memory otherwise before it collects.
@@ -23,7 +23,7 @@ _HEAP_MB = 256
 def azurite_command(azurite: Azurite, folder: Path, config: Config) -> list[str]:
     """Return the command that runs Azurite for the emulated Azure in `folder`."""
     address, port = config.azurite
-    certificate, key = certificates.server(folder)
+    certificate, key = server(folder)
     return [
         str(azurite.node), f"--max-old-space-size={_HEAP_MB}", str(azurite.script),
         "--location", str(folder / "blobs"), "--blobHost", str(address), "--blobPort", str(port),
@@ -45,6 +45,9 @@ def process_command(folder: Path) -> list[str]:
 
 def prepare(folder: Path, config: Config) -> None:
     """Write down what both processes need before they start."""
+    # Late: cryptography would cost each command of the lab its import.
+    from ironspan.lab.azure import certificates
+
     for name in ("blobs", "keys"):
         (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     addresses = {str(address) for address, _ in (*config.endpoints.values(), config.azurite)}
@@ -66,7 +69,7 @@ def wait_ready(folder: Path, alive: Callable[[], bool], timeout_s: float = 60.0)
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            if control.request(folder, "status")["ready"]:
+            if client.request(folder, "status")["ready"]:
                 return
         except LabError:
             if not alive():

@@ -7,16 +7,14 @@ from __future__ import annotations
 import asyncio
 import collections
 import ctypes
-import json
 import os
 import signal
 import ssl
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ironspan.lab import files
-from ironspan.lab.azure import certificates, control, http, identity, settings
+from ironspan.lab.azure import client, control, http, identity, settings
+from ironspan.lab.azure.config import Config, authority, server
 from ironspan.lab.azure.http import Broken, Handler, Request, Response
 from ironspan.lab.azure.management import Management
 from ironspan.lab.azure.store import Store
@@ -27,33 +25,6 @@ _CLONE_NEWNET = 0x40000000
 _HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
 #: Seconds between two tries while Azurite starts.
 _AGAIN_S = 0.05
-
-
-@dataclass
-class Config:
-    """Where everything listens; kept in the folder as config.json."""
-
-    #: Service -> [address, port]. TLS services that share one are told apart by the Host header.
-    endpoints: dict[str, list[Any]]
-    #: Where Azurite listens.
-    azurite: list[Any]
-    #: Network namespace to listen in; empty for the own one.
-    namespace: str = ""
-    #: The lab whose hosts Arc machines are; empty: the Arc machine is this one.
-    lab: str = ""
-    #: Address of an Arc machine -> its name in the lab.
-    machines: dict[str, str] = field(default_factory=dict)
-    #: Where challenges of Arc machines lie.
-    arc_folder: str = identity.ARC_FOLDER
-
-    def save(self, folder: Path) -> None:
-        """Write it where the process looks for it."""
-        files.write_if_changed(folder / "config.json", json.dumps(asdict(self), indent=1) + "\n")
-
-    @classmethod
-    def load(cls, folder: Path) -> Config:
-        """Read what `save` wrote."""
-        return cls(**json.loads((folder / "config.json").read_text()))
 
 
 def enter(namespace: str) -> None:
@@ -92,10 +63,10 @@ async def _create_container(world: World, upstream: Upstream) -> None:
 
 async def _serve(folder: Path, config: Config) -> None:
     world = World(folder)
-    trusted = ssl.create_default_context(cafile=str(certificates.authority(folder)))
+    trusted = ssl.create_default_context(cafile=str(authority(folder)))
     upstream = Upstream(str(config.azurite[0]), int(config.azurite[1]), trusted)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*certificates.server(folder))
+    tls.load_cert_chain(*server(folder))
     where = config.endpoints
     login_host, login_port = where["login"]
     base = f"https://{settings.LOGIN_HOST if login_port == 443 else f'{login_host}:{login_port}'}"
@@ -116,7 +87,7 @@ async def _serve(folder: Path, config: Config) -> None:
         servers.append(await http.listen(handler, address, port, secure))
     about: dict[str, Any] = {"ready": False, "pid": os.getpid(), "endpoints": where}
     commands = control.Control(world, about)
-    listener = await control.listen(commands, control.socket_path(folder))
+    listener = await control.listen(commands, client.socket_path(folder))
     await _create_container(world, upstream)
     about["ready"] = True
     async with listener:

@@ -9,13 +9,12 @@ So a cut WAN cuts the racks off from it, and the instance metadata is where Azur
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from ironspan.lab import processes
-from ironspan.lab.azure import control, install, launch, settings
-from ironspan.lab.azure.process import Config
+from ironspan.lab.azure import client, install, launch, settings
+from ironspan.lab.azure.config import Config
 from ironspan.lab.commands import run
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import Layout
@@ -38,14 +37,9 @@ def state_folder(lab: Path) -> Path:
     return lab / "azure"
 
 
-def private_address(layout: Layout) -> IPv4Address:
-    """The private endpoint: what the store's names resolve to inside the lab."""
-    return layout.azure_site.network[253]
-
-
 def configuration(layout: Layout) -> Config:
     """Where the services of a lab listen."""
-    address = str(private_address(layout))
+    address = str(layout.azure_site.endpoint)
     endpoints: dict[str, list[Any]] = {name: [address, 443] for name in ("store", "login", "management")}
     endpoints["metadata"] = [settings.METADATA_ADDRESS, 80]
     endpoints["arc"] = [address, ARC_PORT]
@@ -67,7 +61,7 @@ def start(lab: Path, layout: Layout) -> bool:
     folder, config = state_folder(lab), configuration(layout)
     namespace = layout.azure_site.namespace
     launch.prepare(folder, config)
-    for address, device in ((private_address(layout), "lan0"), (settings.METADATA_ADDRESS, "lo")):
+    for address, device in ((layout.azure_site.endpoint, "lan0"), (settings.METADATA_ADDRESS, "lo")):
         run(["ip", "-n", namespace, "address", "replace", f"{address}/32", "dev", device])
     if processes.running(lab, AZURITE) is None:
         command = ["ip", "netns", "exec", namespace, *launch.azurite_command(azurite, folder, config)]
@@ -93,11 +87,11 @@ def status(lab: Path, layout: Layout) -> dict[str, Any]:
         "installed": install.installed() is not None,
         "ready": False,
         "url": f"https://{settings.BLOB_HOST}",
-        "address": str(private_address(layout)),
+        "address": str(layout.azure_site.endpoint),
         "faults": [],
     }
     try:
-        seen = control.request(state_folder(lab), "status")
+        seen = client.request(state_folder(lab), "status")
     except LabError:
         return found
     return {**found, "ready": bool(seen["ready"]) and running(lab), "faults": seen["faults"]}

@@ -41,6 +41,10 @@ FOUND: dict[str, Any] = {
     ],
     "link": {**LINK, "pid": 4, "mtu": 1400},
     "dns": {"10.98.0.1": True},
+    "azure": {
+        "installed": True, "ready": False, "url": "https://labstore.example", "address": "10.98.0.253",
+        "faults": [],
+    },
     "mirror": {"folder": "/m", "filled": False, "serving": {"http://10.98.0.1:8080": False}},
     "inventory": "/state/inventory/hosts.yml",
     "up": False,
@@ -135,7 +139,7 @@ def test_status_for_people(calls: list[tuple[str, str, Any]], capsys: pytest.Cap
     for part in (
         "cgroup v1: failCgroupV1 is false", "warning: bridged packets", "NOT WHOLE", "10.98.0.11", "OFF",
         "RTT 30 ms, jitter 2 ms, loss 0.1 %, 500 Mbit/s", "8 of 10 packets", "2 lost", "MTU 1400",
-        "ironspan artifacts build",
+        "ironspan artifacts build", "emulated Azure https://labstore.example (10.98.0.253): no answer",
     ):  # fmt: skip
         assert part in shown
 
