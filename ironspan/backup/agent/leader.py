@@ -46,26 +46,26 @@ class Leadership:
         self._holder = holder
         self._clock = clock
         self._lease: Lease | None = None
-        self._until = float("-inf")
+        self._until = self._not_before = float("-inf")
         self._lock = threading.Lock()
         self.problem: StoreError | None = None
+        self.refusals = 0
+        """How often in a row the store said that another has the lease, or that ours is gone."""
 
     def remaining(self) -> float:
         """Return for how many seconds a write may still be sent; 0 without the lease."""
         return max(0.0, self._until - self._clock())
 
-    def check(self) -> None:
-        """Raise LeaseLost unless a write may be sent now."""
-        if self._clock() >= self._until:
-            raise LeaseLost(
-                f"The lease of {self._name} in {self._store.name} is not held.",
-                "Nothing is written until it is; the log waits in the spool.",
-            )
+    def held(self) -> bool:
+        """Return whether a write may be sent now."""
+        return self.remaining() > 0
 
     def step(self) -> bool:
         """Take the lease or renew it, once; return whether it is held now. Never raises StoreError."""
         with self._lock:
             asked = self._clock()
+            if asked < self._not_before:
+                return False
             try:
                 if self._lease is None:
                     self._lease = self._store.acquire(self._name, SECONDS, self._holder)
@@ -73,11 +73,13 @@ class Leadership:
                     self._lease.renew()
             except LeaseLost as error:
                 self._lease, self._until, self.problem = None, float("-inf"), error
+                self.refusals += 1
                 return False
             except StoreError as error:
                 # Unknown outcome: the lease may be ours for its old time, and may be renewed later.
                 self.problem = error
-                return self.remaining() > 0
+                return self.held()
+            self.refusals = 0
             # From when it was asked for: the store counts from later than that.
             self._until, self.problem = asked + SECONDS - MARGIN_SECONDS, None
             return True
@@ -90,9 +92,14 @@ class Leadership:
             return STANDBY_SECONDS
         return AFTER_OUTAGE_SECONDS if self.problem else 0.0
 
-    def release(self) -> None:
-        """Give the lease up, so that a successor need not wait for its end."""
+    def release(self, seconds: float = 0.0) -> None:
+        """Give the lease up, so that a successor need not wait for its end.
+
+        Args:
+            seconds: for how long this agent does not ask for it again.
+        """
         with self._lock:
+            self._not_before = self._clock() + seconds
             lease, self._lease, self._until = self._lease, None, float("-inf")
             if lease is not None:
                 # A store that does not answer lets it run out.

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
 
 from ironspan.backup.errors import BackupError, ChainError, KeyMissing, LeaseLost, StoreError, WrongCluster
 from ironspan.backup.etcd.errors import Compacted, EtcdError
@@ -29,16 +34,11 @@ _KIND_OF: tuple[tuple[type[BaseException], str], ...] = (
 
 
 class Metrics:
-    """The agent's metrics in a registry of their own.
+    """The agent's metrics in a registry of their own."""
 
-    Args:
-        clock: seconds since 1970.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._clock = clock
-        self._durable_at: float | None = None
         ProcessCollector(namespace=PREFIX, registry=self.registry)
         self.active = self._gauge("active", "1 while this agent is the one that writes.")
         self.epoch = self._gauge("epoch", "The store's epoch that this agent writes to.")
@@ -47,7 +47,6 @@ class Metrics:
             "rpo_seconds",
             "What losing etcd now would lose: the age of the newest moment up to which all is in the store.",
         )
-        self.rpo.set_function(self._rpo)
         self.log_revision = self._gauge("log_revision", "The last revision that is in the store's log.")
         self.seen_revision = self._gauge("seen_revision", "The last revision that etcd showed to the watch.")
         self.spool_bytes = self._gauge("spool_bytes", "Bytes of the log that wait on this host's disk.")
@@ -61,35 +60,30 @@ class Metrics:
         self.verified_revision = self._gauge("last_verified_revision", "Its revision.")
         self.copy_lag = Gauge(
             f"{PREFIX}_copy_lag_seconds",
-            "Age of the oldest object, or part of one, that a second store lacks.",
-            ["store"],
+            "The age of the newest moment up to which a second store has all that the first one has.",
+            ["store", "what"],
             registry=self.registry,
         )
-        self.written = Counter(
-            f"{PREFIX}_written_bytes", "Bytes written.", ["what"], registry=self.registry
-        )
-        self.gaps = Counter(
-            f"{PREFIX}_gaps", "Times that revisions were lost to the log.", registry=self.registry
-        )
+        self.written = Counter(f"{PREFIX}_written_bytes", "Bytes written.", ["what"], registry=self.registry)
+        self.gaps = self._counter("gaps", "Times that revisions were lost to the log.")
+        self.stalls = self._counter("watch_stalls", "Times that etcd's watch fell silent and was begun anew.")
         self.errors = Counter(f"{PREFIX}_errors", "Failures.", ["kind"], registry=self.registry)
         for kind in KINDS:
             self.errors.labels(kind)
         for what in ("log", "snapshot", "copy"):
             self.written.labels(what)
 
-    def durable(self, at: float) -> None:
-        """Note that all that etcd acknowledged before a moment (seconds since 1970) is in the store."""
-        self._durable_at = max(at, self._durable_at or at)
-
     def standby(self) -> None:
         """Note that this agent does not write, so that it has no data loss to report."""
-        self._durable_at = None
-        self.active.set(0)
-        self.spool_bytes.set(0)
+        self.rpo.set_function(float)
+        for gauge in (self.active, self.spool_bytes):
+            gauge.set(0)
 
     def failed(self, error: BaseException) -> str:
         """Count a failure and return its kind."""
         kind = next((kind for base, kind in _KIND_OF if isinstance(error, base)), "other")
+        if isinstance(error, ChainError) and error.gap:
+            kind = "gap"
         self.errors.labels(kind).inc()
         return kind
 
@@ -97,8 +91,8 @@ class Metrics:
         """Answer Prometheus on an address until ``shutdown`` of what is returned."""
         return start_http_server(port, address, registry=self.registry)[0]
 
-    def _rpo(self) -> float:
-        return max(0.0, self._clock() - self._durable_at) if self._durable_at is not None else 0.0
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, registry=self.registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", text, registry=self.registry)

@@ -93,7 +93,7 @@ class Snapshotter:
         self._names = names
         self._clock = clock
 
-    def take(self, epoch: Epoch, least: int = 0) -> Manifest:
+    def take(self, epoch: Epoch, least: int = 0) -> tuple[str, Manifest]:
         """Take one snapshot, from the first member that delivers one.
 
         Args:
@@ -102,7 +102,7 @@ class Snapshotter:
                 nothing would lead from its snapshot into the log.
 
         Returns:
-            The manifest that commits it; without it in the store nobody sees the snapshot.
+            Its identifier, and the manifest that commits it; without it nobody sees the snapshot.
 
         Raises:
             EtcdError: no member delivered a whole snapshot.
@@ -131,7 +131,7 @@ class Snapshotter:
             (leaders if status.leader == status.header.member_id else followers).append(endpoint)
         return followers + leaders
 
-    def _take_from(self, endpoint: str, epoch: Epoch, least: int) -> Manifest:
+    def _take_from(self, endpoint: str, epoch: Epoch, least: int) -> tuple[str, Manifest]:
         status = self._client.status(endpoint)
         epochs.check(epoch, status.header.cluster_id, self._store)
         if status.isLearner or status.header.revision < least:
@@ -162,7 +162,7 @@ class Snapshotter:
             object_counts=counts,
         )
         self._store.put(self._names.snapshot_manifest(epoch.epoch, identifier), [manifest.dump(taken)])
-        return taken
+        return identifier, taken
 
     def _free_name(self, epoch: Epoch, revision: int) -> tuple[str, int]:
         """Return an identifier that no snapshot has, not even one that was never finished."""

@@ -1,0 +1,66 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``run``, ``snapshot`` and ``list``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from ironspan.backup.etcd.client import EtcdClient
+    from ironspan.backup.settings import Settings
+
+
+def add_commands(subparsers: t.Any) -> None:
+    """Add ``run``, ``snapshot`` and ``list``."""
+    command = subparsers.add_parser("run", help="the agent: keep the backups until it is told to end")
+    command.set_defaults(func=_run)
+    command = subparsers.add_parser("snapshot", help="take a full snapshot now")
+    command.set_defaults(func=_snapshot)
+    command = subparsers.add_parser("list", help="show the snapshots, what is proven of them, and the log")
+    command.set_defaults(func=_list)
+
+
+def client_of(settings: Settings) -> EtcdClient:
+    """Return a client of the settings' cluster, which asks this host's own member first."""
+    from ironspan.backup.etcd.channel import Tls
+    from ironspan.backup.etcd.client import EtcdClient
+
+    etcd = settings.etcd
+    tls = Tls(Path(etcd.ca), Path(etcd.certificate), Path(etcd.key)) if etcd.ca else None
+    return EtcdClient(etcd.endpoints, tls)
+
+
+def _run(settings: Settings, arguments: argparse.Namespace) -> int:
+    from ironspan.backup.agent.run import run
+
+    return run(settings)
+
+
+def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup.agent.epoch import open_epoch
+    from ironspan.backup.agent.snapshotter import Snapshotter
+    from ironspan.backup.main import answer
+    from ironspan.backup.names import Names
+    from ironspan.backup.stores import open_keys, open_store
+
+    names, store = Names(settings.site), open_store(settings.stores[0])
+    with client_of(settings) as client:
+        cluster = client.status(client.first_reachable()).header.cluster_id
+        epoch = open_epoch(store, names, cluster, time.time())
+        identifier, taken = Snapshotter(client, store, open_keys(settings.keys), names).take(epoch)
+    found = {"id": identifier, "epoch": taken.epoch, "revision": taken.revision, "size": taken.size}
+    answer(arguments, found, f"{identifier}: epoch {taken.epoch}, revision {taken.revision}")
+
+
+def _list(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup.agent.listing import as_text, contents
+    from ironspan.backup.main import answer
+    from ironspan.backup.names import Names
+    from ironspan.backup.stores import open_store
+
+    found = [contents(open_store(entry), Names(settings.site)) for entry in settings.stores]
+    answer(arguments, {"site": settings.site, "stores": found}, as_text(found))

@@ -1,0 +1,160 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Copies one store to another under the same names: bytes as they are, encrypted as they are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from ironspan.backup.errors import AlreadyThere, BackupError, NotThere, PositionConflict
+from ironspan.backup.names import Names
+from ironspan.backup.store import APPEND_MAX, Item, Store
+
+LOG = logging.getLogger(__name__)
+LOG_PAUSE_SECONDS = 2.0
+OBJECT_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+class Copier:
+    """Makes what is missing in a second store.
+
+    A manifest goes after the data that it commits, and a log object grows from its end only, so that the
+    copy is at every moment what the original was at some moment before.
+
+    Args:
+        source: the first store.
+        target: opens the second one, which may be out of reach for now.
+        names: of the site.
+        copied: called with the number of bytes of every object or part that was copied.
+    """
+
+    def __init__(
+        self,
+        source: Store,
+        target: Callable[[], Store],
+        names: Names,
+        copied: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        self._open = target
+        self._opened: Store | None = None
+        self._source = source
+        self._names = names
+        self._copied = copied
+
+    @property
+    def target(self) -> Store:
+        """The second store. Raises BackupError while it cannot be opened."""
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def logs(self) -> None:
+        """Bring every log of every epoch up to its length. Raises StoreError."""
+        for item, there in self._behind():
+            if self._names.parse_log(item.name):
+                self._extend(item, there)
+
+    def objects(self) -> None:
+        """Copy every whole object that is missing. Raises StoreError."""
+        missing = [item for item, there in self._behind() if there is None]
+        for item in sorted(missing, key=lambda item: (item.name.endswith("/manifest.json"), item.name)):
+            if self._is_object(item.name):
+                try:
+                    self.target.put(item.name, self._counted(self._source.read(item.name)))
+                except AlreadyThere:
+                    continue
+                except NotThere:
+                    LOG.info("%s is gone from %s", item.name, self._source.name)
+
+    def _is_object(self, name: str) -> bool:
+        names = self._names
+        parsers = (names.parse_epoch, names.parse_snapshot, names.parse_verdict)
+        return name.startswith(names.recoveries) or any(parse(name) is not None for parse in parsers)
+
+    def _behind(self) -> Iterator[tuple[Item, int | None]]:
+        """Yield what is longer than its copy, with the copy's length, or None without a copy."""
+        there = {item.name: item.size for item in self.target.list(f"{self._names.site}/")}
+        for item in self._source.list(f"{self._names.site}/"):
+            size = there.get(item.name)
+            if size is None or size < item.size:
+                yield item, size
+
+    def _extend(self, item: Item, there: int | None) -> None:
+        try:
+            if there is None:
+                self.target.create_append(item.name)
+            position = there or 0
+            while position < item.size:
+                length = min(APPEND_MAX, item.size - position)
+                data = b"".join(self._source.read(item.name, position, length))
+                if not data:
+                    return
+                position = self.target.append(item.name, data, position)
+                self._copied(len(data))
+        except (AlreadyThere, PositionConflict):
+            # Another copier was faster; the next round sees what it did.
+            LOG.info("another agent copies %s to %s", item.name, self.target.name)
+
+    def _counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+            self._copied(len(chunk))
+
+
+class Repeating:
+    """Runs a step again and again in a thread, more slowly while it fails.
+
+    Args:
+        name: of the thread, for messages.
+        step: what to run.
+        pause: seconds between the end of one run and the next.
+        failed: called with what a run raised.
+        clock: seconds, never set back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], None],
+        pause: float,
+        failed: Callable[[Exception], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # When the last run that came to its end was begun: all of before that is done.
+        self._done_at = clock()
+        self._step, self._pause, self._failed, self._clock = step, pause, failed, clock
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def age(self) -> float:
+        """Return for how many seconds something may be waiting to be done."""
+        return max(0.0, self._clock() - self._done_at)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End, waiting for the step that runs, but not for long: every step may be cut off."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._end.wait(wait):
+            begun = self._clock()
+            try:
+                self._step()
+            except Exception as error:
+                known = isinstance(error, BackupError)
+                LOG.warning("%s: %s", self._thread.name, error, exc_info=None if known else error)
+                self._failed(error)
+                asked = getattr(error, "retry_after", None) or 0.0
+                wait = max(min(2 * max(wait, self._pause), LONGEST_PAUSE_SECONDS), asked)
+            else:
+                self._done_at, wait = begun, self._pause

@@ -1,0 +1,116 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What ``list`` shows: the snapshots of a store, what a drill proved of them, and where the log ends."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Sequence
+
+from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
+from ironspan.backup.chain import last_seen, moment_text
+from ironspan.backup.names import Names
+from ironspan.backup.store import Store
+
+_HEADS = ("EPOCH", "SNAPSHOT", "REVISION", "TAKEN", "SIZE", "KEY", "PROVEN")
+
+
+def contents(store: Store, names: Names) -> dict[str, t.Any]:
+    """Return what a store holds of a site, for people and machines.
+
+    Args:
+        store: the store.
+        names: of the site.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    found = catalogue(store, names)
+    return {
+        "store": store.name,
+        "epochs": [
+            {"epoch": epoch.epoch, "cluster_id": epoch.cluster_id, "created": epoch.created}
+            for epoch in found.epochs
+        ],
+        "snapshots": [_snapshot(snapshot) for snapshot in found.snapshots],
+        "log": _log(store, found),
+        "recoveries": [item.name for item in found.recoveries],
+        "unfinished": [item.name for item in found.unfinished],
+        "damaged": dict(found.damaged),
+    }
+
+
+def as_text(found: Sequence[dict[str, t.Any]]) -> str:
+    """Return the contents of some stores as tables."""
+    return "\n\n".join(_store_text(one) for one in found)
+
+
+def _snapshot(snapshot: Snapshot) -> dict[str, t.Any]:
+    verdict = snapshot.verdict
+    return {
+        "id": snapshot.id,
+        "epoch": snapshot.epoch,
+        "revision": snapshot.revision,
+        "created": snapshot.manifest.created,
+        "size": snapshot.manifest.size,
+        "etcd_version": snapshot.manifest.etcd_version,
+        "key_version": snapshot.manifest.key_version,
+        "objects": sum(snapshot.manifest.object_counts.values()),
+        "verified": verdict.verified if verdict else None,
+        "verified_at": verdict.created if verdict else None,
+        "findings": list(verdict.findings) if verdict else [],
+    }
+
+
+def _log(store: Store, found: Catalogue) -> dict[str, t.Any]:
+    epoch = found.epochs[-1].epoch if found.epochs else 0
+    _, segments = found.of(epoch)
+    return {
+        "epoch": epoch,
+        "segments": len(segments),
+        "bytes": sum(segment.item.size for segment in segments),
+        "first_revision": segments[0].first_revision if segments else None,
+        "last_revision": last_seen(store, found) if segments else None,
+        "written": max((segment.item.modified for segment in segments), default=None),
+    }
+
+
+def _store_text(found: dict[str, t.Any]) -> str:
+    rows = [_HEADS, *(_row(snapshot) for snapshot in found["snapshots"])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    log = found["log"]
+    if log["segments"]:
+        lines.append(
+            f"log of epoch {log['epoch']}: revisions {log['first_revision']} to {log['last_revision']}, "
+            f"{log['segments']} segments, {_size(log['bytes'])}, "
+            f"last written {moment_text(round(log['written'] * 1000))}"
+        )
+    else:
+        lines.append("no log")
+    lines += [f"unfinished: {name}" for name in found["unfinished"]]
+    lines += [f"DAMAGED: {name}: {why}" for name, why in sorted(found["damaged"].items())]
+    return "\n".join([found["store"], *(f"  {line.rstrip()}" for line in lines)])
+
+
+def _row(snapshot: dict[str, t.Any]) -> tuple[str, ...]:
+    proven = {None: "not yet", True: "restored", False: "FAILED"}[snapshot["verified"]]
+    if snapshot["verified_at"]:
+        proven += f" {moment_text(snapshot['verified_at'] * 1000)[:16]}Z"
+    return (
+        str(snapshot["epoch"]),
+        snapshot["id"],
+        str(snapshot["revision"]),
+        f"{moment_text(snapshot['created'] * 1000)[:19]}Z",
+        _size(snapshot["size"]),
+        snapshot["key_version"],
+        proven,
+    )
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

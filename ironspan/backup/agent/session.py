@@ -1,0 +1,193 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One span of time in which this agent is the one that writes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+from ironspan.backup.agent import epoch as epochs
+from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier, Repeating
+from ironspan.backup.agent.leader import Leadership
+from ironspan.backup.agent.metrics import Metrics
+from ironspan.backup.agent.snapshots import Snapshots
+from ironspan.backup.agent.snapshotter import Snapshotter
+from ironspan.backup.agent.watched import Watched
+from ironspan.backup.catalogue import catalogue
+from ironspan.backup.crypto import Keys
+from ironspan.backup.errors import LeaseLost, WrongCluster
+from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.log.group import Gap
+from ironspan.backup.log.pipeline import Pipeline, Place
+from ironspan.backup.log.spool import Spool
+from ironspan.backup.manifest import Epoch
+from ironspan.backup.names import Names
+from ironspan.backup.settings import Settings
+from ironspan.backup.store import Store
+from ironspan.backup.stores import open_store
+from ironspan.backup.takeover import take_over
+
+LOG = logging.getLogger(__name__)
+SNAPSHOT_PAUSE_SECONDS = 0.5
+INVENTORY_PAUSE_SECONDS = 10.0
+DRAIN_SECONDS = 5.0
+_STEP_SECONDS = 0.5
+_REFUSALS = 2
+"""The first may be a lease that ran out while the store was away, which nobody else has taken."""
+
+
+class Session:
+    """Writes the log and the snapshots of one cluster into the first store, and copies them to the others.
+
+    Args:
+        settings: of this host.
+        client: of the cluster.
+        store: the first one.
+        keys: encrypt what is written.
+        leadership: whose lease is held at the start.
+        metrics: is told how it goes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: EtcdClient,
+        store: Store,
+        keys: Keys,
+        leadership: Leadership,
+        metrics: Metrics,
+    ) -> None:
+        self._settings, self._client, self._store = settings, client, store
+        self._keys, self._leadership, self._metrics = keys, leadership, metrics
+        self._names = Names(settings.site)
+        self._newest: Epoch | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Write until ``stop`` is set.
+
+        Raises:
+            LeaseLost: another agent writes.
+            WrongCluster: the store's newest epoch is of another cluster, or has newer data than etcd.
+            BackupError: etcd or the store makes it impossible for now.
+        """
+        answer = self._client.range(ALL, limit=1, keys_only=True)
+        cluster_id = answer.header.cluster_id
+        epoch = self._newest = epochs.open_epoch(self._store, self._names, cluster_id, time.time())
+        self._metrics.epoch.set(epoch.epoch)
+        LOG.info("Writing epoch %d, cluster %s, to %s", epoch.epoch, epoch.cluster_id, self._store.name)
+        snapshotter = Snapshotter(self._client, self._store, self._keys, self._names)
+        every = self._settings.snapshot_every_s
+        snapshots = Snapshots(snapshotter, self._store, self._names, epoch, every, self._metrics)
+        after: int | None = None
+        with contextlib.ExitStack() as chores:
+            while not stop.is_set():
+                pipeline = self._begin(cluster_id, epoch, after, snapshots)
+                if after is None:
+                    chores.enter_context(self._chores(snapshots))
+                pipeline.start()
+                try:
+                    self._attend(pipeline, epoch, stop)
+                finally:
+                    pipeline.stop(DRAIN_SECONDS if self._leadership.held() else 0.0)
+                failure = pipeline.failure
+                if isinstance(failure, Gap):
+                    LOG.error("%s", failure)
+                    self._metrics.failed(failure)
+                    self._metrics.gaps.inc()
+                    after = self._revision()
+                elif failure is not None:
+                    raise failure
+
+    def _revision(self) -> int:
+        """Return etcd's revision, by a read that sees every acknowledged write."""
+        return self._client.range(ALL, limit=1, keys_only=True).header.revision
+
+    def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
+        """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
+        end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
+        revision = self._revision()
+        if end.revision > revision:
+            raise WrongCluster(
+                f"The log in {self._store.name} is at revision {end.revision} and etcd at {revision}: this "
+                "database is older than its backup.",
+                "Restore the backup, or, if this database is the right one, begin an epoch for it with "
+                "`ironspan-etcd-backup new-epoch`.",
+            )
+        if after is None and not end.revision:
+            after = revision
+        if after is not None:
+            # Nothing leads into a log that begins anew but a snapshot that is not older.
+            snapshots.need(after)
+        folder = self._settings.spool.path / f"e{epoch.epoch:06d}-{epoch.cluster_id}"
+        return Pipeline(
+            self._client,
+            cluster_id,
+            Place(self._store, self._keys, self._names, epoch.epoch),
+            end,
+            Spool(folder, self._settings.spool.max_bytes),
+            after=after,
+            may_write=self._leadership.held,
+            holder=self._settings.host,
+            flush_s=self._settings.flush_ms / 1000,
+            coalescing=self._settings.coalesce_node_leases,
+        )
+
+    def _attend(self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event) -> None:
+        """Watch over the log until it ends, ``stop`` is set, or another agent writes."""
+        watched = Watched(pipeline, self._metrics)
+        self._metrics.active.set(1)
+        ended = False
+        while not stop.is_set() and not ended:
+            ended = pipeline.wait(_STEP_SECONDS, stop)
+            watched.step()
+            if self._leadership.refusals >= _REFUSALS:
+                raise LeaseLost(f"Another agent writes to {self._store.name}.")
+            if self._newest is not None and self._newest.epoch != epoch.epoch:
+                raise WrongCluster(f"{self._store.name} has the new epoch {self._newest.epoch}.")
+            if ended and isinstance(pipeline.failure, Gap):
+                # What came before the gap is still worth having.
+                ended = not len(pipeline.outbox) or pipeline.sender.ended.is_set()
+
+    @contextlib.contextmanager
+    def _chores(self, snapshots: Snapshots) -> Iterator[None]:
+        """Do beside the log what need not be done at once."""
+        failed = self._metrics.failed
+        chores = [
+            Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
+            Repeating("inventory", self._inventory, INVENTORY_PAUSE_SECONDS, failed),
+        ]
+        for number, entry in enumerate(self._settings.stores[1:], 1):
+            copier = Copier(self._store, functools.partial(open_store, entry), self._names, self._copied)
+            for what, step, pause in (
+                ("log", copier.logs, LOG_PAUSE_SECONDS),
+                ("objects", copier.objects, OBJECT_PAUSE_SECONDS),
+            ):
+                chore = Repeating(f"copy-{number}-{what}", step, pause, failed)
+                self._metrics.copy_lag.labels(str(number), what).set_function(chore.age)
+                chores.append(chore)
+        for chore in chores:
+            chore.start()
+        try:
+            yield
+        finally:
+            for chore in chores:
+                chore.stop()
+
+    def _copied(self, size: int) -> None:
+        self._metrics.written.labels("copy").inc(size)
+
+    def _inventory(self) -> None:
+        """See whether a restore began a new epoch, and what drills have proven."""
+        found = catalogue(self._store, self._names)
+        if found.epochs:
+            self._newest = found.epochs[-1]
+        proven = [snapshot for snapshot in found.snapshots if snapshot.verified]
+        if proven:
+            newest = max(proven, key=lambda snapshot: snapshot.manifest.created)
+            self._metrics.verified_time.set(newest.manifest.created)
+            self._metrics.verified_revision.set(newest.revision)

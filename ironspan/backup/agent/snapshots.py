@@ -1,0 +1,107 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the snapshots of an epoch when they are due, and the one that a new or broken log needs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from ironspan.backup.agent.metrics import Metrics
+from ironspan.backup.agent.schedule import Schedule
+from ironspan.backup.agent.snapshotter import Snapshotter
+from ironspan.backup.catalogue import catalogue
+from ironspan.backup.chain import Point, choose
+from ironspan.backup.errors import BackupError, StoreError
+from ironspan.backup.manifest import Epoch
+from ironspan.backup.names import Names
+from ironspan.backup.store import Store
+
+LOG = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The snapshots of one epoch. One thread calls ``step``; any may call ``need``.
+
+    Args:
+        snapshotter: takes them.
+        store: where they are.
+        names: of the site.
+        epoch: the store's newest.
+        every: seconds between two.
+        metrics: is told about each.
+        wall: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        snapshotter: Snapshotter,
+        store: Store,
+        names: Names,
+        epoch: Epoch,
+        every: float,
+        metrics: Metrics,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._snapshotter, self._store, self._names, self._epoch = snapshotter, store, names, epoch
+        self._every, self._metrics, self._wall = every, metrics, wall
+        self._schedule: Schedule | None = None
+        self._needed = threading.Event()
+        self._least = 0
+
+    def need(self, least: int) -> None:
+        """Ask for a snapshot at once: the log begins behind a revision, and nothing leads to it.
+
+        Args:
+            least: that revision.
+        """
+        self._least = least
+        self._needed.set()
+
+    def step(self) -> None:
+        """Take a snapshot if one is due.
+
+        Raises:
+            BackupError: it was not taken; calling again tries again, later each time.
+        """
+        if self._schedule is None:
+            self._schedule = self._plan()
+        if self._needed.is_set():
+            self._needed.clear()
+            self._schedule.ask()
+        if not self._schedule.due():
+            return
+        begun = time.monotonic()
+        try:
+            identifier, taken = self._snapshotter.take(self._epoch, self._least)
+        except BackupError:
+            self._schedule.failed()
+            raise
+        self._schedule.taken(begun)
+        seconds = time.monotonic() - begun
+        LOG.info("Snapshot %s, revision %d: %.1f s", identifier, taken.revision, seconds)
+        self._metrics.snapshot_time.set(taken.created)
+        self._metrics.snapshot_revision.set(taken.revision)
+        self._metrics.snapshot_size.set(taken.size)
+        self._metrics.snapshot_duration.set(seconds)
+        self._metrics.written.labels("snapshot").inc(taken.size)
+
+    def _plan(self) -> Schedule:
+        """Return when the next one is due, by what the store has."""
+        found = catalogue(self._store, self._names)
+        own, _ = found.of(self._epoch.epoch)
+        age = None
+        if own:
+            newest = max(snapshot.manifest.created for snapshot in own)
+            age = self._wall() - newest
+            self._metrics.snapshot_time.set(newest)
+            try:
+                choose(self._store, found, Point())
+            except StoreError:
+                raise
+            except BackupError as error:
+                LOG.warning("A snapshot is needed: %s", error)
+                age = None
+        return Schedule(self._every, age)

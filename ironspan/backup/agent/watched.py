@@ -1,0 +1,51 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Shows in metrics and messages how the log goes."""
+
+from __future__ import annotations
+
+import logging
+
+from ironspan.backup.agent.metrics import Metrics
+from ironspan.backup.errors import BackupError
+from ironspan.backup.log.pipeline import Pipeline
+
+LOG = logging.getLogger(__name__)
+
+
+class Watched:
+    """One run of the log, looked at now and then by one thread.
+
+    Args:
+        pipeline: the run.
+        metrics: where it is shown.
+    """
+
+    def __init__(self, pipeline: Pipeline, metrics: Metrics) -> None:
+        self._pipeline = pipeline
+        self._metrics = metrics
+        self._written = 0
+        self._stalls = 0
+        self._told: dict[str, BackupError | None] = {}
+        metrics.rpo.set_function(pipeline.position.rpo)
+
+    def step(self) -> None:
+        """Look once."""
+        pipeline, metrics = self._pipeline, self._metrics
+        metrics.log_revision.set(pipeline.position.durable_revision)
+        metrics.seen_revision.set(pipeline.position.received_revision)
+        metrics.spool_bytes.set(pipeline.outbox.spooled_bytes)
+        written, stalls = pipeline.sender.written_bytes, pipeline.reader.stalls
+        metrics.written.labels("log").inc(written - self._written)
+        metrics.stalls.inc(stalls - self._stalls)
+        self._written, self._stalls = written, stalls
+        problems: dict[str, BackupError | None] = {
+            "store": pipeline.sender.problem,
+            "etcd": pipeline.reader.problem,
+            "spool": pipeline.outbox.problem,
+        }
+        for what, problem in problems.items():
+            if problem is not None and problem is not self._told.get(what):
+                LOG.warning("%s", problem)
+                metrics.failed(problem)
+            self._told[what] = problem

@@ -1,0 +1,114 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A store that fails where a test wants it to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+from ironspan.backup.errors import StoreError
+from ironspan.backup.store import Item, Lease, Store
+
+Fault = Literal["refused", "unknown", "lie"]
+"""refused: nothing happened, and an error. unknown: it happened, and an error. lie: neither."""
+
+
+class FaultyStore:
+    """Hands on to another store, but for what ``fault`` says.
+
+    Args:
+        store: the store behind.
+        fault: called with the operation's and the object's name before each; says what happens instead.
+    """
+
+    def __init__(self, store: Store, fault: Callable[[str, str], Fault | None] = lambda what, name: None):
+        self.behind = store
+        self.fault = fault
+        self.down = threading.Event()
+        """While it is set every operation is refused."""
+        self.calls: list[tuple[str, str]] = []
+
+    @property
+    def name(self) -> str:
+        """What the store is called in messages."""
+        return self.behind.name
+
+    def _meet(self, what: str, name: str) -> Fault | None:
+        self.calls.append((what, name))
+        fault: Fault | None = "refused" if self.down.is_set() else self.fault(what, name)
+        if fault == "refused":
+            raise StoreError(f"{self.name}: {what} {name}: refused by the test.", retryable=True)
+        return fault
+
+    def _after(self, fault: Fault | None, what: str, name: str) -> None:
+        if fault == "unknown":
+            raise StoreError(f"{self.name}: {what} {name}: no answer, says the test.", retryable=True)
+
+    def put(self, name: str, data: Iterable[bytes]) -> None:
+        """Store.put."""
+        fault = self._meet("put", name)
+        if fault != "lie":
+            self.behind.put(name, data)
+        self._after(fault, "put", name)
+
+    def create_append(self, name: str) -> None:
+        """Store.create_append."""
+        fault = self._meet("create_append", name)
+        if fault != "lie":
+            self.behind.create_append(name)
+        self._after(fault, "create_append", name)
+
+    def append(self, name: str, data: bytes, position: int) -> int:
+        """Store.append."""
+        fault = self._meet("append", name)
+        length = position + len(data) if fault == "lie" else self.behind.append(name, data, position)
+        self._after(fault, "append", name)
+        return length
+
+    def size(self, name: str) -> int:
+        """Store.size."""
+        self._meet("size", name)
+        return self.behind.size(name)
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Store.read."""
+        self._meet("read", name)
+        return self.behind.read(name, offset, length)
+
+    def list(self, prefix: str) -> Iterator[Item]:
+        """Store.list."""
+        self._meet("list", prefix)
+        return self.behind.list(prefix)
+
+    def delete(self, name: str) -> None:
+        """Store.delete."""
+        self._meet("delete", name)
+        self.behind.delete(name)
+
+    def acquire(self, name: str, seconds: int, holder: str) -> Lease:
+        """Store.acquire."""
+        fault = self._meet("acquire", name)
+        lease = self.behind.acquire(name, seconds, holder)
+        self._after(fault, "acquire", name)
+        return _FaultyLease(self, name, lease)
+
+
+class _FaultyLease:
+    def __init__(self, store: FaultyStore, name: str, lease: Lease) -> None:
+        self._store, self._name, self._lease = store, name, lease
+
+    @property
+    def id(self) -> str:
+        return self._lease.id
+
+    def renew(self) -> None:
+        fault = self._store._meet("renew", self._name)
+        if fault != "lie":
+            self._lease.renew()
+        self._store._after(fault, "renew", self._name)
+
+    def release(self) -> None:
+        self._store._meet("release", self._name)
+        self._lease.release()
