@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     arguments_of,
     compared_hosts,
     insist_on_the_same,
+    step_groups,
     steps_of,
     targets_of,
 )
@@ -78,7 +79,8 @@ class ActionModule(ClusterAction):
                 }
             )
         named = [host.name for host in context.hosts]
-        for group, hosts in ((TARGETS_GROUP, targets), (NAMED_GROUP, named), (COMPARED_GROUP, compared)):
+        groups = ((TARGETS_GROUP, targets), (NAMED_GROUP, named), (COMPARED_GROUP, compared))
+        for group, hosts in (*groups, *step_groups(name, steps).items()):
             for host in hosts:
                 self.add_host(host, parent_group_names=[group])
         for step in steps:

@@ -90,8 +90,9 @@ def reason_of(answer: t.Any, problems: str) -> str:
         answer: from ``answer_of``.
         problems: what it wrote as progress and messages.
     """
-    if isinstance(answer, dict) and answer.get("error"):
-        return " ".join(str(answer[part]) for part in ("error", "remedy") if answer.get(part))
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict):
+        return " ".join(str(error[part]) for part in ("message", "remedy") if error.get(part))
     lines = problems.strip().splitlines()
     return lines[-1].strip() if lines else "it gave no reason; look at journalctl -u ironspan-etcd-backup"
 

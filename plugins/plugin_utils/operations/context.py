@@ -167,6 +167,25 @@ def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> l
     return choices[which]
 
 
+def step_groups(operation: str, steps: Sequence[Step]) -> dict[str, list[str]]:
+    """Return groups of hosts by what is done on them, for operations whose plays are about such groups.
+
+    Args:
+        operation: its module says so with ``GROUPED``.
+        steps: what is done.
+
+    Returns:
+        ``ironspan_step_`` and the action -> hosts, in the order of the steps.
+    """
+    if operation == SITE or not getattr(module_of(operation), "GROUPED", False):
+        return {}
+    actions = dict.fromkeys(step.action for step in steps)
+    return {
+        f"ironspan_step_{action.replace('-', '_')}": targets_of([s for s in steps if s.action == action])
+        for action in actions
+    }
+
+
 def targets_of(steps: Sequence[Step]) -> list[str]:
     """Return the hosts that the steps are about, in their order."""
     return list(dict.fromkeys(step.target for step in steps if step.target))

@@ -31,7 +31,11 @@ def test_the_answer_is_returned(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         ("echo 'the key version 3 is missing' >&2; exit 2", True, "list: the key version 3 is missing"),
         ("echo reading >&2; echo 'the store does not answer' >&2; exit 1", False, "store does not answer"),
-        ('echo \'{"error": "a gap", "remedy": "Take another."}\'; exit 2', True, "list: a gap Take another."),
+        (
+            'echo \'{"error": {"message": "A gap.", "remedy": "Take another."}}\'; echo no >&2; exit 2',
+            True,
+            "list: A gap. Take another.",
+        ),
         ("exit 1", False, "gave no reason"),
         ("echo words", False, "is no JSON: 'words"),
     ],

@@ -1,0 +1,119 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The host as a restore sees it: its programs, its files, and the record of an unfinished restore."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
+
+Record = t.Dict[str, t.Any]
+RECORD = "/var/lib/ironspan/etcd-restore.json"
+PROGRAMS = "/usr/local/bin"
+"""Where the role puts etcd's programs; root's PATH over ssh need not have it."""
+TIMEOUT_SECONDS = 1800
+"""For one program. Restoring 8 GiB, the largest store, takes minutes on a slow disk."""
+
+
+class RestoreError(Exception):
+    """A step cannot be taken.
+
+    Args:
+        message: what is wrong.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message} {remedy}")
+
+
+class Machine:
+    """One host.
+
+    Args:
+        root: "/" on a host; tests have a folder of their own.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self.crash = CrashPoints(root)
+
+    def path(self, path: str) -> str:
+        """Return where an absolute path is on this machine."""
+        return self.root.rstrip("/") + path
+
+    def run(self, *argv: str, environment: t.Optional[t.Mapping[str, str]] = None) -> str:
+        """Run a program and return its output.
+
+        Args:
+            argv: the program and its arguments, never a secret.
+            environment: variables besides those of this process.
+
+        Raises:
+            RestoreError: it failed, or did not end in time.
+        """
+        path = f"{self.path(PROGRAMS)}:{os.environ.get('PATH', '')}"
+        try:
+            done = subprocess.run(
+                argv,
+                env={**os.environ, "PATH": path, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=TIMEOUT_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RestoreError(f"{argv[0]} failed: {error}.", "Mend that, and run this again.") from error
+        if done.returncode != 0:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            reason = lines[-1] if lines else f"it ended with status {done.returncode}"
+            raise RestoreError(f"{' '.join(argv[:3])} failed: {reason}.", "Mend that, and run this again.")
+        return done.stdout
+
+    def record(self) -> Record:
+        """Return what is known of a restore on this host; empty when there was none."""
+        try:
+            with open(self.path(RECORD), encoding="utf-8") as stream:
+                return dict(json.load(stream))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise RestoreError(f"{RECORD} is damaged: {error}.", "Look at it, and remove it.") from error
+
+    def remember(self, **values: t.Any) -> Record:
+        """Change the record, durably, before the next step is taken."""
+        record = {**self.record(), **values}
+        os.makedirs(os.path.dirname(self.path(RECORD)), mode=0o700, exist_ok=True)
+        text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+        self.crash.reach()
+        files.write_atomically(self.path(RECORD), text.encode(), 0o600)
+        self.crash.reach()
+        return record
+
+    def forget(self) -> None:
+        """Give up the record of an earlier restore."""
+        self.remove(RECORD)
+
+    def remove(self, path: str) -> None:
+        """Delete a file or a folder that a restore works with, if it is there."""
+        self.crash.reach()
+        if os.path.isdir(self.path(path)):
+            shutil.rmtree(self.path(path))
+        elif os.path.lexists(self.path(path)):
+            os.unlink(self.path(path))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename within one file system, durably."""
+        self.crash.reach()
+        os.rename(self.path(old), self.path(new))
+        for folder in {os.path.dirname(old), os.path.dirname(new)}:
+            files.sync_folder(self.path(folder))
+        self.crash.reach()

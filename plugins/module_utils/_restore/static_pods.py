@@ -1,0 +1,130 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Stops and starts a control plane's programs: the kubelet runs what is in its folder of manifests."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import ssl
+import time
+import typing as t
+import urllib.error
+import urllib.request
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+
+MANIFESTS = "/etc/kubernetes/manifests"
+ASIDE = "/etc/kubernetes/ironspan-restore"
+API_SERVER = "kube-apiserver"
+PODS = (API_SERVER, "kube-controller-manager", "kube-scheduler")
+"""In the order in which they are started."""
+STOP_SECONDS = 60.0
+"""The kubelet gives a pod 30 s to end."""
+READY_SECONDS = 180.0
+_PORT = re.compile(r"--secure-port=(\d+)")
+_LATE_SECONDS = 5.0
+"""After these a program that was asked to end is killed: nothing it could still write has a store."""
+
+
+def present(machine: Machine) -> t.List[str]:
+    """Return those of the programs that this host runs, or ran before they were stopped for a restore."""
+    return [name for name in PODS if any(os.path.exists(machine.path(path)) for path in _paths(name))]
+
+
+def stop(machine: Machine) -> bool:
+    """Stop the programs and wait until they have ended; returns whether any was there.
+
+    Raises:
+        RestoreError: one does not end.
+    """
+    moved = False
+    os.makedirs(machine.path(ASIDE), mode=0o700, exist_ok=True)
+    for name in reversed(PODS):
+        manifest, aside = _paths(name)
+        if os.path.exists(machine.path(manifest)):
+            machine.rename(manifest, aside)
+            moved = True
+    begun = time.monotonic()
+    while processes := [process for name in PODS for process in running(machine, name)]:
+        waited = time.monotonic() - begun
+        if waited > STOP_SECONDS:
+            raise RestoreError(
+                f"The programs of the control plane do not end (processes {processes}).",
+                "Look at 'journalctl -u kubelet', and run this again.",
+            )
+        if waited > _LATE_SECONDS:
+            for process in processes:
+                _kill(process)
+        time.sleep(0.1)
+    return moved
+
+
+def start(machine: Machine) -> bool:
+    """Start the programs, the others once the API server is ready; returns whether any was stopped.
+
+    Raises:
+        RestoreError: the API server does not become ready.
+    """
+    moved = False
+    for name in PODS:
+        manifest, aside = _paths(name)
+        if os.path.exists(machine.path(aside)):
+            machine.rename(aside, manifest)
+            moved = True
+        if name == API_SERVER and os.path.exists(machine.path(manifest)):
+            _wait_until_ready(machine, manifest)
+    if os.path.isdir(machine.path(ASIDE)):
+        os.rmdir(machine.path(ASIDE))
+    return moved
+
+
+def running(machine: Machine, program: str) -> t.List[int]:
+    """Return the ids of the processes that run a program."""
+    found = []
+    for name in os.listdir(machine.path("/proc")):
+        if name.isdigit():
+            try:
+                with open(machine.path(f"/proc/{name}/cmdline"), "rb") as stream:
+                    word = stream.read().split(b"\0")[0].decode(errors="replace")
+            except OSError:
+                continue
+            if os.path.basename(word) == program:
+                found.append(int(name))
+    return found
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _paths(name: str) -> t.Tuple[str, str]:
+    return f"{MANIFESTS}/{name}.yaml", f"{ASIDE}/{name}.yaml"
+
+
+def _wait_until_ready(machine: Machine, manifest: str) -> None:
+    with open(machine.path(manifest), encoding="utf-8") as stream:
+        port = _PORT.search(stream.read())
+    url = f"https://127.0.0.1:{port.group(1) if port else 6443}/readyz"
+    # Nothing is sent, and what answers on this port of this host is the API server or nothing good.
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname = False
+    unchecked.verify_mode = ssl.CERT_NONE
+    until = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=unchecked) as answer:
+                if answer.status == 200:
+                    return
+        except (OSError, urllib.error.URLError) as error:
+            reason = error
+        if time.monotonic() > until:
+            raise RestoreError(
+                f"The API server is not ready after {READY_SECONDS:.0f} s ({reason}).",
+                "Read its log below /var/log/pods/kube-system_kube-apiserver-*, and run this again.",
+            )
+        time.sleep(0.2)

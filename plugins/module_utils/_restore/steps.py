@@ -1,0 +1,160 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The states of the module ``etcd_restore``: what each step looks at, and what it hands to the next one."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
+    configuration,
+    static_pods,
+    store,
+    survey,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+
+Arguments = t.Mapping[str, t.Any]
+Result = t.Dict[str, t.Any]
+LATEST = "latest"
+REBUILT = "rebuilt"
+"""Folder, in the one that a restore works in, that the backup program rebuilds a database in."""
+
+
+def surveyed(machine: Machine, arguments: Arguments) -> Result:
+    """Return what the host has."""
+    return {"changed": False, **survey.survey(machine, arguments["point"])}
+
+
+def admitted(machine: Machine, arguments: Arguments) -> Result:
+    """Refuse what would go wrong later.
+
+    Raises:
+        RestoreError: the data and the backup are of different clusters, or there is not enough room.
+    """
+    own = _own(machine)
+    backup = facts(machine, own)
+    data = survey.data_of(machine, own.data_dir)
+    wants_survivor = takes_survivor(arguments)
+    going_on = survey.survey(machine, arguments["point"])["going_on"]
+    if going_on or data is None or not wants_survivor:
+        data = None
+    elif backup and data["cluster"] != backup["cluster_id"] and not arguments["force"]:
+        raise RestoreError(
+            f"{own.data_dir} holds data of cluster {data['cluster']}, and the backup is of cluster "
+            f"{backup['cluster_id']}: their revisions cannot be compared.",
+            "Say which to take: -e ironspan_source=backup or -e ironspan_source=survivor.",
+        )
+    size = _bytes(machine, backup) + 3 * (data["bytes"] if data else 0)
+    store.insist_on_space(machine, own, size)
+    return {"changed": False}
+
+
+def pods_stopped(machine: Machine, arguments: Arguments) -> Result:
+    """Stop the programs of a control plane."""
+    return {"changed": static_pods.stop(machine)}
+
+
+def pods_started(machine: Machine, arguments: Arguments) -> Result:
+    """Start them, in order."""
+    return {"changed": static_pods.start(machine)}
+
+
+def put_aside(machine: Machine, arguments: Arguments) -> Result:
+    """Stop etcd and rename its data; with a point, begin the restore on this host."""
+    own = _own(machine)
+    if arguments["point"]:
+        store.begin(machine, own, arguments["point"])
+    record = machine.record() if arguments["point"] else {}
+    aside = store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
+    return {"changed": bool(aside), "aside": aside}
+
+
+def restored(machine: Machine, arguments: Arguments) -> Result:
+    """Make the data and serve them for this host only; nothing when that was done before."""
+    own = _own(machine)
+    record = machine.record()
+    if not record.get("released"):
+        if "bump" not in record:
+            machine.remember(**_chosen(machine, own, arguments))
+        record = machine.record()
+        store.place(machine, own, record["snapshot"], record["bump"])
+        served = store.serve_alone(machine, own, record["revision"] + record["bump"])
+        record = machine.remember(keys=served["keys"])
+    names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
+    return {"changed": not record.get("released"), **{name: record[name] for name in names}}
+
+
+def released(machine: Machine, arguments: Arguments) -> Result:
+    """Serve to all."""
+    return {"changed": store.release(machine)}
+
+
+def finished(machine: Machine, arguments: Arguments) -> Result:
+    """End the restore; what it worked with is deleted."""
+    own = _own(machine)
+    if machine.record().get("finished", True):
+        return {"changed": False}
+    store.clean(machine, own)
+    machine.remember(finished=True)
+    return {"changed": True}
+
+
+def takes_survivor(arguments: Arguments) -> bool:
+    """Tell whether data on this host may be what is restored."""
+    return bool(arguments["source"] != "backup" and arguments["point"] == LATEST)
+
+
+def facts(machine: Machine, own: Configuration) -> Result:
+    """Return what the backup program says of the database that it rebuilt; empty when there is none."""
+    path = f"{store.work_folder(own)}/{REBUILT}/facts.json"
+    try:
+        with open(machine.path(path), encoding="utf-8") as stream:
+            found = dict(json.load(stream))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RestoreError(
+            f"{path} is damaged: {error}.", "Remove its folder, and run this again."
+        ) from error
+    return {**found, "path": f"{store.work_folder(own)}/{REBUILT}/restored.db"}
+
+
+def _chosen(machine: Machine, own: Configuration, arguments: Arguments) -> Result:
+    """Return what is restored: the newer of the backup and the data that were here."""
+    backup = {} if arguments["source"] == "survivor" else facts(machine, own)
+    aside = str(machine.record().get("aside") or "")
+    found: Result = {}
+    if aside and takes_survivor(arguments):
+        found = store.salvage(machine, own, aside)
+    if not found and not backup:
+        raise RestoreError("There is neither a rebuilt backup nor data on this host.", "Run this again.")
+    survivor = not backup or int(found.get("revision", 0)) > int(backup["revision"])
+    taken = found if survivor else backup
+    revision = int(taken["revision"])
+    seen = max(revision, int(backup.get("last_seen_revision", 0)))
+    bump = max(store.bump_of(revision, seen), int(backup.get("bump", 0)))
+    return {
+        "source": "survivor" if survivor else "backup",
+        "snapshot": taken["path"],
+        "revision": revision,
+        "bump": bump,
+        "backup": str(backup.get("snapshot", "")),
+        "epoch": int(backup.get("epoch", 0)),
+    }
+
+
+def _bytes(machine: Machine, backup: Result) -> int:
+    return 2 * os.path.getsize(machine.path(backup["path"])) if backup else 0
+
+
+def _own(machine: Machine) -> Configuration:
+    own = configuration.read(machine)
+    if own is None:
+        raise RestoreError(
+            f"{configuration.PATH} is missing: this host was never a member.", "Build it with site.yml first."
+        )
+    return own

@@ -1,0 +1,283 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Sets a member's data aside, makes others in their place, and serves them: first for this host only.
+
+Old data are renamed, never deleted. The new ones are made beside their place and renamed into it, under a
+cluster id that no old member has: the token that it is made from is random.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import Store
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import NOTE
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import configuration
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import (
+    UNIT,
+    Configuration,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.survey import data_of
+
+BUMP = 1_000_000_000
+"""By how much revisions are raised at least, as OpenShift does; 20 % of the last revision if that is more."""
+MASTER_LEASES = "/registry/masterleases/"
+"""Addresses of API servers that were alive before; the living write theirs again within seconds."""
+_MARGIN = 1 << 28
+"""Bytes that stay free on the disk: a full one stops the member."""
+
+
+def bump_of(revision: int, last_seen: int) -> int:
+    """Return by how much revisions are raised, so that none that a client ever saw comes again.
+
+    Args:
+        revision: the last one that is restored.
+        last_seen: the last one that anybody is known to have seen.
+    """
+    return max(BUMP, last_seen // 5) + max(0, last_seen - revision)
+
+
+def work_folder(own: Configuration) -> str:
+    """Return the folder of this host in which a restore works, on the file system of the data."""
+    return f"{own.data_dir}.restore"
+
+
+def insist_on_space(machine: Machine, own: Configuration, size: int) -> None:
+    """Refuse to fill the disk.
+
+    Args:
+        machine: the host.
+        own: its configuration.
+        size: bytes that are going to be written beside the data.
+
+    Raises:
+        RestoreError: there is not enough room.
+    """
+    parent = os.path.dirname(own.data_dir)
+    status = os.statvfs(machine.path(parent))
+    free, needed = status.f_bavail * status.f_frsize, size + _MARGIN
+    if free < needed:
+        raise RestoreError(
+            f"{parent} has {free >> 20} MiB free, and the restore needs {needed >> 20} MiB.",
+            "Make room, and run this again; data that were set aside can be moved to another disk.",
+        )
+
+
+def begin(machine: Machine, own: Configuration, point: str) -> None:
+    """Begin a restore on this host, or go on with an unfinished one to the same point.
+
+    Args:
+        machine: the host, on which the store is going to be restored.
+        own: its configuration.
+        point: what is going to be restored.
+    """
+    record = machine.record()
+    if record.get("finished", True) or record.get("point") != point:
+        machine.forget()
+        for name in ("data", "salvaged", "salvaged.db", "salvaged.json"):
+            machine.remove(f"{work_folder(own)}/{name}")
+        machine.remember(point=point, finished=False)
+    os.makedirs(machine.path(work_folder(own)), exist_ok=True)
+
+
+def set_aside(machine: Machine, own: Configuration, keep: str) -> str:
+    """Stop etcd and move its data out of the way; returns where they are, "" when there were none to move.
+
+    Args:
+        machine: the host.
+        own: its configuration.
+        keep: a cluster id whose data stay and go on serving: those that were restored already.
+    """
+    data = data_of(machine, own.data_dir)
+    if data is None:
+        machine.run("systemctl", "stop", UNIT)
+        return ""
+    if keep and data["cluster"] == keep:
+        return ""
+    machine.run("systemctl", "stop", UNIT)
+    aside = f"{own.data_dir}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    if machine.record():
+        machine.remember(aside=aside)
+    machine.rename(own.data_dir, aside)
+    return aside
+
+
+def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.Any]:
+    """Take a snapshot of data that have lost their quorum, from a copy of them.
+
+    The copy is started as a cluster of one, so that what is only in the write-ahead log counts too.
+
+    Args:
+        machine: the host.
+        own: its configuration.
+        aside: where the data are.
+
+    Returns:
+        ``path`` of the snapshot and its ``revision``.
+
+    Raises:
+        RestoreError: etcd does not start with these data.
+    """
+    folder = work_folder(own)
+    facts = f"{folder}/salvaged.json"
+    if os.path.exists(machine.path(facts)):
+        with open(machine.path(facts), encoding="utf-8") as stream:
+            return dict(json.load(stream))
+    copy, snapshot = f"{folder}/salvaged", f"{folder}/salvaged.db"
+    machine.run("systemctl", "stop", UNIT)
+    machine.remove(copy)
+    machine.run("cp", "-a", "--reflink=auto", machine.path(aside), machine.path(copy))
+    configuration.divert(machine, own.alone(copy))
+    try:
+        machine.run("systemctl", "start", UNIT)
+        status = _status(machine)
+        machine.run("etcdctl", "snapshot", "save", machine.path(snapshot), environment=_settings(machine))
+    except RestoreError as error:
+        raise RestoreError(
+            f"The data in {aside} cannot be used: {error}",
+            "Look at 'journalctl -u etcd'. With -e ironspan_source=backup the backup alone is restored.",
+        ) from error
+    finally:
+        machine.run("systemctl", "stop", UNIT)
+        configuration.straighten(machine)
+    found = {"path": snapshot, "revision": status["revision"]}
+    machine.crash.reach()
+    files.write_atomically(machine.path(facts), json.dumps(found).encode(), 0o600)
+    machine.remove(copy)
+    return found
+
+
+def place(machine: Machine, own: Configuration, snapshot: str, bump: int) -> None:
+    """Make data from a snapshot and put them where etcd's data belong, unless that is done.
+
+    Args:
+        machine: the host.
+        own: its configuration.
+        snapshot: path of a snapshot with its checksum.
+        bump: by how much revisions are raised.
+    """
+    record = machine.record()
+    present = data_of(machine, own.data_dir)
+    if present is not None and present["cluster"] and present["cluster"] == record.get("cluster"):
+        _know_whose(machine, present)
+        return
+    folder = f"{work_folder(own)}/data"
+    insist_on_space(machine, own, os.path.getsize(machine.path(snapshot)))
+    machine.remove(folder)
+    machine.run(
+        "etcdutl", "snapshot", "restore", machine.path(snapshot),
+        "--name", own.name,
+        "--initial-cluster", f"{own.name}={own.peer_url}",
+        "--initial-advertise-peer-urls", own.peer_url,
+        "--initial-cluster-token", f"ironspan-{secrets.token_hex(16)}",
+        "--data-dir", machine.path(folder),
+        "--bump-revision", str(bump),
+        "--mark-compacted",
+    )  # fmt: skip
+    _own_and_sync(machine, folder, os.stat(machine.path(os.path.dirname(own.data_dir))))
+    made = data_of(machine, folder)
+    if not made or not made["cluster"]:
+        raise RestoreError("etcdutl made no data.", "Run this again.")
+    machine.remember(cluster=made["cluster"], member=made["member"], bump=bump)
+    # Before the data are where a reboot would start them.
+    configuration.divert(machine, own.quarantined())
+    machine.rename(folder, own.data_dir)
+    _know_whose(machine, made)
+
+
+def serve_alone(machine: Machine, own: Configuration, least_revision: int) -> t.Dict[str, t.Any]:
+    """Start etcd for this host only, look at what it serves, and take stale leases of API servers out.
+
+    Args:
+        machine: the host.
+        own: its configuration.
+        least_revision: the store is refused below it.
+
+    Returns:
+        ``cluster``, ``member``, ``revision``, and ``keys``, the number of all keys.
+
+    Raises:
+        RestoreError: it does not start, or does not serve what was restored.
+    """
+    configuration.divert(machine, own.quarantined())
+    machine.run("systemctl", "restart", UNIT)
+    status = _status(machine)
+    if status["cluster"] != machine.record()["cluster"] or status["revision"] < least_revision:
+        raise RestoreError(
+            f"etcd serves revision {status['revision']} of cluster {status['cluster']}, and not at least "
+            f"revision {least_revision} of cluster {machine.record()['cluster']}.",
+            "It stays closed to all but this host. Look at 'journalctl -u etcd'.",
+        )
+    settings = _settings(machine)
+    machine.run("etcdctl", "del", "--prefix", MASTER_LEASES, environment=settings)
+    counted = json.loads(
+        machine.run(
+            "etcdctl", "get", "", "--from-key", "--count-only", "--write-out=fields", environment=settings
+        ).partition('"Count" : ')[2]
+        or "0"
+    )
+    return {**status, "keys": int(counted)}
+
+
+def release(machine: Machine) -> bool:
+    """Let everybody talk to etcd; returns whether it was closed."""
+    straightened = configuration.straighten(machine)
+    if straightened or not machine.record().get("released"):
+        machine.run("systemctl", "restart", UNIT)
+        machine.remember(released=True)
+    return straightened
+
+
+def clean(machine: Machine, own: Configuration) -> None:
+    """Delete what a restore that is over worked with; the data that were set aside stay."""
+    machine.remove(work_folder(own))
+
+
+def _status(machine: Machine) -> t.Dict[str, t.Any]:
+    output = machine.run("etcdctl", "endpoint", "status", "--write-out=json", environment=_settings(machine))
+    header = json.loads(output)[0]["Status"]["header"]
+    return {
+        "cluster": f"{int(header['cluster_id']):x}",
+        "member": f"{int(header['member_id']):x}",
+        "revision": int(header["revision"]),
+    }
+
+
+def _settings(machine: Machine) -> t.Dict[str, str]:
+    with open(machine.path(configuration.CLIENT_SETTINGS), encoding="utf-8") as stream:
+        pairs = (_pair(line) for line in stream if "=" in line and not line.startswith("#"))
+        return dict(pairs)
+
+
+def _pair(line: str) -> t.Tuple[str, str]:
+    name, _, value = line.strip().partition("=")
+    return name, value
+
+
+def _own_and_sync(machine: Machine, folder: str, owner: os.stat_result) -> None:
+    for path, _, names in os.walk(machine.path(folder), topdown=False):
+        for name in names:
+            with open(os.path.join(path, name), "rb") as stream:
+                os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
+                os.fsync(stream.fileno())
+        os.chown(path, owner.st_uid, owner.st_gid)
+        os.chmod(path, 0o700)
+        files.sync_folder(path)
+
+
+def _know_whose(machine: Machine, data: t.Mapping[str, t.Any]) -> None:
+    """Tell the engine whose data these are; it refuses to touch a member with another's."""
+    kept = Store(machine.root, machine.crash)
+    kept.lock(writing=True)
+    try:
+        state = kept.load()
+        state.notes[NOTE + configuration.PATH] = {"member": data["member"], "cluster": data["cluster"]}
+        kept.save(state)
+    finally:
+        kept.unlock()

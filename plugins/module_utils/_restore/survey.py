@@ -1,0 +1,122 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a host of the store has, found out without a quorum and without changing anything."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import (
+    _fields,
+    identity,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import configuration, static_pods
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
+
+STATE = 3
+"""Type of the record in a write-ahead log that says how far the member is (etcd, server/storage/wal)."""
+BACKUP_PROGRAM = "/opt/ironspan/etcd-backup/bin/ironspan-etcd-backup"
+PROGRAMS = ("etcd", "etcdctl", "etcdutl")
+
+
+def records(log: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
+    """Yield type and content of the records of a write-ahead log's file, up to its torn or unused end."""
+    at = 0
+    while at + 8 <= len(log):
+        # A frame: size in 56 bits, then the number of bytes of padding with its highest bit set.
+        head = int.from_bytes(log[at : at + 8], "little")
+        size, padding = head & ((1 << 56) - 1), (head >> 56) & 7 if head >> 63 else 0
+        if not size or at + 8 + size > len(log):
+            return
+        try:
+            found = dict(_fields(log[at + 8 : at + 8 + size]))
+        except IndexError:
+            return
+        content = found.get(3, b"")
+        yield int(found.get(1, 0)), content if isinstance(content, bytes) else b""
+        at += 8 + size + padding
+
+
+def commit_index(log: bytes) -> int:
+    """Return the last commit index that a write-ahead log's file tells, 0 when it tells none."""
+    states = [dict(_fields(content)) for kind, content in records(log) if kind == STATE]
+    # etcd begins each file with the state at that moment.
+    return max((int(state.get(3, 0)) for state in states), default=0)
+
+
+def data_of(machine: Machine, folder: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return whose data a folder holds, how far they reach and their size; None when it holds none.
+
+    Args:
+        machine: the host.
+        folder: etcd's ``data-dir``.
+    """
+    if not os.path.isdir(machine.path(os.path.join(folder, "member"))):
+        return None
+    logs = machine.path(os.path.join(folder, "member", "wal"))
+    names = sorted(name for name in _names(logs) if name.endswith(".wal"))
+    whose: t.Dict[str, t.Any] = {}
+    commit = 0
+    if names:
+        with open(os.path.join(logs, names[-1]), "rb") as stream:
+            log = stream.read()
+        whose, commit = identity(log[:4096]), commit_index(log)
+    database = machine.path(os.path.join(folder, "member", "snap", "db"))
+    size = os.path.getsize(database) if os.path.exists(database) else 0
+    return {
+        "cluster": whose.get("cluster", ""),
+        "member": whose.get("member", ""),
+        "commit": commit,
+        "bytes": size,
+    }
+
+
+def survey(machine: Machine, point: str) -> t.Dict[str, t.Any]:
+    """Return what this host has to do with the store and with its restore.
+
+    Args:
+        machine: the host.
+        point: what is going to be restored.
+    """
+    record = machine.record()
+    found: t.Dict[str, t.Any] = {
+        "configured": False,
+        "backup": os.access(machine.path(BACKUP_PROGRAM), os.X_OK),
+        # Of a restore to this point on this host that is not finished.
+        "going_on": record if record.get("point") == point and not record["finished"] else {},
+        "pods": static_pods.present(machine),
+        "problems": [],
+        "data": None,
+    }
+    own = configuration.read(machine)
+    if own is not None:
+        found.update(_of_member(machine, own))
+    return found
+
+
+def _of_member(machine: Machine, own: Configuration) -> t.Dict[str, t.Any]:
+    parent = machine.path(os.path.dirname(own.data_dir))
+    status = os.statvfs(parent)
+    programs = machine.path("/usr/local/bin")
+    problems = [f"{name} is missing in /usr/local/bin" for name in PROGRAMS if name not in _names(programs)]
+    if os.path.ismount(machine.path(own.data_dir)):
+        problems.append(
+            f"{own.data_dir} is a mount point, so data cannot be moved aside: mount that disk at "
+            f"{os.path.dirname(own.data_dir)}"
+        )
+    return {
+        "configured": True,
+        "data_dir": own.data_dir,
+        "free_bytes": status.f_bavail * status.f_frsize,
+        "problems": problems,
+        "data": data_of(machine, own.data_dir),
+    }
+
+
+def _names(folder: str) -> t.List[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,139 @@
+#!/usr/bin/python
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One host's part of a restore of the store."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: etcd_restore
+short_description: Do a host's part of a restore of etcd
+version_added: "0.3.0"
+description:
+  - The steps of C(playbooks/etcd_restore.yml) on one host. Each may be killed at any moment, and running it
+    again finishes it. Data are renamed, never deleted.
+  - The playbook says in which order hosts take their steps; nothing here knows of other hosts.
+author:
+  - The ironspan developers
+attributes:
+  check_mode:
+    support: full
+    description: Only V(surveyed) and V(admitted) do anything, and they only read.
+  diff_mode:
+    support: none
+    description: A store is no text.
+options:
+  state:
+    description:
+      - V(surveyed) reads what the host has.
+      - V(admitted) refuses what would go wrong, before anything is stopped.
+      - V(pods_stopped) and V(pods_started) are about the programs of a control plane.
+      - V(set_aside) stops etcd and renames its data.
+      - V(restored) makes data and serves them for this host only.
+      - V(released) serves them to all.
+      - V(finished) ends the restore on the host that it was made on.
+    type: str
+    required: true
+    choices: [surveyed, admitted, pods_stopped, set_aside, restored, released, pods_started, finished]
+  point:
+    description: What is restored. For V(set_aside) on the host only on which the store is made anew.
+    type: str
+    default: ""
+  source:
+    description: Where data come from. V(auto) takes a survivor's where they are newer than the backup.
+    type: str
+    choices: [auto, backup, survivor]
+    default: auto
+  keep_cluster:
+    description: Data of this cluster are the restored ones already, and V(set_aside) leaves them.
+    type: str
+    default: ""
+  force:
+    description: Consent to V(admitted) for data and a backup of different clusters.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Read what the host has
+  ironspan.hybrid.etcd_restore:
+    state: surveyed
+  register: etcd_restore_survey
+"""
+
+RETURN = r"""
+configured:
+  description: Whether the host has the configuration of a member.
+  returned: V(surveyed)
+  type: bool
+data:
+  description: Cluster, member, commit index and bytes of its data; null without data.
+  returned: V(surveyed)
+  type: dict
+going_on:
+  description: The record of an unfinished restore to the same point on this host; empty without one.
+  returned: V(surveyed)
+  type: dict
+aside:
+  description: Where the former data are, empty when there were none.
+  returned: V(set_aside)
+  type: str
+revision:
+  description: The last revision that was restored.
+  returned: V(restored)
+  type: int
+bump:
+  description: By how much revisions were raised after it.
+  returned: V(restored)
+  type: int
+source:
+  description: V(backup) or V(survivor).
+  returned: V(restored)
+  type: str
+cluster:
+  description: Id of the new cluster.
+  returned: V(restored)
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+
+STATES = {
+    "surveyed": steps.surveyed,
+    "admitted": steps.admitted,
+    "pods_stopped": steps.pods_stopped,
+    "set_aside": steps.put_aside,
+    "restored": steps.restored,
+    "released": steps.released,
+    "pods_started": steps.pods_started,
+    "finished": steps.finished,
+}
+READING = ("surveyed", "admitted")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "required": True, "choices": list(STATES)},
+            "point": {"type": "str", "default": ""},
+            "source": {"type": "str", "choices": ["auto", "backup", "survivor"], "default": "auto"},
+            "keep_cluster": {"type": "str", "default": ""},
+            "force": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    state = module.params["state"]
+    if module.check_mode and state not in READING:
+        module.exit_json(changed=True)
+    try:
+        module.exit_json(**STATES[state](Machine(), module.params))
+    except RestoreError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()
