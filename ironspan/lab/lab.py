@@ -116,9 +116,7 @@ class Lab:
 
     def _start_services(self, current: State, progress: Progress) -> bool:
         current.record(service.resources())
-        started = service.start(self.folder, current.layout)
-        progress("azure", "start" if started else "skip", "" if started else service.ABSENT)
-        return started
+        return service.start(self.folder, current.layout, progress)
 
     def _open(
         self, azure: int | None, rack: int | None, wan_mtu: int | None, azure_services: bool | None

