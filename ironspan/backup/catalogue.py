@@ -71,7 +71,9 @@ class Catalogue:
 
     def of(self, epoch: int) -> tuple[tuple[Snapshot, ...], tuple[Segment, ...]]:
         """Return an epoch's snapshots by revision and segments by number."""
-        snapshots = sorted((one for one in self.snapshots if one.epoch == epoch), key=lambda one: one.id)
+        snapshots = sorted(
+            (one for one in self.snapshots if one.epoch == epoch), key=lambda one: (one.revision, one.id)
+        )
         segments = sorted((one for one in self.segments if one.epoch == epoch), key=lambda one: one.number)
         return tuple(snapshots), tuple(segments)
 

@@ -15,6 +15,7 @@ _EPOCH = re.compile(r"epochs/(\d{6})\.json")
 _SNAPSHOT = re.compile(r"e(\d{6})/snapshots/(\d{20}-\d+)/(data|manifest\.json)")
 _LOG = re.compile(r"e(\d{6})/log/(\d{20})-(\d{6})\.log")
 _VERDICT = re.compile(r"e(\d{6})/verdicts/(\d{20}-\d+)/(\d+)\.json")
+_RECOVERY = re.compile(r"recovery/(\d+)\.bundle")
 _SNAPSHOT_ID = re.compile(r"(\d{20})-(\d+)")
 
 
@@ -143,6 +144,11 @@ class Names:
         """Return what a verdict is called by, or None for another object."""
         match = self._match(_VERDICT, name)
         return VerdictName(int(match[1]), match[2], int(match[3])) if match else None
+
+    def parse_recovery(self, name: str) -> int | None:
+        """Return when a bundle was made, or None for another object."""
+        match = self._match(_RECOVERY, name)
+        return int(match[1]) if match else None
 
     def _match(self, pattern: re.Pattern[str], name: str) -> re.Match[str] | None:
         return pattern.fullmatch(name.removeprefix(f"{self.site}/"))

@@ -1,0 +1,131 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``gc``: deletes what retention lets go, with an identity that may."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import typing as t
+
+from ironspan.backup.catalogue import catalogue
+from ironspan.backup.errors import BackupError, Forbidden, NotThere, StoreError
+from ironspan.backup.names import Names
+from ironspan.backup.retention import Counts, Plan, Removal, plan
+from ironspan.backup.store import Store
+
+if t.TYPE_CHECKING:
+    from ironspan.backup.settings import Settings
+
+log = logging.getLogger(__name__)
+FAILURES = 3
+"""Failures in a row after which a store is left alone until the next run."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a store."""
+
+    store: str
+    kept: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    deleted: list[str] = dataclasses.field(default_factory=list)
+    bytes: int = 0
+    protected: list[str] = dataclasses.field(default_factory=list)
+    """What a retention policy or the identity's rights keep for now."""
+    failed: list[str] = dataclasses.field(default_factory=list)
+    damaged: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The outcome in a line or a few, for people."""
+        lines = [
+            f"{self.store}: {len(self.kept)} snapshots stay, {len(self.deleted)} objects deleted "
+            f"({self.bytes} bytes), {len(self.protected)} protected for now"
+        ]
+        lines += [f"  failed: {text}" for text in self.failed]
+        lines += [f"  damaged, left alone: {name}: {why}" for name, why in sorted(self.damaged.items())]
+        return "\n".join(lines)
+
+
+def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = False) -> Outcome:
+    """Delete what retention lets go from one store.
+
+    What a policy protects is skipped and stays whole. An interrupted run leaves nothing that counts as a
+    backup and is none: a snapshot's manifest goes first.
+
+    Args:
+        store: the store, opened with the identity that may delete.
+        names: of the site.
+        counts: how many periods of each kind keep their newest snapshot.
+        only_show: delete nothing.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found = catalogue(store, names)
+    wanted: Plan = plan(found, counts)
+    outcome = Outcome(store.name, kept=wanted.kept, damaged=dict(found.damaged))
+    failures = 0
+    for removal in wanted.removals:
+        if only_show:
+            outcome.deleted += removal.names
+            outcome.bytes += removal.size
+            continue
+        try:
+            _remove(store, removal, outcome)
+            failures = 0
+        except StoreError as error:
+            outcome.failed.append(str(error))
+            failures += 1
+            if failures == FAILURES:
+                outcome.failed.append(f"{store.name} is left alone until the next run.")
+                break
+    return outcome
+
+
+def _remove(store: Store, removal: Removal, outcome: Outcome) -> None:
+    for name in removal.names:
+        try:
+            store.delete(name)
+        except NotThere:
+            continue
+        except Forbidden as error:
+            log.info("%s: %s", name, error)
+            outcome.protected.append(name)
+            return
+        outcome.deleted.append(name)
+    outcome.bytes += removal.size
+
+
+def add_commands(subparsers: t.Any) -> None:
+    """Add ``gc``."""
+    command = subparsers.add_parser(
+        "gc",
+        help="delete what retention lets go",
+        description="Delete what retention lets go from every store. The settings given with --settings "
+        "name the identity that may delete; the agent's own may not.",
+    )
+    command.add_argument("--dry-run", action="store_true", help="show what would go, delete nothing")
+    command.set_defaults(func=_gc)
+
+
+def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
+    from ironspan.backup.main import FAILED, answer
+    from ironspan.backup.stores import open_store
+
+    outcomes = []
+    for entry in settings.stores:
+        try:
+            store = open_store(entry)
+            outcomes.append(
+                collect(store, Names(settings.site), settings.retention, only_show=arguments.dry_run)
+            )
+        except BackupError as error:
+            outcomes.append(Outcome(str(entry.get("path") or entry.get("account_url")), failed=[str(error)]))
+    answer(
+        arguments,
+        {"stores": [dataclasses.asdict(outcome) for outcome in outcomes]},
+        "\n".join(outcome.text for outcome in outcomes),
+    )
+    return FAILED if any(outcome.failed for outcome in outcomes) else 0
