@@ -167,6 +167,8 @@ class Spool:
         self.bytes += len(data)
 
     def _write(self, data: bytes) -> int:
+        if self._file is not None and self._entries[-1].offset >= FILE_BYTES:
+            self._file = None
         made = self._file is None
         if self._file is None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,106 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The data loss that is told is never smaller than the real one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironspan.backup.log import position as module
+from ironspan.backup.log.position import Position
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_it_is_the_age_of_the_oldest_that_is_not_stored(clock: Clock) -> None:
+    position = Position(10, clock)
+    for revision in (11, 12, 13):
+        clock.now += 1
+        position.received(revision)
+    assert position.rpo() == 3
+    position.stored(12)
+    assert position.rpo() == 1
+    position.stored(13)
+    assert position.rpo() == 0
+    assert (position.received_revision, position.durable_revision) == (13, 13)
+
+
+def test_silence_counts_as_loss_until_etcd_says_that_there_is_nothing(clock: Clock) -> None:
+    position = Position(10, clock)
+    clock.now += 5
+    assert position.rpo() == 5
+    position.received(10)
+    assert position.rpo() == 0
+
+
+def test_progress_does_not_hide_what_waits(clock: Clock) -> None:
+    position = Position(10, clock)
+    position.received(11)
+    clock.now += 4
+    position.received(11)
+    assert position.rpo() == 4
+
+
+def test_a_member_that_lags_is_found_out(clock: Clock) -> None:
+    position = Position(10, clock)
+    position.acknowledged(15, clock.now)
+    clock.now += 4
+    position.received(12)
+    position.stored(12)
+    assert position.rpo() == 4
+    position.received(15)
+    position.stored(15)
+    assert position.rpo() == 0
+
+
+def test_what_the_watch_has_already_is_no_lag(clock: Clock) -> None:
+    position = Position(10, clock)
+    position.received(20)
+    position.acknowledged(20, clock.now)
+    position.stored(20)
+    clock.now += 1
+    position.received(20)
+    assert position.rpo() == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("rrs"), st.integers(1, 5), st.floats(0.001, 2)), max_size=60),
+    st.integers(2, 8),
+)
+def test_it_is_never_less_than_the_oldest_revision_that_is_not_stored(
+    steps: list[tuple[str, int, float]], facts: int
+) -> None:
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FACTS", facts)
+        position = Position(0, clock)
+        arrived: dict[int, float] = {}
+        received = stored = 0
+        for kind, count, pause in steps:
+            clock.now += pause
+            if kind == "r":
+                for revision in range(received + 1, received + count + 1):
+                    arrived[revision] = clock.now
+                received += count
+                position.received(received)
+            else:
+                stored = min(received, stored + count)
+                position.stored(stored)
+            waiting = [at for revision, at in arrived.items() if revision > stored]
+            oldest = clock.now - min(waiting) if waiting else 0
+            assert position.rpo() >= oldest - 1e-6
+            if not waiting and kind == "r":
+                assert position.rpo() == 0

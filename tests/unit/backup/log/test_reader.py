@@ -1,0 +1,226 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The reader goes on at another member when one breaks off, stalls or lags, and says what it cannot mend."""
+
+from __future__ import annotations
+
+import queue
+import time
+import typing as t
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ironspan.backup.errors import BackupError, WrongCluster
+from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.backup.log import watch as module
+from ironspan.backup.log.group import Gap
+from ironspan.backup.log.inbox import Inbox
+from ironspan.backup.log.position import Position
+from ironspan.backup.log.watch import Reader
+from ironspan.backup.records import Progress, Record, Revision
+
+CLUSTER = 7
+Step = rpc.WatchResponse | Exception
+
+
+def header(revision: int, cluster: int = CLUSTER) -> rpc.ResponseHeader:
+    return rpc.ResponseHeader(revision=revision, cluster_id=cluster)
+
+
+def created(revision: int = 9) -> rpc.WatchResponse:
+    return rpc.WatchResponse(header=header(revision), created=True)
+
+
+def events(*revisions: int, fragment: bool = False) -> rpc.WatchResponse:
+    found = [
+        rpc.Event(type=rpc.Event.PUT, kv=rpc.KeyValue(key=b"k", mod_revision=revision))
+        for revision in revisions
+    ]
+    return rpc.WatchResponse(header=header(revisions[-1]), events=found, fragment=fragment)
+
+
+class FakeWatch:
+    """Gives what a test wrote down; then is silent, but for answers to requests for progress."""
+
+    def __init__(self, steps: list[Step], progress: int | None) -> None:
+        self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
+        self._progress = progress
+        self.cancelled = False
+        self.asked = 0
+        for step in steps:
+            self._steps.put(step)
+
+    def __iter__(self) -> Iterator[rpc.WatchResponse]:
+        while True:
+            step = self._steps.get()
+            if isinstance(step, Exception):
+                raise step
+            yield step
+
+    def request_progress(self) -> None:
+        self.asked += 1
+        if self._progress is not None:
+            self._steps.put(rpc.WatchResponse(header=header(self._progress), watch_id=-1))
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._steps.put(Unreachable("cancelled."))
+
+
+class FakeEtcd:
+    """Members of which each watch gives the next of the written steps."""
+
+    endpoints = ("a", "b", "c")
+
+    def __init__(self, *plan: list[Step], progress: int | None = None) -> None:
+        self._plan = list(plan)
+        self._progress = progress
+        self.watches: list[tuple[str, int, FakeWatch]] = []
+
+    def watch(self, endpoint: str, start: int) -> FakeWatch:
+        made = FakeWatch(self._plan.pop(0) if self._plan else [created()], self._progress)
+        self.watches.append((endpoint, start, made))
+        return made
+
+
+class Setting:
+    def __init__(
+        self, etcd: FakeEtcd, next_revision: int = 10, interval_s: float = 30, inbox_bytes: int = 1 << 20
+    ) -> None:
+        self.etcd = etcd
+        self.inbox = Inbox(inbox_bytes)
+        self.position = Position(next_revision - 1)
+        self.reader = Reader(
+            t.cast("t.Any", etcd),
+            self.inbox,
+            self.position,
+            CLUSTER,
+            next_revision,
+            interval_s,
+            wall=lambda: 1.5,
+        )
+        self.records: list[Record] = []
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + 10
+        while not condition():
+            self.records += self.inbox.take(1 << 20)
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        self.records += self.inbox.take(1 << 20)
+
+    def revisions(self) -> list[tuple[int, bool]]:
+        return [(r.revision, r.more) for r in self.records if isinstance(r, Revision)]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Setting]]:
+    monkeypatch.setattr(module, "BACKOFF_S", (0.001, 0.002))
+    made: list[Setting] = []
+
+    def start(*plan: list[Step], progress: int | None = None, **options: t.Any) -> Setting:
+        made.append(Setting(FakeEtcd(*plan, progress=progress), **options))
+        made[-1].reader.start()
+        return made[-1]
+
+    yield start
+    for setting in made:
+        setting.reader.stop()
+
+
+def test_it_reads_and_goes_on_behind_what_it_has(run: Callable[..., Setting]) -> None:
+    broken = Unreachable("the connection broke.")
+    setting = run([created(), events(10, 11), broken], [broken], [created(), events(12)])
+    setting.wait(lambda: setting.position.received_revision == 12)
+    assert setting.revisions() == [(10, False), (11, False), (12, False)]
+    assert [(endpoint, start) for endpoint, start, _ in setting.etcd.watches] == [
+        ("a", 10),
+        ("b", 12),
+        ("c", 12),
+    ]
+    assert (setting.reader.connections, setting.reader.problem) == (3, broken)
+    assert setting.records[0] == Revision(10, 1500, setting.records[0].events)  # type: ignore[union-attr]
+
+
+def test_a_transaction_that_broke_off_is_gone_on_with(run: Callable[..., Setting]) -> None:
+    first = [created(), events(10, 10, fragment=True), events(10, fragment=True), Unreachable("broke.")]
+    setting = run(first, [created(), events(10, 10, 10, 10, 11)])
+    setting.wait(lambda: setting.position.received_revision == 11)
+    assert setting.revisions() == [(10, True), (10, False), (11, False)]
+    assert [len(r.events) for r in setting.records if isinstance(r, Revision)] == [2, 2, 1]
+
+
+def test_history_that_is_gone_is_a_gap(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10), Unreachable("broke.")], [Compacted("gone.", compact_revision=90)])
+    setting.wait(setting.reader.ended.is_set)
+    failure = setting.reader.failure
+    assert isinstance(failure, Gap)
+    assert (failure.gap, failure.resume) == ((11, 89), 90)
+    assert setting.revisions() == [(10, False)]
+
+
+def test_another_cluster_is_refused(run: Callable[..., Setting]) -> None:
+    setting = run([rpc.WatchResponse(header=header(9, cluster=8), created=True)])
+    setting.wait(setting.reader.ended.is_set)
+    assert isinstance(setting.reader.failure, WrongCluster)
+
+
+def test_a_defect_is_no_silence(run: Callable[..., Setting]) -> None:
+    setting = run([created(), t.cast("rpc.WatchResponse", "nonsense")])
+    setting.wait(setting.reader.ended.is_set)
+    assert isinstance(setting.reader.failure, BackupError)
+    assert "nonsense" not in str(type(setting.reader.failure))
+
+
+@pytest.mark.parametrize("error", [Unreachable("no leader."), EtcdError("the watch was ended: why.")])
+def test_every_other_end_is_tried_again(run: Callable[..., Setting], error: EtcdError) -> None:
+    setting = run(*[[error]] * 7, [created(), events(10)])
+    setting.wait(lambda: setting.revisions() == [(10, False)])
+    assert [endpoint for endpoint, *_ in setting.etcd.watches] == [*"abcabcab"]
+
+
+def test_a_member_that_answers_is_left_in_peace(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10)], progress=10, interval_s=0.08)
+    setting.wait(lambda: setting.etcd.watches and setting.etcd.watches[0][2].asked >= 3)
+    assert (setting.reader.stalls, len(setting.etcd.watches)) == (0, 1)
+    setting.wait(lambda: setting.position.rpo() < 1)
+
+
+def test_a_member_that_does_not_is_given_up(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10)], [created(), events(11)], interval_s=0.08)
+    setting.wait(lambda: setting.position.received_revision == 11)
+    assert setting.reader.stalls == 1
+    first = setting.etcd.watches[0][2]
+    assert first.cancelled and first.asked == 1
+
+
+def test_a_member_that_lags_is_given_up(run: Callable[..., Setting]) -> None:
+    setting = run([created(5)], [created(), events(10)], progress=5, interval_s=0.08)
+    setting.wait(lambda: setting.position.received_revision == 10)
+    assert "revision 5" in str(setting.reader.problem)
+    assert setting.reader.stalls == 0
+
+
+def test_the_watchdog_leaves_a_reader_alone_that_waits_for_the_inbox(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10), events(11)], interval_s=0.2, inbox_bytes=1)
+    time.sleep(0.6)
+    assert (setting.reader.stalls, setting.position.received_revision) == (0, 10)
+    setting.wait(lambda: setting.position.received_revision == 11)
+
+
+def test_an_idle_cluster_is_said_to_be_idle(
+    run: Callable[..., Setting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROGRESS_S", 0.05)
+    setting = run([created()], progress=9, interval_s=0.08)
+    setting.wait(lambda: Progress(9, 1500) in setting.records)
+
+
+def test_stopping_ends_a_reader_that_waits(run: Callable[..., Setting]) -> None:
+    setting = run([created()])
+    setting.wait(lambda: setting.reader.connections)
+    setting.reader.stop()
+    assert setting.reader.ended.is_set()
+    assert setting.reader.failure is None
