@@ -17,7 +17,12 @@ from ironspan.backup import settings
 from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.etcd.errors import EtcdError
 
-AREAS = ("ironspan.backup.agent.commands", "ironspan.backup.check_store", "ironspan.backup.gc")
+AREAS = (
+    "ironspan.backup.agent.commands",
+    "ironspan.backup.check_store",
+    "ironspan.backup.gc",
+    "ironspan.backup.rebuild.commands",
+)
 """Modules with ``add_commands(subparsers)``; they import what is heavy only when their command runs."""
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130

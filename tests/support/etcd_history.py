@@ -73,8 +73,11 @@ def _operation(part: Put | Delete, leases: dict[int, int]) -> rpc.RequestOp:
     return rpc.RequestOp(request_put=rpc.PutRequest(key=part.key, value=part.value, lease=lease))
 
 
-def watched(client: EtcdClient, first: int, last: int) -> list[Revision]:
-    """Return the revisions from ``first`` to ``last`` as etcd's watch tells them."""
+def watched(client: EtcdClient, first: int, last: int, begin_ms: int = 0) -> list[Revision]:
+    """Return the revisions from ``first`` to ``last`` as etcd's watch tells them, a second after another.
+
+    ``begin_ms`` is the time of ``first``, milliseconds since 1970.
+    """
     if last < first:
         return []
     events: list[rpc.Event] = []
@@ -85,7 +88,7 @@ def watched(client: EtcdClient, first: int, last: int) -> list[Revision]:
             watch.cancel()
             break
     return [
-        Revision(revision, revision * 1000, tuple(_event(event) for event in group))
+        Revision(revision, begin_ms + (revision - first) * 1000, tuple(_event(event) for event in group))
         for revision, group in itertools.groupby(events, lambda event: event.kv.mod_revision)
     ]
 

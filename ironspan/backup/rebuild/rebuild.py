@@ -112,11 +112,12 @@ class Rebuild:
                 "Make room there, or name a folder on another file system.",
             )
 
-    def run(self, later: Manifest | None = None) -> Facts:
+    def run(self, later: Manifest | None = None, apiserver: Path | None = None) -> Facts:
         """Fetch, replay and check.
 
         Args:
             later: of a snapshot that the log leads to, to compare with as well.
+            apiserver: a kube-apiserver that has to serve from what was restored.
 
         Raises:
             BackupError: what the backups lead to is not what they say; subclasses say more.
@@ -127,7 +128,7 @@ class Rebuild:
                 self._step("fetched", self._fetch)
                 replayed = Replayed(**self._step("replayed", self._replay))
                 sealed = self._step("sealed", self._seal)
-                checked = self._step("checked", lambda: self._check(replayed, later))
+                checked = self._step("checked", lambda: self._check(replayed, later, apiserver))
             facts = self._facts(replayed, sealed, checked)
             _write(self._folder / FACTS, dataclasses.asdict(facts))
         return facts
@@ -169,7 +170,7 @@ class Rebuild:
         work.rename(database)
         return {"sha256": digest, "size": database.stat().st_size}
 
-    def _check(self, replayed: Replayed, later: Manifest | None) -> dict[str, t.Any]:
+    def _check(self, replayed: Replayed, later: Manifest | None, apiserver: Path | None) -> dict[str, t.Any]:
         self._tools.progress("restoring it into a scratch etcd and comparing")
         with self.scratch() as scratch:
             scratch.restore(self._folder / DATABASE)
@@ -206,20 +207,22 @@ class Rebuild:
         _write(self._folder / _STEPS, self._steps)
 
     def _go_on(self) -> None:
-        """Read what an earlier run finished; one of another chain counts for nothing."""
-        wanted = {
-            "snapshot": self._chain.snapshot.id,
-            "revision": self._chain.revision,
-            "point": str(self._chain.point),
-        }
+        """Read what an earlier run finished; of one of another chain only the same snapshot counts."""
+        chain = self._chain
+        wanted = {"snapshot": chain.snapshot.id, "revision": chain.revision, "point": str(chain.point)}
         with contextlib.suppress(OSError, ValueError):
             self._steps = json.loads((self._folder / _STEPS).read_bytes())
-        if self._steps.get("chain") != wanted:
-            kept = self._steps.get("chain", {}).get("snapshot") == wanted["snapshot"]
-            for name in (DATABASE, FACTS, _STEPS, *([] if kept else [_WORK])):
-                (self._folder / name).unlink(missing_ok=True)
-            self._steps = {"chain": wanted}
-            self._note()
+        work, database = self._folder / _WORK, self._folder / DATABASE
+        if self._steps.get("chain") == wanted and (database if "sealed" in self._steps else work).exists():
+            return
+        same = self._steps.get("chain", {}).get("snapshot") == wanted["snapshot"]
+        kept = (
+            {"fetched": self._steps["fetched"]} if same and work.exists() and "fetched" in self._steps else {}
+        )
+        for path in (database, self._folder / FACTS, *([] if same else [work])):
+            path.unlink(missing_ok=True)
+        self._steps = {"chain": wanted, **kept}
+        self._note()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

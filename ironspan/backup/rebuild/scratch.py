@@ -41,6 +41,10 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+class ScratchError(BackupError):
+    """etcd or etcdutl does not do with a database what it should."""
+
+
 class Scratch:
     """A folder with one etcd in it, as a context manager; both are gone afterwards.
 
@@ -88,7 +92,7 @@ class Scratch:
         """Make the data folder from a sealed database, as a cluster of its own.
 
         Raises:
-            BackupError: etcdutl refuses the database; the message has its reason.
+            ScratchError: etcdutl refuses the database; the message has its reason.
         """
         token = os.urandom(8).hex()
         done = self._run(
@@ -100,13 +104,13 @@ class Scratch:
             ]
         )
         if done:
-            raise BackupError(f"etcdutl does not restore {database}: {done}")
+            raise ScratchError(f"etcdutl does not restore {database}: {done}")
 
     def start(self, *arguments: str) -> EtcdClient:
         """Start etcd on the restored data and wait until it answers; the client closes with the scratch.
 
         Raises:
-            BackupError: it ends, or does not answer within START_SECONDS.
+            ScratchError: it ends, or does not answer within START_SECONDS.
         """
         urls = {
             "listen-client-urls": _SOCKET, "advertise-client-urls": _SOCKET,
@@ -124,6 +128,8 @@ class Scratch:
                         *flags,
                         # What is in there is a copy: speed counts, durability does not.
                         *("--unsafe-no-fsync", "--log-level=warn", "--auto-compaction-retention=0"),
+                        # Nobody else could be the leader: no second of waiting for one.
+                        *("--heartbeat-interval=10", "--election-timeout=100"),
                         f"--quota-backend-bytes={max(8 * _GIB, 2 * size)}",
                         *arguments,
                     ]
@@ -164,7 +170,7 @@ class Scratch:
                 what = (
                     f"ends with {ended}" if ended is not None else f"does not answer in {START_SECONDS:.0f} s"
                 )
-                raise BackupError(f"The scratch etcd {what}: {_tail(log)}")
+                raise ScratchError(f"The scratch etcd {what}: {_tail(log)}")
             time.sleep(0.05)
 
     def _run(self, command: Sequence[str]) -> str:
