@@ -129,8 +129,11 @@ def main() -> None:
     state = module.params["state"]
     if module.check_mode and state not in READING:
         module.exit_json(changed=True)
+    machine = Machine()
     try:
-        module.exit_json(**STATES[state](Machine(), module.params))
+        if state not in READING:
+            machine.lock()
+        module.exit_json(**STATES[state](machine, module.params))
     except RestoreError as error:
         module.fail_json(msg=str(error))
 

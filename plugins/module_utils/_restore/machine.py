@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
@@ -17,6 +18,7 @@ Record = t.Dict[str, t.Any]
 RECORD = "/var/lib/ironspan/etcd-restore.json"
 PROGRAMS = "/usr/local/bin"
 """Where the role puts etcd's programs; root's PATH over ssh need not have it."""
+LOCK_WAIT_SECONDS = 300.0
 TIMEOUT_SECONDS = 1800
 """For one program. Restoring 8 GiB, the largest store, takes minutes on a slow disk."""
 
@@ -43,6 +45,7 @@ class Machine:
     def __init__(self, root: str = "/") -> None:
         self.root = root
         self.crash = CrashPoints(root)
+        self._lock = -1
 
     def path(self, path: str) -> str:
         """Return where an absolute path is on this machine."""
@@ -87,6 +90,29 @@ class Machine:
             return {}
         except ValueError as error:
             raise RestoreError(f"{RECORD} is damaged: {error}.", "Look at it, and remove it.") from error
+
+    def lock(self) -> None:
+        """Wait for a step that a killed run left behind, and be alone until this process ends.
+
+        Raises:
+            RestoreError: it does not end.
+        """
+        import fcntl
+
+        path = f"{self.path(RECORD)}.lock"
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise RestoreError(
+                        "Another step of a restore is at work on this host.",
+                        "Wait for it, and run this again.",
+                    ) from None
+                time.sleep(0.1)
 
     def remember(self, **values: t.Any) -> Record:
         """Change the record, durably, before the next step is taken."""

@@ -1,0 +1,275 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The store of a whole small cluster is lost and restored by one command; pods on its nodes run on.
+
+A stand-in for the backup program delivers a snapshot that etcdctl took before: what is tested here is all
+that happens around it.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import textwrap
+import time
+
+import pytest
+
+from ironspan.lab import Lab
+from tests.integration.conftest import Cluster
+from tests.support.playbooks import BIN, ROOT
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+MEMBERS = ("az-1", "az-2", "az-3")
+CONSENT = ("-e", "ironspan_allow_destructive=true")
+PROGRAM = textwrap.dedent(
+    """\
+    #!/usr/bin/python3
+    import json, os, shutil, sys
+    verb, options, home = sys.argv[1], sys.argv[2:], "/root/backup"
+    if verb == "rebuild":
+        folder = options[options.index("--output") + 1]
+        os.makedirs(folder, exist_ok=True)
+        shutil.copy(f"{home}/snapshot.db", f"{folder}/restored.db")
+        shutil.copy(f"{home}/facts.json", f"{folder}/facts.json")
+    else:
+        with open(f"{home}/epochs", "a") as epochs:
+            epochs.write(" ".join(options) + "\\n")
+    print(json.dumps({}))
+    """
+)
+ETCDCTL = "set -a; . /etc/etcd/etcdctl.env; etcdctl"
+LOSE = "systemctl kill -s KILL etcd; rm -rf /var/lib/etcd/*/member"
+
+
+class Restored(Cluster):
+    """A cluster with a stand-in for the backup program on each host of the store."""
+
+    def restore(self, *options: str, playbook: str = "etcd_restore") -> subprocess.CompletedProcess[str]:
+        return self.command("apply", playbook, "-i", str(self.inventory), *options)
+
+    def etcdctl(self, arguments: str, host: str = "az-1") -> str:
+        return self.on(host, f"{ETCDCTL} {arguments}")
+
+    def backup(self) -> int:
+        """Take a snapshot as the backup's newest; returns its revision."""
+        for host in MEMBERS:
+            self.on(host, "rm -rf /root/backup; mkdir -p /root/backup")
+        status = json.loads(self.etcdctl("endpoint status -w json"))[0]["Status"]
+        self.etcdctl("snapshot save /root/backup/snapshot.db")
+        revision = int(json.loads(self.etcdctl("endpoint status -w json"))[0]["Status"]["header"]["revision"])
+        facts = {
+            "revision": revision,
+            "last_seen_revision": revision,
+            "bump": 0,
+            "cluster_id": f"{status['header']['cluster_id']:x}",
+            "epoch": 1,
+            "snapshot": "the-newest",
+            "objects": 0,
+        }
+        # By way of this machine: the hosts do not trust each other.
+        file = self.folder / "snapshot.db"
+        file.write_bytes(
+            subprocess.check_output(self.lab.ssh_command("az-1", ["cat /root/backup/snapshot.db"]))
+        )
+        for host in MEMBERS:
+            self.put(host, "/root/backup/snapshot.db", file.read_bytes())
+            self.put(host, "/root/backup/facts.json", json.dumps(facts).encode())
+            self.install_program(host)
+        return revision
+
+    def install_program(self, host: str) -> None:
+        folder = "/opt/ironspan/etcd-backup/bin"
+        self.on(host, f"mkdir -p {folder}")
+        self.put(host, f"{folder}/ironspan-etcd-backup", PROGRAM.encode())
+        self.on(host, f"chmod 0755 {folder}/ironspan-etcd-backup")
+
+    def put(self, host: str, path: str, content: bytes) -> None:
+        subprocess.run(self.lab.ssh_command(host, [f"cat > {path}"]), input=content, check=True, timeout=60)
+
+    def lose(self, *hosts: str) -> None:
+        for host in hosts:
+            self.on(host, LOSE)
+
+    def containers(self, host: str) -> set[str]:
+        """Return the containers that run on a host."""
+        found = self.on(host, "crictl ps -q 2>/dev/null || ctr -n k8s.io tasks ls -q")
+        return set(found.split())
+
+    def record(self, name: str, value: str) -> None:
+        """Write a ConfigMap, whose value tells which moment of the cluster is served."""
+        self.on(
+            "az-1",
+            "kubectl --kubeconfig /etc/kubernetes/admin.conf create configmap "
+            f"{name} --from-literal=value={value} --dry-run=client -o yaml | "
+            "kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f -",
+        )
+
+    def recorded(self, name: str) -> str:
+        return str(self.kubectl("get", "configmap", name)["data"]["value"])
+
+    def asides(self, host: str) -> list[str]:
+        return self.on(host, "ls -d /var/lib/etcd/*.before-* 2>/dev/null || true").split()
+
+    def healthy(self) -> list[bool]:
+        answer = self.on("az-1", f"{ETCDCTL} endpoint health --cluster -w json", check=False)
+        return [bool(member["health"]) for member in json.loads(answer)]
+
+
+@pytest.fixture(scope="module")
+def site() -> collections.abc.Iterator[Restored]:
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root")
+    kept = os.environ.get("IRONSPAN_TEST_LAB")
+    made = Restored(Lab(kept or "irestore"), pathlib.Path(tempfile.mkdtemp(prefix="isr-", dir="/tmp")))
+    try:
+        made.lab.up(azure=3, rack=1)
+        made.first = made.site()
+        assert made.first.status == 0, made.first.output
+        yield made
+    finally:
+        if not kept:
+            made.lab.down()
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    return " ".join(done.stdout.split())
+
+
+def test_what_is_refused_touches_nothing(site: Restored) -> None:
+    site.backup()
+    before = [site.on(host, "systemctl show -p MainPID --value etcd") for host in MEMBERS]
+    for options, says in (
+        ((), "the store has its quorum (3 members, 2 needed, 3 healthy)"),
+        (("-e", "ironspan_point=yesterday", *CONSENT), "write latest, time:2026-11-22T02:00:00Z"),
+        (("-e", "ironspan_force=true"), "this cannot be undone: stop etcd on"),
+        (("-e", "ironspan_hosts=rack-1", *CONSENT), "name the one host"),
+    ):
+        refused = site.restore(*options)
+        assert refused.returncode == 2, refused.stdout
+        assert says in words(refused)
+    assert [site.on(host, "systemctl show -p MainPID --value etcd") for host in MEMBERS] == before
+    assert site.asides("az-1") == []
+
+
+def test_all_members_lost(site: Restored) -> None:
+    site.record("moment", "before")
+    revision = site.backup()
+    pods = site.containers("rack-1")
+    site.record("moment", "lost")
+    site.lose(*MEMBERS)
+    began = time.monotonic()
+    done = site.restore(*CONSENT)
+    print(f"restored in {time.monotonic() - began:.1f} s\n{done.stdout}")
+    assert done.returncode == 0, done.stdout
+    assert site.recorded("moment") == "before"
+    assert site.healthy() == [True, True, True]
+    assert site.containers("rack-1") == pods
+    status = json.loads(site.etcdctl("endpoint status -w json"))[0]["Status"]["header"]
+    assert int(status["revision"]) > revision + 1_000_000_000
+    epochs = site.on("az-1", "cat /root/backup/epochs").splitlines()
+    assert len(epochs) == 1
+    assert f"--cluster-id={status['cluster_id']:x} --snapshot=the-newest --revision={revision}" in epochs[0]
+    # API servers that live wrote their addresses again; no others are there.
+    leases = site.etcdctl("get --prefix --keys-only /registry/masterleases/").split()
+    assert len(leases) == 2
+    again = site.restore(*CONSENT)
+    assert again.returncode == 2
+    assert "so nothing has to be restored" in words(again)
+    assert site.site().changed == {}
+
+
+def test_two_members_lost(site: Restored) -> None:
+    """The one that is left has what was written after the backup."""
+    site.record("moment", "in the backup")
+    site.backup()
+    site.record("moment", "after the backup")
+    time.sleep(1)
+    site.lose("az-1", "az-2")
+    done = site.restore(*CONSENT)
+    assert done.returncode == 0, done.stdout
+    assert site.recorded("moment") == "after the backup"
+    assert site.healthy() == [True, True, True]
+    assert len(site.asides("az-3")) == 1
+    assert site.on("az-3", f"ls {site.asides('az-3')[0]}/member") == "snap\nwal"
+    assert site.site().changed == {}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Stop the API server and the controllers",
+        "Stop etcd and rename its data",
+        "Make its data and serve them for this host only",
+        "Let everybody talk to it",
+        "Start the API server, and the controllers when it is ready",
+        "Give it its vote when it is in sync",
+    ],
+)
+def test_killed_and_run_again(site: Restored, task: str) -> None:
+    site.record("moment", "before")
+    site.backup()
+    site.lose(*MEMBERS)
+    kill_at(site, task)
+    done = site.restore(*CONSENT)
+    assert done.returncode == 0, done.stdout
+    assert site.recorded("moment") == "before"
+    assert site.healthy() == [True, True, True]
+    assert site.on("az-1", "ls /etc/systemd/system/etcd.service.d 2>/dev/null || true") == ""
+
+
+def kill_at(site: Restored, task: str) -> None:
+    """Run the restore and kill its processes when a task has begun."""
+    process = subprocess.Popen(
+        [str(BIN / "ansible-playbook"), "-i", str(site.inventory), *CONSENT, "playbooks/etcd_restore.yml"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "ANSIBLE_STDOUT_CALLBACK": "default"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if re.match(rf"TASK \[{re.escape(task)}\]", line):
+            time.sleep(1)
+            break
+    else:
+        pytest.fail(f"there was no task {task!r}:\n{''.join(seen)}")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_to_an_earlier_point_and_back(site: Restored) -> None:
+    """What undoes a wrong restore: the data that were set aside serve again."""
+    site.record("moment", "early")
+    site.backup()
+    site.record("moment", "late")
+    before = set(site.asides("az-1"))
+    done = site.restore(*CONSENT, "-e", "ironspan_force=true", "-e", "ironspan_source=backup")
+    assert done.returncode == 0, done.stdout
+    assert site.recorded("moment") == "early"
+    aside = (set(site.asides("az-1")) - before).pop()
+    # docs/restore.md, "A restore that was wrong".
+    for host in MEMBERS:
+        site.on(host, "systemctl stop etcd")
+    swap = f"uid=$(ls | grep -v '[.]'); mv $uid $uid.wrong; cp -a {aside} $uid"
+    site.on("az-1", f"cd /var/lib/etcd; {swap}")
+    for host in MEMBERS[1:]:
+        site.on(host, "rm -rf /var/lib/etcd/*/member")
+    done = site.restore(*CONSENT, "-e", "ironspan_source=survivor")
+    assert done.returncode == 0, done.stdout
+    assert site.recorded("moment") == "late"
+    assert site.healthy() == [True, True, True]
