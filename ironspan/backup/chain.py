@@ -210,14 +210,21 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
             # The writer behind found it in this state too and went on from the one before.
             continue
         if header.first > reached + 1:
+            _insist_on_frames(store, segment)
             raise _gap(reached, header.first - 1)
         if before and header.before != before.segment.name:
+            _insist_on_frames(store, segment)
             raise ChainError(
                 f"{header.before}, which {segment.name} goes on from, is missing.",
                 f"Ask for revision:{reached} or an earlier point, or use the copy in another store.",
                 altered=header.before,
             )
-        before = _link(store, segment, following if isinstance(following, Header) else None)
+        try:
+            before = _link(store, segment, following if isinstance(following, Header) else None)
+        except ChainError:
+            if current is not None:
+                _insist_on_frames(store, current[0])
+            raise
         yield before
         reached = max(reached, before.revision)
         if point.kind == "revision" and reached >= point.value:
@@ -234,7 +241,9 @@ def _headed(store: Store, segments: t.Iterable[Segment]) -> t.Iterator[tuple[Seg
         except ChainError as error:
             yield segment, error
             continue
-        if header is not None and not header.sealed:
+        if header is None and segment.item.size:
+            yield segment, altered(segment.name, "its first frame is cut off")
+        elif header is not None and not header.sealed:
             yield segment, header
 
 
@@ -254,6 +263,15 @@ def _link(store: Store, segment: Segment, following: Header | None) -> Link:
     if wanted or last is None:
         raise altered(segment.name, "the frame that the next segment goes on from is not in it")
     return Link(segment, "", last.header.last, last.header.time_ms)
+
+
+def _insist_on_frames(store: Store, segment: Segment) -> None:
+    """Raise ChainError when it is the segment that is altered, and what its header says is not so."""
+    try:
+        for _ in read_frames(store, segment.name):
+            pass
+    except Torn:
+        pass
 
 
 def _gap(reached: int, last: int) -> ChainError:

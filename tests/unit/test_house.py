@@ -121,6 +121,18 @@ def test_the_host_side_is_standard_library_and_python_3_9(folder: str) -> None:
     assert not wrong
 
 
+def test_the_backup_program_needs_nothing_else_of_the_project() -> None:
+    # It is built into a wheel of its own, and runs on hosts that have nothing else of this.
+    wrong = [
+        f"{name_of(path)}: {name}"
+        for path in (ROOT / "ironspan" / "backup").rglob("*.py")
+        for name in imports_of(path)
+        if name.startswith(("ironspan", "ansible", "tests", "tools"))
+        and not f"{name}.".startswith("ironspan.backup.")
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("path", PYTHON + YAML, ids=name_of)
 def test_every_file_says_its_licence(path: pathlib.Path) -> None:
     head = "\n".join(path.read_text().splitlines()[:4])
