@@ -21,6 +21,7 @@ AREAS = (
     "ironspan.backup.agent.commands",
     "ironspan.backup.check_store",
     "ironspan.backup.gc",
+    "ironspan.backup.new_epoch",
     "ironspan.backup.rebuild.commands",
 )
 """Modules with ``add_commands(subparsers)``; they import what is heavy only when their command runs."""

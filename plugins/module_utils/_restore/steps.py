@@ -40,7 +40,7 @@ def admitted(machine: Machine, arguments: Arguments) -> Result:
     data = survey.data_of(machine, own.data_dir)
     wants_survivor = takes_survivor(arguments)
     going_on = survey.survey(machine, arguments["point"])["going_on"]
-    if going_on or data is None or not wants_survivor:
+    if going_on or data is None or not data["cluster"] or not wants_survivor:
         data = None
     elif backup and data["cluster"] != backup["cluster_id"] and not arguments["force"]:
         raise RestoreError(
@@ -128,7 +128,8 @@ def _chosen(machine: Machine, own: Configuration, arguments: Arguments) -> Resul
     backup = {} if arguments["source"] == "survivor" else facts(machine, own)
     aside = str(machine.record().get("aside") or "")
     found: Result = {}
-    if aside and takes_survivor(arguments):
+    held = survey.data_of(machine, aside) if aside and takes_survivor(arguments) else None
+    if held and held["cluster"]:
         found = store.salvage(machine, own, aside)
     if not found and not backup:
         raise RestoreError("There is neither a rebuilt backup nor data on this host.", "Run this again.")

@@ -49,6 +49,8 @@ def commit_index(log: bytes) -> int:
 def data_of(machine: Machine, folder: str) -> t.Optional[t.Dict[str, t.Any]]:
     """Return whose data a folder holds, how far they reach and their size; None when it holds none.
 
+    A member that was started without data has left a folder that belongs to no cluster.
+
     Args:
         machine: the host.
         folder: etcd's ``data-dir``.

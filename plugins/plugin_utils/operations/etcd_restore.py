@@ -152,7 +152,7 @@ def _choose(
     survivors = {
         name: survey["data"]
         for name, survey in surveys.items()
-        if survey["data"] and source != "backup" and point == LATEST
+        if survey["data"] and survey["data"]["cluster"] and source != "backup" and point == LATEST
     }
     named = [host.name for host in context.hosts]
     if len(named) > 1 or any(name not in surveys for name in named):
@@ -169,7 +169,7 @@ def _choose(
     if unfinished:
         survivors = {}
     elif len(clusters) > 1:
-        listed = "; ".join(f"{name}: cluster {data['cluster'] or '?'}" for name, data in survivors.items())
+        listed = "; ".join(f"{name}: cluster {data['cluster']}" for name, data in survivors.items())
         raise OperationError(
             f"the hosts hold data of different clusters ({listed})",
             f"say whose to take with -e {HOSTS_VARIABLE}=HOST, or -e ironspan_source=backup",
@@ -234,7 +234,8 @@ def _stopping(name: str) -> Step:
 
 def _setting_aside(name: str, survey: Survey, chosen: bool) -> Step:
     data = survey["data"]
-    held = f" (cluster {data['cluster'] or '?'}, {data['bytes'] >> 20} MiB)" if data else ", if there are any"
+    whose = f"cluster {data['cluster']}" if data and data["cluster"] else "of no cluster"
+    held = f" ({whose}, {data['bytes'] >> 20} MiB)" if data else ", if there are any"
     return Step(
         "etcd-begin" if chosen else "etcd-set-aside",
         name,

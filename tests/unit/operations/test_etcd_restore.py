@@ -97,7 +97,9 @@ def test_hosts_are_grouped_by_their_steps(make: Make) -> None:
 
 
 def test_the_store_is_made_anew_where_the_data_reach_furthest(make: Make) -> None:
-    surveys = {**NOBODY, "az-2": survey("c", 90, pods=True), "az-3": survey("c", 101)}
+    surveys = {"az-1": survey(pods=True), "az-2": survey("c", 90, pods=True), "az-3": survey("c", 101)}
+    # A member that was started without data.
+    surveys["az-1"]["data"] = {"cluster": "", "member": "", "commit": 0, "bytes": 20480}
     restore = next(s for s in etcd_restore.steps(make(surveys)) if s.action == "etcd-restore")
     assert restore.target == "az-3"
     assert "its own data (commit index 101), whichever is newer" in restore.what

@@ -1,0 +1,83 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``new-epoch``: after a restore the store belongs to the new etcd cluster, and to no other."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+import typing as t
+
+from ironspan.backup.errors import AlreadyThere, BackupError
+
+if t.TYPE_CHECKING:
+    from ironspan.backup.manifest import Epoch, Restored
+    from ironspan.backup.names import Names
+    from ironspan.backup.settings import Settings
+    from ironspan.backup.store import Store
+
+_CLUSTER = re.compile(r"[0-9a-f]{1,16}")
+
+
+def add_commands(subparsers: t.Any) -> None:
+    """Add ``new-epoch``."""
+    command = subparsers.add_parser("new-epoch", help="let backups go on with the cluster that was restored")
+    command.add_argument("--cluster-id", required=True, help="of the new cluster, hexadecimal")
+    command.add_argument("--snapshot", required=True, help="what was restored")
+    command.add_argument("--revision", required=True, type=int, help="the last one that was restored")
+    command.add_argument("--bump-revision", required=True, type=int, help="by how much they were raised")
+    command.set_defaults(func=_new_epoch)
+
+
+def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: float) -> Epoch:
+    """Write the next epoch, unless the newest one is of this cluster already.
+
+    Args:
+        store: the store.
+        names: of the site.
+        cluster_id: of the restored cluster, hexadecimal.
+        restored: what its data are; ``from_epoch`` is filled in here.
+        now: seconds since 1970.
+
+    Returns:
+        The newest epoch, which is that of the cluster.
+
+    Raises:
+        BackupError: the id is none, or an epoch cannot be read.
+        StoreError: the store failed; calling again is safe.
+    """
+    import dataclasses
+
+    from ironspan.backup.agent.epoch import newest
+    from ironspan.backup.manifest import Epoch, dump
+
+    if not _CLUSTER.fullmatch(cluster_id):
+        raise BackupError(
+            f"{cluster_id!r} is no id of a cluster.", "Write it in hexadecimal, as etcd's log does."
+        )
+    while True:
+        last = newest(store, names)
+        if last and last.cluster_id == cluster_id:
+            return last
+        number = last.epoch if last else 0
+        made = Epoch(number + 1, cluster_id, int(now), dataclasses.replace(restored, from_epoch=number))
+        try:
+            store.put(names.epoch(made.epoch), [dump(made)])
+        except AlreadyThere:
+            # An answer that was lost, or another run: the next look tells.
+            continue
+        return made
+
+
+def _new_epoch(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup.main import answer
+    from ironspan.backup.manifest import Restored
+    from ironspan.backup.names import Names
+    from ironspan.backup.stores import open_store
+
+    restored = Restored(arguments.snapshot, arguments.revision, arguments.bump_revision, 0)
+    store, names = open_store(settings.stores[0]), Names(settings.site)
+    epoch = begin(store, names, arguments.cluster_id, restored, time.time())
+    found = {"epoch": epoch.epoch, "cluster_id": epoch.cluster_id}
+    answer(arguments, found, f"epoch {epoch.epoch} belongs to cluster {epoch.cluster_id}")
