@@ -88,7 +88,11 @@ def management(azure: LabAzure) -> Iterator[Any]:
 def test_blobs_of_all_kinds_pass(azure: LabAzure, container: str) -> None:
     client = blobs(azure, container)
     data = bytes(range(256)) * 40_000  # several blocks and several reads
-    options = {"max_block_size": 4 << 20, "max_single_put_size": 1 << 20, "max_single_get_size": 1 << 20}
+    options: dict[str, Any] = {
+        "max_block_size": 4 << 20,
+        "max_single_put_size": 1 << 20,
+        "max_single_get_size": 1 << 20,
+    }
     big = blobs(azure, container, **options).get_blob_client("a folder/bütton")
     big.upload_blob(data, overwrite=False)
     assert big.download_blob().readall() == data
