@@ -20,7 +20,7 @@ from ironspan.backup.store import Store
 
 READERS = 4
 """One stream from Azure Blob storage brings about 60 MB/s; four fill most links."""
-PIECE_PARTS = 8
+PIECE_PARTS = 4
 ATTEMPTS = 6
 _PART = crypto.PART_BYTES + crypto.TAG_BYTES
 
