@@ -157,6 +157,9 @@ class Builder:
             command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             self._running.add(process)
+            if self.place.stopping.is_set():
+                # stop() may have looked before this one was there.
+                process.terminate()
             lines: list[str] = []
             reader = threading.Thread(target=_follow, args=(process.stderr, lines, say), daemon=True)
             reader.start()

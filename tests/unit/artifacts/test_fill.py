@@ -17,7 +17,7 @@ import typing as t
 import pytest
 
 from ironspan import artifacts
-from ironspan.artifacts import cache, download, fill, index, inspect, lock, recipes
+from ironspan.artifacts import cache, download, fill, gobuild, index, inspect, lock, recipes
 from ironspan.cli.outcome import CommandError, Exit
 
 from .stage import PUBLISHED, Server, small_lock
@@ -242,6 +242,28 @@ def test_an_interrupted_run_ends_at_once_and_its_compiler_with_it(
     assert process.returncode != 0
     assert "fail" not in output
     assert len(builds(go_log)) <= 2
+
+
+def test_a_compiler_that_starts_during_an_interrupt_is_ended(
+    locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_SLOW", "etcd")
+    monkeypatch.setenv("FAKE_GO_SECONDS", "5")
+    builder = gobuild.Builder(locked, place, "amd64")
+    start_process, started = subprocess.Popen, []
+
+    def interrupted(*args: t.Any, **options: t.Any) -> t.Any:
+        process = start_process(*args, **options)
+        started.append(process)
+        # As if the interrupt came now: stop() does not know this compiler yet.
+        place.stopping.set()
+        builder.stop()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        builder.program("etcd/etcd", lambda _text: None)
+    assert [process.returncode for process in started] == [-signal.SIGTERM]
 
 
 def test_two_runs_at_once_share_the_work(
