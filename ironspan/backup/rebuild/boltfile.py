@@ -28,7 +28,6 @@ from ironspan.backup.rebuild import boltpage
 from ironspan.backup.rebuild.boltpage import Child, Row
 from ironspan.backup.rebuild.bolttree import Tree
 
-_META = struct.Struct("<IIIIQQQQQ")  # magic, version, page size, flags, root, sequence, freelist, end, txid
 _CHECKSUM = struct.Struct("<Q")
 _BUCKET = struct.Struct("<QQ")  # root, sequence
 _HEAD = boltpage.HEAD.size
@@ -48,7 +47,7 @@ class _Meta:
     def encode(self, txid: int) -> bytes:
         """Return the meta page of a transaction; which of the two pages it is follows from its number."""
         fields = (self.page_size, self.flags, self.root, self.sequence, _NO_FREELIST, self.end, txid)
-        body = _META.pack(_MAGIC, _VERSION, *fields)
+        body = boltpage.META.pack(_MAGIC, _VERSION, *fields)
         return (
             boltpage.HEAD.pack(txid % 2, boltpage.META_FLAG, 0, 0)
             + body
@@ -146,15 +145,17 @@ class BoltFile:
 
     def _newest_meta(self) -> _Meta:
         found = []
-        first = os.pread(self._file, _HEAD + _META.size, 0)
-        sizes = [_META.unpack_from(first, _HEAD)[2]] if len(first) == _HEAD + _META.size else []
+        first = os.pread(self._file, _HEAD + boltpage.META.size, 0)
+        sizes = (
+            [boltpage.META.unpack_from(first, _HEAD)[2]] if len(first) == _HEAD + boltpage.META.size else []
+        )
         for offset in (0, *sizes, *(1 << shift for shift in range(12, 17))):
-            page = os.pread(self._file, _HEAD + _META.size + _CHECKSUM.size, offset)
-            if len(page) < _HEAD + _META.size + _CHECKSUM.size:
+            page = os.pread(self._file, _HEAD + boltpage.META.size + _CHECKSUM.size, offset)
+            if len(page) < _HEAD + boltpage.META.size + _CHECKSUM.size:
                 continue
-            magic, version, size, flags, root, sequence, _, end, txid = _META.unpack_from(page, _HEAD)
-            body = page[_HEAD : _HEAD + _META.size]
-            checksum = _CHECKSUM.unpack_from(page, _HEAD + _META.size)[0]
+            magic, version, size, flags, root, sequence, _, end, txid = boltpage.META.unpack_from(page, _HEAD)
+            body = page[_HEAD : _HEAD + boltpage.META.size]
+            checksum = _CHECKSUM.unpack_from(page, _HEAD + boltpage.META.size)[0]
             if (
                 (magic, version) == (_MAGIC, _VERSION)
                 and checksum == boltpage.checksum(body)

@@ -13,6 +13,8 @@ LEAF = struct.Struct("<IIII")
 """Of each row: flags, position, key size, value size."""
 BRANCH = struct.Struct("<IIQ")
 """Of each child: position, key size, page."""
+META = struct.Struct("<IIIIQQQQQ")
+"""Of a meta page: magic, version, page size, flags, root, sequence, freelist, end, txid."""
 BRANCH_FLAG, LEAF_FLAG, META_FLAG = 0x01, 0x02, 0x04
 
 Row = tuple[int, bytes, bytes]
