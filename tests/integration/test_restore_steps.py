@@ -108,7 +108,7 @@ def test_data_that_are_newer_than_the_backup_are_restored(host: RestoredHost, lo
 
 @pytest.mark.parametrize("options", [{"source": "backup"}, {"point": "revision:5"}])
 def test_the_backup_is_restored_where_it_is_asked_for(host: RestoredHost, options: dict[str, str]) -> None:
-    done = host.restore(**options)
+    done = host.restore(options)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["results"][1]["source"] == "backup"
     whole(host, survivor=False)
@@ -155,7 +155,7 @@ def test_the_database_is_damaged(host: RestoredHost) -> None:
     assert "cannot be used" in failed.stderr
     assert "ironspan_source=backup" in failed.stderr
     assert len(asides(host)) == 1
-    done = host.restore(source="backup")
+    done = host.restore({"source": "backup"})
     assert done.returncode == 0, done.stderr
     whole(host, survivor=False)
 

@@ -135,18 +135,25 @@ class RestoredHost:
         """Run etcdctl against its etcd; raises CalledProcessError when it does not answer."""
         pairs = (line.split("=", 1) for line in (self.root / "etc/etcd/etcdctl.env").read_text().splitlines())
         environment = dict(pairs) | {"ETCDCTL_ENDPOINTS": f"https://{host}:{self.ports[0]}"}
-        program = [self.root / "usr/local/bin/etcdctl", "--command-timeout=2s", *arguments]
-        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout
+        program = [str(self.root / "usr/local/bin/etcdctl"), "--command-timeout=2s", *arguments]
+        return str(subprocess.check_output(program, env=environment, stderr=subprocess.PIPE, text=True))
 
     def status(self) -> dict[str, int]:
         """Return the header of its answers: cluster_id, member_id, revision."""
         return dict(json.loads(self.etcdctl("endpoint", "status", "-w", "json"))[0]["Status"]["header"])
 
-    def restore(self, kill_at: int = 0, **arguments: str) -> subprocess.CompletedProcess[str]:
+    def restore(
+        self, arguments: t.Mapping[str, str] | None = None, kill_at: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         """Do the host's part of a restore in a process of its own, killed at a numbered place if asked."""
         return subprocess.run(
-            [sys.executable, "-m", "tests.support.restored_host", str(self.root), json.dumps(arguments)],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.restored_host",
+                str(self.root),
+                json.dumps(dict(arguments or {})),
+            ],
             env={
                 "IRONSPAN_TEST_KILL_AT": str(kill_at),
                 "PATH": "/usr/bin:/bin",
