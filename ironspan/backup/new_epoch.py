@@ -31,7 +31,9 @@ def add_commands(subparsers: t.Any) -> None:
 
 
 def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: float) -> Epoch:
-    """Write the next epoch, unless the newest one is of this cluster already.
+    """Write the next epoch, unless the newest one is that of this very restore.
+
+    The cluster may be that of the newest epoch: its database was put back by other means, and it goes on.
 
     Args:
         store: the store.
@@ -41,7 +43,7 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
         now: seconds since 1970.
 
     Returns:
-        The newest epoch, which is that of the cluster.
+        The newest epoch, which is that of the restore.
 
     Raises:
         BackupError: the id is none, or an epoch cannot be read.
@@ -58,8 +60,10 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
         )
     while True:
         last = newest(store, names)
-        if last and last.cluster_id == cluster_id:
-            return last
+        if last and last.restored:
+            same = dataclasses.replace(restored, from_epoch=last.restored.from_epoch)
+            if (last.cluster_id, last.restored) == (cluster_id, same):
+                return last
         number = last.epoch if last else 0
         made = Epoch(number + 1, cluster_id, int(now), dataclasses.replace(restored, from_epoch=number))
         try:

@@ -43,6 +43,7 @@ def test_the_next_epoch_is_of_the_new_cluster(store: FileStore) -> None:
     assert load(Epoch, b"".join(store.read(NAMES.epoch(2))), "") == made
     assert begin(store, NAMES, "bb", RESTORED, 20) == made
     assert begin(store, NAMES, "cc", RESTORED, 20).epoch == 3
+    assert begin(store, NAMES, "cc", Restored("disk", 60, 0, 0), 20).epoch == 4
 
 
 def test_a_store_without_backups_gets_its_first_epoch(store: FileStore) -> None:
