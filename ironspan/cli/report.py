@@ -129,7 +129,7 @@ class Run:
         self.results: dict[str, dict[str, t.Any]] = {}
         """Full name of an action that runs on the controller -> its last result."""
         self.answers: dict[str, dict[str, t.Any]] = {}
-        """Host name -> what it said was applied to it."""
+        """Host name -> what it said it was asked for: documents that were applied to it, backups."""
 
     def take(self, event: Event) -> Outcome | None:
         """Note an event; return what to show for it, None for nothing."""
@@ -152,7 +152,7 @@ class Run:
         result = data.get("res") or {}
         if host == "localhost" and result:
             self.results[str(data.get("resolved_action"))] = dict(result)
-        if "revisions" in result:
+        if "revisions" in result or "answer" in result:
             self.answers[host] = dict(result)
         if kind in ("runner_on_ok", "runner_on_failed"):
             self.notes.extend(str(note) for note in result.get("notes") or ())

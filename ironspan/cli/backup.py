@@ -1,0 +1,144 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan backup``: what the backups of etcd are, whether they can be restored, and restoring one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+import typing as t
+
+from ironspan.cli import backup_text, console
+from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.outcome import Exit
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``backup`` command."""
+    parser = subparsers.add_parser(
+        "backup",
+        help="backups of etcd: show, verify, drill, restore",
+        description="Backups of etcd. The hosts of etcd speak to the store, with their own identity; this "
+        "machine never does.",
+    )
+    actions = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
+    shown = actions.add_parser(
+        "list",
+        help="the snapshots, what is proven of them, and how far the log leads",
+        description="Run playbooks/backup_list.yml. Every member is asked; one that answers is enough. "
+        "Exit code 1 when something is damaged, there is no snapshot, or the last drill failed.",
+    )
+    _options(shown, "these instead of all members")
+    shown.set_defaults(func=show)
+    verified = actions.add_parser(
+        "verify",
+        help="read every byte of the backups",
+        description="Run playbooks/backup_verify.yml: hashes, order and encryption of snapshots and log.",
+    )
+    drilled = actions.add_parser(
+        "drill",
+        help="prove a backup by restoring it into a scratch etcd",
+        description="Run playbooks/backup_drill.yml: restore a snapshot and its log, compare hashes and "
+        "counts, and keep the verdict beside the backup.",
+    )
+    for command, verb in ((verified, "verify"), (drilled, "drill")):
+        command.add_argument("snapshot", nargs="?", help="its name (drill: the newest; verify: all)")
+        _options(command, "where (the last member)")
+        command.add_argument("--store", type=int, metavar="NUMBER", help="as listed (the first that can)")
+        command.set_defaults(func=prove, verb=verb, apiserver=None)
+    drilled.add_argument(
+        "--apiserver", metavar="PROGRAM", help="a kube-apiserver on that host that has to serve from it"
+    )
+    restored = actions.add_parser(
+        "restore",
+        help="make the store anew from a backup",
+        description="Run playbooks/etcd_restore.yml, which says everything that would go wrong before "
+        "anything is stopped. What the members have is set aside, not deleted. Interrupted, the same command "
+        "goes on. A plan of it: ironspan plan etcd_restore -e ironspan_point=POINT.",
+    )
+    restored.add_argument(
+        "point", nargs="?", default="latest", help="latest, time:2026-11-22T14:03:00Z or revision:123456"
+    )
+    _options(restored, "the host it is made on")
+    restored.add_argument(
+        "--source",
+        choices=("auto", "backup", "survivor"),
+        help="from a backup or from a member's data (auto)",
+    )
+    restored.add_argument("--force", action="store_true", help="although the store has its quorum")
+    restored.add_argument("--check", action="store_true", help="say what would be done, change nothing")
+    restored.add_argument("--allow-destructive", action="store_true", help="consent to it")
+    restored.set_defaults(func=restore)
+
+
+def _options(parser: argparse.ArgumentParser, host: str) -> None:
+    add_run_options(parser)
+    parser.add_argument("--host", metavar="HOST", help=host)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Run playbooks/backup_list.yml and show its tables."""
+    code, answers, display = _ask(arguments, "backup_list", {})
+    listed = [
+        answer for _, answer in sorted(answers.items()) if isinstance(answer, dict) and "stores" in answer
+    ]
+    if not listed:
+        return int(code)
+    stores = listed[0]["stores"]
+    if display.mode == "json":
+        display.event("backups", **listed[0])
+    else:
+        display.note(backup_text.listing(stores, time.time(), shutil.get_terminal_size((120, 24)).columns))
+    return int(Exit.OK if backup_text.sound(stores) else Exit.FAILED)
+
+
+def prove(arguments: argparse.Namespace) -> int:
+    """Run playbooks/backup_verify.yml or backup_drill.yml and show what was found."""
+    asked = [arguments.snapshot] if arguments.snapshot else []
+    asked += [f"--store={arguments.store}"] if arguments.store else []
+    asked += [f"--apiserver={arguments.apiserver}"] if arguments.apiserver else []
+    code, answers, display = _ask(arguments, f"backup_{arguments.verb}", {"ironspan_arguments": asked})
+    for host, answer in sorted(answers.items()):
+        if display.mode == "json":
+            display.event(arguments.verb, host=host, answer=answer)
+        elif isinstance(answer, list):
+            display.note("\n".join(backup_text.read(answer)))
+        elif isinstance(answer, dict) and "findings" in answer:
+            display.note("\n".join(backup_text.drilled(answer)))
+    return int(code)
+
+
+def restore(arguments: argparse.Namespace) -> int:
+    """Run playbooks/etcd_restore.yml."""
+    from ironspan.cli.playbook import run_playbook
+
+    variables: dict[str, t.Any] = {"ironspan_point": arguments.point}
+    for name, value in (
+        ("ironspan_hosts", arguments.host),
+        ("ironspan_source", arguments.source),
+        ("ironspan_force", arguments.force),
+        ("ironspan_allow_destructive", arguments.allow_destructive),
+    ):
+        if value:
+            variables[name] = value
+    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
+    display = console.from_arguments(arguments)
+    code, _ = run_playbook("backup", "etcd_restore", options, display, arguments.verbose)
+    return int(code)
+
+
+def _ask(
+    arguments: argparse.Namespace, playbook: str, variables: dict[str, t.Any]
+) -> tuple[Exit, dict[str, t.Any], console.Console]:
+    """Run a playbook that asks the program on hosts; return what each of them answered."""
+    from ironspan.cli.playbook import run_playbook
+
+    if arguments.host:
+        variables["ironspan_hosts"] = arguments.host
+    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
+    display = console.from_arguments(arguments)
+    code, running = run_playbook("backup", playbook, options, display, arguments.verbose)
+    answers = {host: result.get("answer") for host, result in running.run.answers.items()}
+    return code, answers, display
