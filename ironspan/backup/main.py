@@ -23,6 +23,7 @@ AREAS = (
     "ironspan.backup.gc",
     "ironspan.backup.new_epoch",
     "ironspan.backup.rebuild.commands",
+    "ironspan.backup.recovery",
 )
 """Modules with ``add_commands(subparsers)``; they import what is heavy only when their command runs."""
 

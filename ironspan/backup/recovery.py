@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what a recovery needs beside the backups: the PKI store as one text, sealed by who wrote it.
+
+The text is opaque here. Its stamp tells whether the newest one in the store is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import typing as t
+from pathlib import Path, PurePosixPath
+
+from ironspan.backup.errors import BackupError
+from ironspan.backup.names import Names
+from ironspan.backup.store import Store
+
+if t.TYPE_CHECKING:
+    from ironspan.backup.settings import Settings
+
+PATH = Path("/etc/ironspan/etcd-backup/recovery.bundle")
+FORMAT = "ironspan-recovery"
+LARGEST_BYTES = 4 << 20
+"""A bundle has some 20 kB."""
+
+
+def add_commands(subparsers: t.Any) -> None:
+    """Add ``put-recovery``."""
+    command = subparsers.add_parser(
+        "put-recovery", help="keep the PKI store's sealed copy beside the backups"
+    )
+    command.add_argument("file", type=Path, help="the bundle")
+    command.set_defaults(func=_put)
+
+
+def keep(store: Store, names: Names, bundle: Path = PATH, now: float | None = None) -> str:
+    """Put a bundle into a store unless the newest one there is the same.
+
+    Args:
+        store: where it belongs.
+        names: of the site.
+        bundle: its file.
+        now: seconds since 1970; the clock's by default.
+
+    Returns:
+        The name it was given, empty when it was there already.
+
+    Raises:
+        BackupError: the file is no bundle.
+        StoreError: the store cannot be read or written.
+    """
+    try:
+        data = bundle.read_bytes()
+    except OSError as error:
+        raise BackupError(f"{bundle}: {error.strerror}.", "site.yml brings it to the members.") from error
+    stamp = stamp_of(data)
+    if not stamp:
+        raise BackupError(f"{bundle} is no recovery bundle.", "Let site.yml bring it again.")
+    unix = int(time.time() if now is None else now)
+    found = [item for item in store.list(names.recoveries) if item.size <= LARGEST_BYTES]
+    if found:
+        newest = max(found, key=lambda item: number_of(item.name))
+        if stamp_of(b"".join(store.read(newest.name))) == stamp:
+            return ""
+        unix = max(unix, number_of(newest.name) + 1)  # later in name too, whatever the clock says
+    name = names.recovery(unix)
+    store.put(name, [data])
+    return name
+
+
+def stamp_of(data: bytes) -> str:
+    """Return a bundle's stamp, empty for what is none."""
+    try:
+        content = json.loads(data)
+        return str(content["stamp"]) if content["format"] == FORMAT else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def number_of(name: str) -> int:
+    """Return the time in a bundle's name, seconds since 1970; -1 for another name."""
+    stem = PurePosixPath(name).name.removesuffix(".bundle")
+    return int(stem) if stem.isdecimal() else -1
+
+
+def _put(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup.main import answer
+    from ironspan.backup.stores import open_store
+
+    name = keep(open_store(settings.stores[0]), Names(settings.site), arguments.file)
+    answer(arguments, {"stored": bool(name), "name": name}, name or "the newest one is the same")
