@@ -18,6 +18,8 @@ FLUSH_S = 0.2
 class Flusher:
     """Moves records from the inbox to the outbox, with leases and cut into batches; one thread of its own.
 
+    It ends by itself, without a failure, when the inbox is closed and empty.
+
     Args:
         inbox: from the reader.
         outbox: to the sender.
@@ -56,7 +58,7 @@ class Flusher:
 
     def _run(self) -> None:
         try:
-            while not self._end.is_set():
+            while not self._end.is_set() and not self._inbox.closed:
                 self._inbox.wait(self._flush)
                 self._empty()
                 self._outbox.tick()

@@ -49,6 +49,11 @@ class Inbox:
         """Return about how many bytes wait."""
         return self._bytes
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more comes."""
+        return self._closed
+
     def put(self, records: Iterable[Record]) -> None:
         """Add records in order (the reader's thread). Raises Closed, also while it waits."""
         for record in records:

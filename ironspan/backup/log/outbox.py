@@ -53,6 +53,11 @@ class Outbox:
         """Bytes that wait on disk."""
         return self._spool.bytes
 
+    @property
+    def spooled_revision(self) -> int:
+        """The last revision that is on disk; 0 when nothing is."""
+        return self._spool.last_revision
+
     def put(self, batch: Batch) -> None:
         """Add a batch (the flusher's thread). Raises Closed, also while it waits for room."""
         with self._changed:

@@ -68,6 +68,11 @@ class Spool:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def last_revision(self) -> int:
+        """The last complete revision that is in it; 0 when it is empty."""
+        return self._entries[-1].last if self._entries else 0
+
     # -- after a start -----------------------------------------------------------------------------
 
     def recover(self, stored: int) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 import typing as t
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from ironspan.backup.log.watch import Reader
 from ironspan.backup.records import Progress, Record, Revision
 
 CLUSTER = 7
-Step = rpc.WatchResponse | Exception
+Step = rpc.WatchResponse | Exception | float
 
 
 def header(revision: int, cluster: int = CLUSTER) -> rpc.ResponseHeader:
@@ -42,12 +43,15 @@ def events(*revisions: int, fragment: bool = False) -> rpc.WatchResponse:
 
 
 class FakeWatch:
-    """Gives what a test wrote down; then is silent, but for answers to requests for progress."""
+    """Gives what a test wrote down; then is silent, but for answers to requests for progress.
+
+    A number is a silence of so many seconds, in which a request is not answered.
+    """
 
     def __init__(self, steps: list[Step], progress: int | None) -> None:
         self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
         self._progress = progress
-        self.cancelled = False
+        self._cancelled = threading.Event()
         self.asked = 0
         for step in steps:
             self._steps.put(step)
@@ -55,9 +59,17 @@ class FakeWatch:
     def __iter__(self) -> Iterator[rpc.WatchResponse]:
         while True:
             step = self._steps.get()
-            if isinstance(step, Exception):
+            if isinstance(step, float):
+                if self._cancelled.wait(step):
+                    raise Unreachable("cancelled.")
+            elif isinstance(step, Exception):
                 raise step
-            yield step
+            else:
+                yield step
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
 
     def request_progress(self) -> None:
         self.asked += 1
@@ -65,7 +77,7 @@ class FakeWatch:
             self._steps.put(rpc.WatchResponse(header=header(self._progress), watch_id=-1))
 
     def cancel(self) -> None:
-        self.cancelled = True
+        self._cancelled.set()
         self._steps.put(Unreachable("cancelled."))
 
 
@@ -194,6 +206,20 @@ def test_a_member_that_does_not_is_given_up(run: Callable[..., Setting]) -> None
     assert setting.reader.stalls == 1
     first = setting.etcd.watches[0][2]
     assert first.cancelled and first.asked == 1
+
+
+def test_one_that_is_only_slow_is_given_more_time(run: Callable[..., Setting]) -> None:
+    slow: list[Step] = [created(), 0.5, events(10), 30.0]
+    setting = run(slow, slow, slow, slow, slow, slow, interval_s=0.08)
+    setting.wait(lambda: setting.position.received_revision == 10)
+    assert 2 <= setting.reader.stalls <= 4
+
+
+def test_a_large_response_may_take_its_time(run: Callable[..., Setting]) -> None:
+    steps: list[Step] = [created(), events(10, fragment=True), 0.5, events(10, fragment=True), 0.5]
+    setting = run([*steps, events(10, 11), 30.0], interval_s=0.08)
+    setting.wait(lambda: setting.position.received_revision == 11)
+    assert setting.reader.stalls == 0
 
 
 def test_a_member_that_lags_is_given_up(run: Callable[..., Setting]) -> None:
