@@ -28,6 +28,8 @@ class Outcome:
     """What became of a store."""
 
     store: str
+    only_shown: bool = False
+    """Nothing was deleted; ``deleted`` is what would have been."""
     kept: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     deleted: list[str] = dataclasses.field(default_factory=list)
     bytes: int = 0
@@ -39,8 +41,9 @@ class Outcome:
     @property
     def text(self) -> str:
         """The outcome in a line or a few, for people."""
+        done = "would go" if self.only_shown else "deleted"
         lines = [
-            f"{self.store}: {len(self.kept)} snapshots stay, {len(self.deleted)} objects deleted "
+            f"{self.store}: {len(self.kept)} snapshots stay, {len(self.deleted)} objects {done} "
             f"({self.bytes} bytes), {len(self.protected)} protected for now"
         ]
         lines += [f"  failed: {text}" for text in self.failed]
@@ -65,7 +68,7 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
     """
     found = catalogue(store, names)
     wanted: Plan = plan(found, counts)
-    outcome = Outcome(store.name, kept=wanted.kept, damaged=dict(found.damaged))
+    outcome = Outcome(store.name, only_show, wanted.kept, damaged=dict(found.damaged))
     failures = 0
     for removal in wanted.removals:
         if only_show:
