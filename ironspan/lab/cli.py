@@ -36,6 +36,11 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
         action=argparse.BooleanOptionalAction,
         help="emulate Azure's blob store, identities and resource manager (default)",
     )
+    up.add_argument(
+        "--etcd-backup",
+        action=argparse.BooleanOptionalAction,
+        help="write an inventory with which etcd is backed up to the emulated blob store",
+    )
     up.add_argument("--build-artifacts", action="store_true", help="fill an empty mirror first")
 
     down = _command(commands, "down", _down, "remove a lab and everything it made")
@@ -88,6 +93,7 @@ def _up(arguments: argparse.Namespace) -> int:
             rack if arguments.rack is None else arguments.rack,
             wan_mtu=arguments.wan_mtu,
             azure_services=arguments.azure_services,
+            etcd_backup=arguments.etcd_backup,
             build_artifacts=arguments.build_artifacts,
             progress=display.step,
         )

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from ironspan.lab import files, keys
+from ironspan.lab.azure import variables
 from ironspan.lab.layout import API_NAME, API_PORT, MIRROR_PORT, Layout
 
 #: Feature groups and settings that hold in every lab; part of the repository.
@@ -32,8 +34,9 @@ def groups(layout: Layout) -> dict[str, list[str]]:
     }
 
 
-def render(layout: Layout, folder: Path, wan_mtu: int) -> str:
+def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False) -> str:
     """The text of hosts.yml for the lab in `folder`."""
+    backup = variables.backup(layout, folder) if etcd_backup else {}
     lines = [
         "# Copyright (c) the ironspan developers",
         "# SPDX-License-Identifier: Apache-2.0",
@@ -52,6 +55,7 @@ def render(layout: Layout, folder: Path, wan_mtu: int) -> str:
         f"    site_pki_store: {folder}/pki",
         f"    site_pki_key_file: {folder}/pki.key",
         f"    site_wan_mtu: {wan_mtu}",
+        *(f"    {name}: {json.dumps(value)}" for name, value in backup.items()),
         "  children:",
     ]
     for site in layout.sites:
@@ -72,10 +76,10 @@ def path(folder: Path) -> Path:
     return folder / "inventory" / "hosts.yml"
 
 
-def write(layout: Layout, folder: Path, wan_mtu: int) -> Path:
+def write(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False) -> Path:
     """Write the inventory and the link to the repository's group_vars beside it."""
     target = path(folder)
-    files.write_if_changed(target, render(layout, folder, wan_mtu))
+    files.write_if_changed(target, render(layout, folder, wan_mtu, etcd_backup))
     link = target.parent / "group_vars"
     if GROUP_VARS.is_dir() and not (link.is_symlink() and link.readlink() == GROUP_VARS):
         with contextlib.suppress(FileNotFoundError):

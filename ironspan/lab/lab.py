@@ -65,6 +65,7 @@ class Lab:
         *,
         wan_mtu: int | None = None,
         azure_services: bool | None = None,
+        etcd_backup: bool | None = None,
         build_artifacts: bool = False,
         progress: Progress = quiet,
     ) -> None:
@@ -76,6 +77,8 @@ class Lab:
             wan_mtu: Bytes per packet on the WAN; default 1400, or what the lab has.
             azure_services: Emulate blob store, identities and resource manager; default yes, or what the
                 lab has.
+            etcd_backup: Write an inventory with which etcd is backed up to that store; default no, or what
+                the lab has.
             build_artifacts: Fill an empty mirror first, which takes minutes.
             progress: Called with (what, state, detail).
 
@@ -97,7 +100,12 @@ class Lab:
                 current.record([Resource("tree", str(building))])
             base = base_image.ensure(self.name, self.folder, progress)
             keys.ensure(self.folder, current.layout)
-            inventory.write(current.layout, self.folder, current.wan_mtu)
+            if etcd_backup and not current.azure_services:
+                raise LabError("etcd is backed up to the emulated Azure: not with --no-azure-services")
+            if etcd_backup is not None:
+                current.etcd_backup = etcd_backup
+                current.save()
+            inventory.write(current.layout, self.folder, current.wan_mtu, current.etcd_backup)
             progress("network", "start", "")
             current.record(
                 [*network.resources(current.layout), Resource("process", _WAN), *names.resources()]
@@ -116,6 +124,7 @@ class Lab:
 
     def _start_services(self, current: State, progress: Progress) -> bool:
         current.record(service.resources())
+        service.prepare(self.folder, current.layout)
         return service.start(self.folder, current.layout, progress)
 
     def _open(

@@ -38,6 +38,8 @@ class State:
     wan_mtu: int
     #: Whether it emulates Azure's services, too.
     azure_services: bool = True
+    #: Whether its inventory says that etcd is backed up to the emulated store.
+    etcd_backup: bool = False
     resources: list[Resource] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -65,6 +67,7 @@ class State:
             "rack": self.layout.rack,
             "wan_mtu": self.wan_mtu,
             "azure_services": self.azure_services,
+            "etcd_backup": self.etcd_backup,
             "resources": [[resource.kind, resource.name] for resource in self.resources],
         }
         files.write_atomic(self.folder / "state.json", json.dumps(document, indent=1) + "\n", 0o600)
@@ -94,7 +97,8 @@ def load(name: str) -> State | None:
     layout = Layout(document["name"], document["index"], document["azure"], document["rack"])
     resources = [Resource(kind, label) for kind, label in document["resources"]]
     # Labs of an older release have no services; a second `lab up` gives them some.
-    return State(layout, document["wan_mtu"], document.get("azure_services", True), resources)
+    services, backup = document.get("azure_services", True), document.get("etcd_backup", False)
+    return State(layout, document["wan_mtu"], services, backup, resources)
 
 
 def all_labs() -> list[str]:

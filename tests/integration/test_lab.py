@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,8 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ironspan.cli.main import main
 from ironspan.lab import Lab, base_image, mounts, names, processes, state
+from ironspan.lab.azure import install, service, settings
 from ironspan.lab.commands import attempt, run
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import cache_root, state_root
@@ -113,6 +117,7 @@ def ping(lab: Lab, host: str, target: str, count: int, interval_s: float = 0.05)
 def ready(tmp_path_factory: pytest.TempPathFactory) -> None:
     detect().require()
     base_image.ensure("t1", tmp_path_factory.mktemp("base"), lambda *_: None)
+    install.ensure()
     for name in ("t1", "t2"):
         Lab(name).down()
 
@@ -149,6 +154,97 @@ def test_a_second_up_changes_nothing(lab: Lab) -> None:
     assert ("rack-1", "skip") in steps
 
 
+#: A request to the store from a host that has nothing but Python: its status, "cut" when there is no answer.
+ASK_STORE = f"""
+import ssl, urllib.error, urllib.request
+trusted = ssl.create_default_context(cafile="{settings.HOST_CA}")
+try:
+    urllib.request.urlopen("https://{settings.BLOB_HOST}/etcd/x", timeout=2, context=trusted)
+except urllib.error.HTTPError as error:
+    print(error.code, error.headers["x-ms-error-code"])
+except OSError as error:
+    print("cut")
+"""
+#: A token of the machine's identity, the way Azure's libraries ask for it: the answer's audience.
+ASK_METADATA = f"""
+import json, urllib.request
+url = "http://{settings.METADATA_ADDRESS}/metadata/identity/oauth2/token"
+query = "?api-version=2018-02-01&resource=https://storage.azure.com"
+request = urllib.request.Request(url + query, headers={{"Metadata": "true"}})
+try:
+    print(json.load(urllib.request.urlopen(request, timeout=2))["resource"])
+except OSError as error:
+    print("cut")
+"""
+
+
+def python(lab: Lab, host: str, program: str) -> str:
+    return on(lab, host, f"python3 -c {shlex.quote(program)}").strip()
+
+
+def test_azure_is_where_hosts_look_for_it(lab: Lab) -> None:
+    endpoint = lab.status()["azure"]["address"]
+    for host in ("az-1", "rack-1"):
+        for name in settings.NAMES:
+            assert on(lab, host, f"getent hosts {name}").split()[0] == endpoint
+        assert python(lab, host, ASK_STORE) == "401 NoAuthenticationInformation"
+    assert python(lab, "az-1", ASK_METADATA) == "https://storage.azure.com"
+    assert python(lab, "rack-1", ASK_METADATA) == "cut"  # a rack has no Azure network
+
+
+def test_a_cut_wan_cuts_racks_off_the_store(lab: Lab) -> None:
+    lab.link(cut=True)
+    try:
+        assert python(lab, "rack-1", ASK_STORE) == "cut"
+        assert python(lab, "az-1", ASK_STORE) == "401 NoAuthenticationInformation"
+    finally:
+        lab.link(cut=False)
+    assert python(lab, "rack-1", ASK_STORE) == "401 NoAuthenticationInformation"
+
+
+def test_an_arc_machine_proves_itself_by_a_file_of_its_own(lab: Lab) -> None:
+    endpoint = lab.status()["azure"]["address"]
+    url = f"http://{endpoint}:{service.ARC_PORT}/metadata/identity/oauth2/token"
+    ask = f"""
+import json, urllib.error, urllib.request
+url = "{url}?api-version=2020-06-01&resource=https://storage.azure.com"
+def ask(**headers):
+    return urllib.request.urlopen(urllib.request.Request(url, headers={{"Metadata": "true", **headers}}))
+try:
+    ask()
+except urllib.error.HTTPError as error:
+    if error.code != 401:
+        raise SystemExit(error.code)
+    challenge = open(error.headers["www-authenticate"].split("=")[1]).read()
+print(json.load(ask(Authorization="Basic " + challenge))["resource"])
+"""
+    assert python(lab, "rack-1", ask) == "https://storage.azure.com"
+    refused = attempt(lab.ssh_command("az-1", [f"python3 -c {shlex.quote(ask)}"]))
+    assert refused.stderr.strip() == "403"  # not an Arc machine
+
+
+def test_faults_are_commanded_from_outside(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["lab", "store", "fault", "status", "--status", "503", "--prefix", "/etcd/", "--name", "t1"])
+        == 0
+    )
+    assert python(lab, "az-1", ASK_STORE) == "503 ServerBusy"
+    assert main(["lab", "store", "status", "--name", "t1"]) == 0
+    assert "status 503, 1 hit so far" in capsys.readouterr().out
+    assert main(["lab", "store", "heal", "--name", "t1"]) == 0
+    assert python(lab, "az-1", ASK_STORE) == "401 NoAuthenticationInformation"
+
+
+def test_the_inventory_can_say_where_etcd_is_backed_up_to(lab: Lab) -> None:
+    assert "etcd_backup" not in lab.inventory_path.read_text()
+    lab.up(etcd_backup=True)
+    stores = yaml.safe_load(lab.inventory_path.read_text())["all"]["vars"]["etcd_backup_stores"]
+    assert stores[0]["account_url"] == f"https://{settings.BLOB_HOST}"
+    assert on(lab, "az-1", f"cat {stores[0]['ca']}").startswith("-----BEGIN CERTIFICATE-----")
+    lab.up(etcd_backup=False)
+    assert "etcd_backup" not in lab.inventory_path.read_text()
+
+
 def test_another_size_is_refused(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"is there with 1\+1 hosts.*lab down --name t1"):
         lab.up(3, 2)
@@ -160,6 +256,8 @@ def test_up_starts_again_what_died(lab: Lab) -> None:
         before["rack-1"],
         processes.running(lab.folder, "wan"),
         processes.running(lab.folder, "dnsmasq"),
+        processes.running(lab.folder, service.AZURITE),
+        processes.running(lab.folder, service.PROXY),
     ]
     assert processes.kill([pid for pid in victim if pid]) == []
     assert lab.status()["up"] is False

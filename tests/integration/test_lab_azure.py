@@ -451,3 +451,51 @@ def test_the_resource_manager_has_faults_of_its_own(azure: LabAzure, container: 
 def test_an_existing_container_is_said_to_exist(azure: LabAzure, container: str) -> None:
     with pytest.raises(ResourceExistsError):
         azure.client("operator").create_container(container)
+
+
+# ---- versions
+
+
+@pytest.fixture
+def versioning(azure: LabAzure) -> None:
+    azure.do("policy", versioning=True)  # the fixture azure switches it off again
+
+
+def test_what_is_replaced_or_deleted_stays_as_a_version(
+    azure: LabAzure, container: str, versioning: None
+) -> None:
+    client = blobs(azure, container, "operator")
+    first = client.get_blob_client("a").upload_blob(b"one")["version_id"]
+    client.upload_blob("a", b"second", overwrite=True)
+    client.delete_blob("a")
+    assert [one.name for one in client.list_blobs()] == []
+    kept = [one for one in client.list_blobs(include=["versions"]) if one.name == "a"]
+    assert [one.size for one in kept] == [3, 6]
+    assert kept[0].version_id == first
+    old = client.get_blob_client("a", version_id=str(kept[0].version_id))
+    assert old.download_blob().readall() == b"one"
+    assert old.download_blob(offset=1, length=1).readall() == b"n"
+    assert old.get_blob_properties().size == 3
+    old.delete_blob()
+    assert [one.size for one in client.list_blobs(include=["versions"])] == [6]
+
+
+def test_a_write_that_is_refused_leaves_no_version(azure: LabAzure, container: str, versioning: None) -> None:
+    client = blobs(azure, container)
+    client.upload_blob("a", b"one")
+    with pytest.raises(ResourceExistsError):
+        client.upload_blob("a", b"two", overwrite=False)
+    assert [one.is_current_version for one in client.list_blobs(include=["versions"])] == [True]
+
+
+def test_a_version_that_is_retained_cannot_be_deleted(
+    azure: LabAzure, container: str, versioning: None
+) -> None:
+    client = blobs(azure, container, "operator")
+    client.upload_blob("a", b"one")
+    client.upload_blob("a", b"two", overwrite=True)
+    azure.do("policy", container=container, days=5)
+    former = next(one for one in client.list_blobs(include=["versions"]) if not one.is_current_version)
+    old = client.get_blob_client("a", version_id=str(former.version_id))
+    assert code(old.delete_blob) == (409, "BlobImmutableDueToPolicy")
+    assert old.download_blob().readall() == b"one"

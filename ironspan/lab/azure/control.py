@@ -106,8 +106,9 @@ class Control:
         self, client_id: str, issuer: str, subject: str, keys: list[dict[str, str]]
     ) -> dict[str, Any]:
         federation = {"client_id": client_id, "issuer": issuer, "subject": subject, "keys": keys}
-        self._world.federations.append(federation)
-        self._world.save()
+        if federation not in self._world.federations:
+            self._world.federations.append(federation)
+            self._world.save()
         return {"federations": len(self._world.federations)}
 
     def _lifetime(self, seconds: float) -> dict[str, Any]:

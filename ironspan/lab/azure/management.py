@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Any
 
-from ironspan.lab.azure import faults, settings, tokens
+from ironspan.lab.azure import authorization, faults, settings, tokens
 from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.policy import Append, Container, Policy, PolicyError
 from ironspan.lab.azure.upstream import Upstream
@@ -74,6 +74,9 @@ class Management:
             return refused
         if not request.query.get("api-version"):
             return error(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+        roles = authorization.answer(request.path, request.query) if request.method == "GET" else None
+        if roles is not None:
+            return answer(200, roles)
         found = _PATH.match(request.path)
         own = (settings.SUBSCRIPTION, settings.RESOURCE_GROUP.lower(), settings.ACCOUNT)
         if found is None or (found["subscription"], found["group"].lower(), found["account"]) != own:

@@ -23,6 +23,8 @@ from ironspan.lab.azure.world import World
 
 _CLONE_NEWNET = 0x40000000
 _HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
+#: How paths begin that only these services have: the controller has none of the lab's names.
+_PATHS = {settings.TENANT: "login", "common": "login", "subscriptions": "management"}
 #: Seconds between two tries while Azurite starts.
 _AGAIN_S = 0.05
 
@@ -37,11 +39,13 @@ def enter(namespace: str) -> None:
 
 
 def by_host(services: dict[str, Handler]) -> Handler:
-    """Return a handler that passes requests on by their Host header; to the store by default."""
+    """Return a handler that passes requests on by Host header, or by path when that is an address."""
 
     async def choose(request: Request) -> Response:
-        name = _HOSTS.get(request.headers.get("host", "").partition(":")[0].lower(), "store")
-        return await services.get(name, services["store"])(request)
+        name = _HOSTS.get(request.headers.get("host", "").partition(":")[0].lower(), "")
+        if not name:
+            name = _PATHS.get(request.path.split("/")[1].lower(), "store")
+        return await services[name](request)
 
     return choose
 

@@ -49,8 +49,13 @@ def configuration(layout: Layout) -> Config:
     )
 
 
+def prepare(lab: Path, layout: Layout) -> None:
+    """Write down where the services listen and make their certificates; hosts get to trust these."""
+    launch.prepare(state_folder(lab), configuration(layout))
+
+
 def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) -> bool:
-    """Start what does not run; returns at once, but for the first installation of Azurite.
+    """Start what does not run, once prepared; returns at once, but for the first installation of Azurite.
 
     Returns:
         Whether it is there to be started: Azurite may be neither in the cache nor to be had.
@@ -64,7 +69,6 @@ def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) 
     progress("azure", "start", "")
     folder, config = state_folder(lab), configuration(layout)
     namespace = layout.azure_site.namespace
-    launch.prepare(folder, config)
     for address, device in ((layout.azure_site.endpoint, "lan0"), (settings.METADATA_ADDRESS, "lo")):
         run(["ip", "-n", namespace, "address", "replace", f"{address}/32", "dev", device])
     if processes.running(lab, AZURITE) is None:
@@ -76,8 +80,13 @@ def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) 
 
 
 def wait(lab: Path) -> None:
-    """Return once the store answers; LabError when it does not."""
-    launch.wait_ready(state_folder(lab), lambda: running(lab))
+    """Return once the store answers and the controller has its identity; LabError when it does not."""
+    folder = state_folder(lab)
+    launch.wait_ready(folder, lambda: running(lab))
+    # Late: cryptography would cost each command of the lab its import.
+    from ironspan.lab.azure import variables
+
+    client.request(folder, "federate", **variables.write_token(folder))
 
 
 def running(lab: Path) -> bool:

@@ -14,6 +14,8 @@ LOGIN_HOST = "login.microsoftonline.com"
 MANAGEMENT_HOST = "management.azure.com"
 #: Names that lead to the private address; the second is what a private DNS zone makes the first an alias of.
 NAMES = (BLOB_HOST, f"{ACCOUNT}.privatelink.blob.core.windows.net", LOGIN_HOST, MANAGEMENT_HOST)
+#: Where hosts find the authority to trust, beside others that are not Debian's.
+HOST_CA = "/usr/local/share/ca-certificates/lab-azure.crt"
 #: Where Azure's instance metadata service answers, in every virtual network.
 METADATA_ADDRESS = "169.254.169.254"
 RESOURCE_GROUP = "lab"

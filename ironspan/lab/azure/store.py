@@ -11,8 +11,10 @@ import asyncio
 import collections
 import contextlib
 import email.utils
+import re
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -21,6 +23,7 @@ from ironspan.lab.azure.http import Broken, Request, Response
 from ironspan.lab.azure.operations import Operation, understand
 from ironspan.lab.azure.policy import Blob, Container
 from ironspan.lab.azure.upstream import VERSION, Upstream
+from ironspan.lab.azure.versions import Version, Versions, read
 from ironspan.lab.azure.world import World
 
 _AUDIENCES = ("https://storage.azure.com", f"https://{settings.BLOB_HOST}")
@@ -28,6 +31,8 @@ _CHALLENGE = (
     f"Bearer authorization_uri=https://{settings.LOGIN_HOST}/{settings.TENANT}/oauth2/authorize "
     "resource_id=https://storage.azure.com"
 )
+#: What makes the content that is there a former one.
+_REPLACING = ("", "blocklist", "metadata")
 _MESSAGES = {
     429: ("TooManyRequests", "The request rate is too high."),
     500: ("InternalError", "The server encountered an internal error. Please retry the request."),
@@ -66,6 +71,7 @@ class Store:
     def __init__(self, world: World, upstream: Upstream) -> None:
         self.world = world
         self._upstream = upstream
+        self.versions = Versions(world.folder / "versions")
         self._locks: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
 
     async def __call__(self, request: Request) -> Response:
@@ -134,6 +140,11 @@ class Store:
         return identity
 
     async def _serve(self, request: Request, operation: Operation) -> Response:
+        if operation.blob and request.query.get("versionid"):
+            former = self.versions.find(operation.path, request.query["versionid"])
+            if former is not None:
+                return self._former(request, operation, former)
+            request.target = re.sub(r"&?versionid=[^&]*", "", request.target)  # of what is there now
         container = self.world.container(operation.container)
         changing = operation.effect in ("put", "block", "append", "change", "delete")
         async with contextlib.AsyncExitStack() as stack:
@@ -145,7 +156,14 @@ class Store:
             elif operation.effect == "delete" and not operation.blob and not container.mutable:
                 message = "The container has a retention policy or a legal hold."
                 return error(409, "ContainerImmutableDueToPolicy", message)
+            keeping = changing and self.world.versioning and operation.blob and operation.comp in _REPLACING
+            copied = await self._copy(request, operation) if keeping else None
             response = await self._upstream.send(request)
+            if keeping:
+                self._keep(operation, response, copied)
+        if operation.lists_blobs and "versions" in request.query.get("include", ""):
+            prefix = request.query.get("prefix", "")
+            response = await self.versions.listed(response, operation.container, prefix)
         if operation.effect == "put" and response.status == 201:
             self.world.faults.written(operation.path)
         if operation.container and not operation.blob and not operation.comp and request.method != "PUT":
@@ -162,6 +180,41 @@ class Store:
             return None
         why = "a legal hold" if "Hold" in code else "a policy"
         return error(409, code, f"This operation is not permitted as the blob is immutable due to {why}.")
+
+    async def _copy(self, request: Request, operation: Operation) -> tuple[Path, dict[str, str]] | None:
+        """Copy a blob that is about to be replaced; None when there is none."""
+        target, host = request.target.partition("?")[0], request.headers.get("host", "")
+        response = await self._upstream.ask("GET", target, host, self.world.own_token())
+        if response.status == 404:
+            await listing.read(response)
+            return None
+        return await self.versions.copy(operation.path, response), response.headers
+
+    def _keep(
+        self, operation: Operation, response: Response, copied: tuple[Path, dict[str, str]] | None
+    ) -> None:
+        done = response.status in (200, 201, 202)
+        if copied is not None and done:
+            self.versions.keep(operation.path, *copied)
+        elif copied is not None:
+            copied[0].unlink()
+        if done and operation.effect != "delete":
+            response.headers["x-ms-version-id"] = self.versions.written(operation.path)
+
+    def _former(self, request: Request, operation: Operation, former: Version) -> Response:
+        """Answer a request for a former version: it can be read, and deleted unless a policy keeps it."""
+        if request.method in ("GET", "HEAD"):
+            wanted = request.headers.get("x-ms-range") or request.headers.get("range", "")
+            return read(former, wanted, request.method == "HEAD")
+        if operation.effect != "delete":
+            return error(400, "InvalidQueryParameterValue", "A former version cannot be changed.")
+        created = _seconds(former.headers.get("x-ms-creation-time", former.headers["last-modified"]))
+        there = Blob(created, _seconds(former.headers["last-modified"]), False)
+        code = self.world.container(operation.container).refusal("delete", there, self.world.now())
+        if code is not None:
+            return error(409, code, "This operation is not permitted as the version is immutable.")
+        self.versions.remove(former)
+        return Response(202, {"x-ms-version": VERSION})
 
     async def _look(self, request: Request) -> Blob | None:
         """Ask Azurite what it knows of the request's blob."""
