@@ -80,6 +80,11 @@ class Names:
         return f"{self.site}/writer"
 
     @property
+    def drill(self) -> str:
+        """The object whose lease the host holds that does a drill."""
+        return f"{self.site}/drill"
+
+    @property
     def epochs(self) -> str:
         """Prefix of the epochs."""
         return f"{self.site}/epochs/"

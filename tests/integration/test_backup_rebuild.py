@@ -23,14 +23,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.main import main
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild import rebuild as rebuild_module
 from ironspan.backup.rebuild.drill import metrics_text
+from ironspan.backup.rebuild.drills import Drills
 from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.replay import Replayed, last_revision, replay, seal
 from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.rebuild.verify import verify
 from ironspan.backup.records import Coalesced, Record, Revision
+from ironspan.backup.settings import load as load_settings
 from tests.support import etcd_history as history
 from tests.support.backup_site import BackupSite
 from tests.support.etcd_members import find_etcd, running
@@ -413,3 +416,67 @@ def test_a_revision_of_57_000_deletes(site: BackupSite, tmp_path: Path) -> None:
     facts = job.run(site.snapshot())
     assert facts.replayed["events"] == 57_000
     assert facts.objects == len(history.contents(site.client, last))
+
+
+def settings_file(site: BackupSite, *stores: Path) -> Path:
+    """Write the settings of the program for a host with these stores."""
+    (endpoint,) = site.client.endpoints
+    etcd = {"endpoints": [endpoint], "local": endpoint, "ca": "", "certificate": "", "key": ""}
+    data = {
+        "site": "test",
+        "host": "drill-1",
+        "etcd": {**etcd, "data_dir": "/nowhere"},
+        "stores": [{"kind": "file", "path": str(path), "prefix": ""} for path in stores],
+        "keys": {"kind": "file", "folder": str(site.folder / "keys")},
+        "spool": {"path": str(site.folder / "spool")},
+    }
+    path = site.folder / "settings.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_the_commands_answer_and_use_the_copy_when_a_store_is_damaged(
+    site: BackupSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short_history(site)
+    copy = tmp_path / "copy"
+    shutil.copytree(site.folder / "store", copy)
+    snapshot = site.found().snapshots[0]
+    flip(site.path(snapshot.data.name), 1000)
+    settings = settings_file(site, site.folder / "store", copy)
+    programs = f"--programs={site.tools.programs.etcd.parent}"
+
+    def command(*arguments: str) -> tuple[int, t.Any]:
+        code = main([*arguments, f"--settings={settings}", "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    code, answer = command("verify")
+    assert (code, answer[0]["revision"]) == (1, snapshot.revision)
+    assert "are not what was written" in answer[0]["problem"]
+    assert command("verify", "--store=2")[0] == 0
+    code, answer = command("drill", programs, f"--metrics={tmp_path}/drill.prom")
+    assert (code, answer["verified"], answer["host"]) == (1, False, "drill-1")
+    assert "ironspan_etcd_backup_drill_verified 0\n" in (tmp_path / "drill.prom").read_text()
+    code, answer = command("rebuild", f"--output={tmp_path}/out", programs)
+    assert (code, answer["revision"], answer["snapshot"]) == (0, site.revision, snapshot.id)
+    assert answer == json.loads((tmp_path / "out" / "facts.json").read_text())
+    assert answer["revision"] + answer["bump"] > answer["last_seen_revision"] + 10**9 - 1
+    code, answer = command("rebuild", "--store=1", f"--output={tmp_path}/other", programs)
+    assert (code, answer["error"]["kind"]) == (2, "ChainError")
+    assert command("rebuild", "--point=revision:1", f"--output={tmp_path}/other", programs)[0] == 2
+    assert command("drill", "--store=3", programs)[0] == 2
+
+
+def test_a_due_drill_is_done_by_the_program_itself(site: BackupSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.snapshot()
+    path = settings_file(site, site.folder / "store")
+    settings = load_settings(path)
+    one = Drills(settings, path, site.store, lambda: False)
+    program = site.folder / "python"
+    program.write_text(
+        f'#!/bin/sh\nexec {sys.executable} "$@" --programs={site.tools.programs.etcd.parent}\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    one.step()
+    assert [snapshot.verified for snapshot in site.found().snapshots] == [True]

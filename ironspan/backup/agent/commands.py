@@ -36,8 +36,10 @@ def client_of(settings: Settings) -> EtcdClient:
 
 def _run(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.agent.run import run
+    from ironspan.backup.rebuild.drills import drilling
 
-    return run(settings)
+    with drilling(settings, arguments.settings):
+        return run(settings)
 
 
 def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``rebuild``, ``drill`` and ``verify``."""
+"""The commands ``rebuild``, ``drill``, ``drills`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import argparse
 import dataclasses
 import logging
 import os
+import signal
+import threading
 import typing as t
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +29,7 @@ _PROGRAMS = Path("/usr/local/bin")
 
 
 def add_commands(subparsers: t.Any) -> None:
-    """Add ``rebuild``, ``drill`` and ``verify``."""
+    """Add ``rebuild``, ``drill``, ``drills`` and ``verify``."""
     command = subparsers.add_parser("rebuild", help="make the database of a point from the backups")
     command.add_argument(
         "--point", default="latest", metavar="POINT", help="latest, time:RFC3339 or revision:N"
@@ -44,6 +46,8 @@ def add_commands(subparsers: t.Any) -> None:
     command.add_argument("--metrics", type=Path, metavar="FILE", help="for the node exporter")
     _common(command)
     command.set_defaults(func=_drill)
+    command = subparsers.add_parser("drills", help="do the drills that are due, until it is told to end")
+    command.set_defaults(func=_drills)
     command = subparsers.add_parser("verify", help="read every byte of the backups")
     command.add_argument("snapshot", nargs="?", default="", metavar="SNAPSHOT", help="default: all of them")
     _common(command)
@@ -99,6 +103,16 @@ def _drill(settings: Settings, arguments: argparse.Namespace) -> int:
     text = f"{verdict.snapshot}: {what} (to revision {verdict.revision}, {verdict.seconds:.1f} s)"
     answer(arguments, dataclasses.asdict(verdict), text)
     return 0 if verdict.verified else FAILED
+
+
+def _drills(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup.rebuild.drills import drilling
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with drilling(settings, arguments.settings):
+        stop.wait()
 
 
 def _verify(settings: Settings, arguments: argparse.Namespace) -> int:

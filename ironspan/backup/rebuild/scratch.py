@@ -195,19 +195,7 @@ class Scratch:
         return _tail(log) if failed else ""
 
     def _limited(self, command: Sequence[str]) -> list[str]:
-        end_with_starter = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        return [*self._scope(), *end_with_starter, "nice", "-n", "10", *command]
-
-    def _scope(self) -> list[str]:
-        """Return the command that puts what follows into a control group with the limits."""
-        if not limits_enforced() or self._limits == NO_LIMITS:
-            return []
-        properties = ["--property=MemorySwapMax=0"]
-        if self._limits.memory_max:
-            properties.append(f"--property=MemoryMax={self._limits.memory_max}")
-        if self._limits.cpu_quota_percent:
-            properties.append(f"--property=CPUQuota={self._limits.cpu_quota_percent}%")
-        return ["systemd-run", "--scope", "--quiet", "--collect", *properties, "--"]
+        return [*in_scope(self._limits), *end_with_starter(), "nice", "-n", "10", *command]
 
     def _environment(self) -> dict[str, str]:
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder)}
@@ -256,9 +244,22 @@ def locked(folder: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def limits_enforced() -> bool:
-    """Say whether systemd runs here and may be asked for a control group."""
-    return os.geteuid() == 0 and Path("/run/systemd/system").is_dir() and bool(shutil.which("systemd-run"))
+def in_scope(limits: Limits) -> list[str]:
+    """Return the command that runs what follows it in a control group with limits, where systemd runs."""
+    systemd = os.geteuid() == 0 and Path("/run/systemd/system").is_dir() and shutil.which("systemd-run")
+    if not systemd or limits == NO_LIMITS:
+        return []
+    properties = []
+    if limits.memory_max:
+        properties += [f"--property=MemoryMax={limits.memory_max}", "--property=MemorySwapMax=0"]
+    if limits.cpu_quota_percent:
+        properties.append(f"--property=CPUQuota={limits.cpu_quota_percent}%")
+    return ["systemd-run", "--scope", "--quiet", "--collect", *properties, "--"]
+
+
+def end_with_starter() -> list[str]:
+    """Return the command that has what follows it killed when the thread that starts it ends."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 def _started(pid: int) -> str:

@@ -1,0 +1,161 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""When which drill is due, and who does it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.catalogue import Catalogue, Snapshot
+from ironspan.backup.errors import BackupError
+from ironspan.backup.file_store import FileStore
+from ironspan.backup.manifest import Epoch, Manifest, Verdict
+from ironspan.backup.names import Names, snapshot_id
+from ironspan.backup.rebuild import drills
+from ironspan.backup.rebuild.drills import (
+    CHAIN_SECONDS,
+    LEADER_WAITS_SECONDS,
+    RETRY_SECONDS,
+    Drills,
+    Due,
+    due,
+)
+from ironspan.backup.settings import Drill, Settings
+from ironspan.backup.store import Item
+
+HOUR = 3600
+NOW = 1_000_000
+RULES = Drill(after_snapshot=True, max_age_s=24 * HOUR, memory_max=0, cpu_quota_percent=0)
+
+
+def snapshot(
+    revision: int, age: float, verdict_age: float | None = None, to: int = 0, verified: bool = True
+) -> Snapshot:
+    """Return a snapshot made ``age`` seconds ago, and drilled ``verdict_age`` seconds ago to a revision."""
+    created = int(NOW - age)
+    manifest = Manifest(
+        "test", 1, "c", revision, 0, 1, "3.6.14", "3.6.0", created, 100, "", 1, "1", b"", {}
+    )  # fmt: skip
+    identifier = snapshot_id(revision, created)
+    verdict = None
+    if verdict_age is not None:
+        verdict = Verdict(1, identifier, verified, to or revision, int(NOW - verdict_age), 1.0, "h")
+    return Snapshot(identifier, manifest, Item("data", 1, 0, 0), verdict)
+
+
+def found(*snapshots: Snapshot) -> Catalogue:
+    return Catalogue(Names("test"), (Epoch(1, "c", 0),), snapshots, ())
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "rules", "expected"),
+    [
+        ([], RULES, None),
+        ([snapshot(5, 60)], RULES, (5, "it is new")),
+        ([snapshot(5, 60)], dataclasses.replace(RULES, after_snapshot=False), (5, "it is new")),
+        (
+            [snapshot(5, 7200, 7100, to=9), snapshot(9, 60)],
+            dataclasses.replace(RULES, after_snapshot=False),
+            None,
+        ),
+        ([snapshot(5, 60, 30)], RULES, None),
+        ([snapshot(5, 60, 30, verified=False)], RULES, None),
+        ([snapshot(5, 13 * HOUR, 12.5 * HOUR)], RULES, (5, "its proof gets old")),
+        ([snapshot(5, 3700, 3600), snapshot(9, 60)], RULES, (9, "it is new")),
+        ([snapshot(5, 3700, 3600), snapshot(9, 60, 30)], RULES, (5, "its log is complete")),
+        ([snapshot(5, 3700, 20, to=9), snapshot(9, 60, 30)], RULES, None),
+        ([snapshot(5, 3700, 20, to=7, verified=False), snapshot(9, 60, 30)], RULES, None),
+        (
+            [
+                snapshot(1, CHAIN_SECONDS + 3700, CHAIN_SECONDS + 60, to=5),
+                snapshot(5, 3700, 3600),
+                snapshot(9, 60, 30),
+            ],
+            RULES,
+            (5, "its log is complete"),
+        ),
+        ([snapshot(1, 7200, 3600, to=5), snapshot(5, 3700, 3600), snapshot(9, 60, 30)], RULES, None),
+    ],
+)
+def test_what_is_due(snapshots: list[Snapshot], rules: Drill, expected: tuple[int, str] | None) -> None:
+    one = due(found(*snapshots), rules, NOW)
+    assert (one and (int(one.snapshot.split("-")[0]), one.why)) == expected
+
+
+class Clock:
+    now = float(NOW)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(drills, "catalogue", lambda *_: None)
+    monkeypatch.setattr(drills, "due", lambda *_: Due("s", NOW, "it is new"))
+    return Clock()
+
+
+def drills_of(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, code: str, leads: bool = False
+) -> Drills:
+    """Return drills whose command is a line of Python."""
+    settings = Settings(
+        "test", "h", None, (), {}, None, 0, 0, True, None, None, RULES, None  # type: ignore[arg-type]
+    )  # fmt: skip
+    path = tmp_path / "program"
+    path.write_text(f"#!/bin/sh\n{code}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+    (tmp_path / "store").mkdir(exist_ok=True)
+    return Drills(settings, Path("/settings"), FileStore(tmp_path / "store", ""), lambda: leads, clock)
+
+
+def test_the_command_is_run_by_one_host_at_a_time(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = drills_of(tmp_path, clock, monkeypatch, f'echo "$@" >> {tmp_path}/ran')
+    other = FileStore(tmp_path / "store", "").acquire("test/drill", 60, "other")
+    one.step()
+    assert not (tmp_path / "ran").exists()
+    other.release()
+    one.step()
+    assert (tmp_path / "ran").read_text() == (
+        "-m ironspan.backup.main drill s --store=1 --settings=/settings\n"
+    )
+    FileStore(tmp_path / "store", "").acquire("test/drill", 60, "other").release()
+
+
+def test_the_leader_waits_for_others(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = drills_of(tmp_path, clock, monkeypatch, f"touch {tmp_path}/ran", leads=True)
+    one.step()
+    assert not (tmp_path / "ran").exists()
+    clock.now += LEADER_WAITS_SECONDS
+    one.step()
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_drill_that_could_not_be_done_is_tried_later(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = drills_of(tmp_path, clock, monkeypatch, f"echo >> {tmp_path}/ran; exit 2")
+    with pytest.raises(BackupError, match="drill of snapshot s ended with 2"):
+        one.step()
+    one.step()
+    assert (tmp_path / "ran").read_text() == "\n"
+    clock.now += RETRY_SECONDS
+    with pytest.raises(BackupError, match="ended with 2"):
+        one.step()
+
+
+def test_a_drill_without_its_lease_is_ended(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drills, "RENEW_SECONDS", 0.05)
+    one = drills_of(tmp_path, clock, monkeypatch, f"rm {tmp_path}/store/test/.drill.lease; exec sleep 60")
+    with pytest.raises(BackupError, match="lease"):
+        one.step()
