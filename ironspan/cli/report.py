@@ -16,7 +16,7 @@ import typing as t
 from ironspan.cli.outcome import Exit
 
 Event = collections.abc.Mapping[str, t.Any]
-Why = t.Literal["failed", "unfit", "unreachable", "input"]
+Why = t.Literal["failed", "unfit", "unreachable", "input", "refused"]
 
 VALIDATE = "ironspan.hybrid.validate"
 WRITE_PLAN = "ironspan.hybrid.write_plan"
@@ -168,8 +168,11 @@ class Run:
             return Outcome(host=host, state="left")
         if kind == "runner_on_failed" and not data.get("ignore_errors"):
             found = failures_of(result, host, self.phases[-1].name, task)
-            if data.get("resolved_action", data.get("task_action")) in (VALIDATE, WRITE_PLAN, OPERATION):
+            action = data.get("resolved_action", data.get("task_action"))
+            if action in (VALIDATE, WRITE_PLAN, OPERATION):
                 found = [dataclasses.replace(item, why="input") for item in found]
+            elif result.get("refused"):
+                found = [dataclasses.replace(item, why="refused") for item in found]
             self.failures.extend(found)
             return Outcome(host=host, state="fail", detail=f"{task}: {found[0].reason.splitlines()[0]}")
         if kind == "runner_on_unreachable":
@@ -202,6 +205,8 @@ class Run:
             return Exit.BAD_INPUT
         if "failed" in reasons:
             return Exit.FAILED
+        if "refused" in reasons:
+            return Exit.BAD_INPUT
         if reasons:
             return Exit.HOSTS
         if status == 0:

@@ -168,7 +168,7 @@ def test_the_log_behind_what_is_promised_stays(
         assert removed.intersection(names) == set(names[: len(removed.intersection(names))])
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(st.integers(0, 10**6), st.integers(1, 6))
 def test_collecting_after_every_snapshot_starves_no_longer_period(start: int, hours: int) -> None:
     keep = Keep(hourly=3, daily=3, weekly=2, monthly=2)

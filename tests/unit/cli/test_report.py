@@ -66,6 +66,20 @@ ENDINGS = [
         False,
         Exit.BAD_INPUT,
     ),
+    (
+        "a host's program refused",
+        [result("failed", "a", {"msg": "verify: there is no such snapshot", "refused": True})],
+        2,
+        False,
+        Exit.BAD_INPUT,
+    ),
+    (
+        "one refused, another failed",
+        [result("failed", "a", {"msg": "x", "refused": True}), result("failed", "b", BROKEN)],
+        2,
+        False,
+        Exit.FAILED,
+    ),
     ("an ignored failure is none", [result("failed", "a", BROKEN, ignore_errors=True)], 0, False, Exit.OK),
     ("interrupted", [result("failed", "a", BROKEN)], 99, True, Exit.INTERRUPTED),
 ]
