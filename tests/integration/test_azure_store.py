@@ -246,6 +246,14 @@ def test_an_expired_token_is_explained(store: BlobStore, azure: LabAzure) -> Non
         store.size("lab/a")
 
 
+def test_an_account_that_is_nowhere_is_explained(azure: LabAzure) -> None:
+    service = azure.client("writer")
+    nowhere = type(service)("https://nobody.blob.invalid", credential=service.credential, retry_total=0)
+    with pytest.raises(StoreError, match=r"nobody\.blob\.invalid") as caught:
+        BlobStore(nowhere, "etcd", delays=()).size("lab/a")
+    assert caught.value.retryable
+
+
 @pytest.fixture
 def whole_settings(azure: LabAzure, container: str) -> dict[str, t.Any]:
     return {

@@ -10,7 +10,6 @@ apart from one that another writer made.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import typing as t
 import uuid
@@ -18,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ServiceRequestError
 from azure.storage.blob import BlobBlock, BlobClient, BlobLeaseClient, BlobServiceClient
 
 from ironspan.backup.azure.failures import Place, code_of, explain, outcome_unknown
 from ironspan.backup.azure.identity import credential, refuse_secrets
-from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, transport
-from ironspan.backup.azure.transfer import DELAYS, PIECE, in_order, pieces, repeat
+from ironspan.backup.azure.lease import BlobLease
+from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, refuse_public, transport
+from ironspan.backup.azure.transfer import DELAYS, PIECE, in_order, numbered, pieces, repeat
 from ironspan.backup.errors import (
     AlreadyThere,
     BackupError,
@@ -48,6 +48,7 @@ class BlobStore:
         service: a client of the account, whose retry policy does nothing.
         container: name of the container.
         prefix: what every object's name begins with in the container.
+        private: insist that the account has private addresses.
         delays: seconds between attempts at one request.
     """
 
@@ -56,8 +57,10 @@ class BlobStore:
         service: BlobServiceClient,
         container: str,
         prefix: str = "",
+        private: bool = True,
         delays: tuple[float, ...] = DELAYS,
     ) -> None:
+        self._endpoint = Endpoint.of(service.url) if private else None
         self._container = service.get_container_client(container)
         self._place = Place(str(service.account_name or service.primary_hostname), container)
         self._prefix = prefix
@@ -87,7 +90,7 @@ class BlobStore:
             self._ask(name, "write", lambda: client.stage_block(block, piece, validate_content=True))
             return block, len(piece)
 
-        for block, length in in_order(stage, _numbered((first, second), parts)):
+        for block, length in in_order(stage, numbered((first, second), parts)):
             blocks.append(BlobBlock(block_id=block))
             total += length
         self._create(
@@ -176,7 +179,7 @@ class BlobStore:
             self._ask(name, "write", lambda: held.acquire(lease_duration=seconds))
         except LeaseLost as error:
             raise LeaseLost(f"{holder} did not get the lease: {error.message}") from None
-        return _BlobLease(self, name, held)
+        return BlobLease(lambda request: self._ask(name, "write", request), name, held)
 
     def retains(self) -> bool:
         """Say whether the container has a time-based retention policy."""
@@ -190,6 +193,11 @@ class BlobStore:
         return Place(self._place.account, self._place.container, self._prefix + name)
 
     def _explain(self, error: AzureError, name: str, need: str) -> BackupError:
+        if self._endpoint and isinstance(error, ServiceRequestError):
+            try:
+                insist_on_private(self._endpoint)
+            except StoreError as reason:
+                return reason
         return explain(error, self._at(name), need)
 
     def _ask[Made](self, name: str, need: str, request: Callable[[], Made]) -> Made:
@@ -267,28 +275,6 @@ class BlobStore:
         return self._ask(prefix, "read", request)
 
 
-class _BlobLease:
-    def __init__(self, store: BlobStore, name: str, held: BlobLeaseClient) -> None:
-        self.id = str(held.id)
-        self._store, self._name, self._held = store, name, held
-        self._released = False
-
-    def renew(self) -> None:
-        if self._released:
-            raise LeaseLost(f"The lease of {self._name} was given up.")
-        try:
-            self._store._ask(self._name, "write", self._held.renew)
-        except NotThere as error:
-            raise LeaseLost(error.message) from None
-
-    def release(self) -> None:
-        if self._released:
-            return
-        with contextlib.suppress(LeaseLost, NotThere):
-            self._store._ask(self._name, "write", self._held.release)
-        self._released = True
-
-
 def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
     """Open a container as a store.
 
@@ -298,14 +284,14 @@ def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
 
     Raises:
         BackupError: the settings hold a key, or do not fit this host.
-        StoreError: the account's name does not resolve to private addresses.
+        StoreError: the account's name has a public address.
     """
     refuse_secrets(settings)
     url, ca, private = settings["account_url"], settings.get("ca", ""), settings.get("private", True)
     if urlsplit(url).scheme != "https":
         raise BackupError(f"{url} is not https.", "Tokens are sent encrypted only; write https://.")
     if private:
-        insist_on_private(Endpoint.of(url))
+        refuse_public(Endpoint.of(url))
     service = BlobServiceClient(
         url,
         credential=credential(settings["credential"], ca),
@@ -315,18 +301,8 @@ def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
         max_chunk_get_size=PIECE,
         max_block_size=PIECE,
     )
-    return BlobStore(service, settings["container"], settings.get("prefix", ""))
+    return BlobStore(service, settings["container"], settings.get("prefix", ""), private)
 
 
 def _ours(error: Exception) -> BackupError | None:
     return error if isinstance(error, BackupError) else None
-
-
-def _numbered(first: Iterable[bytes], rest: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Give blocks names of one length that another writer's do not have."""
-    series = uuid.uuid4().bytes
-    number = 0
-    for parts in (first, rest):
-        for part in parts:
-            yield base64.b64encode(series + number.to_bytes(4, "big")).decode(), part
-            number += 1

@@ -9,6 +9,7 @@ be reached, also over a restart; only reading a backup needs the vault.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import time
@@ -22,10 +23,11 @@ from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
 
 from ironspan.backup.azure.failures import Place, explain
 from ironspan.backup.azure.identity import credential, refuse_secrets
-from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, transport
+from ironspan.backup.azure.private_endpoint import Endpoint, refuse_public, transport
 from ironspan.backup.azure.transfer import DELAYS, repeat
 from ironspan.backup.errors import BackupError, KeyMissing, StoreError
 
+LOG = logging.getLogger(__name__)
 ALGORITHM = KeyWrapAlgorithm.rsa_oaep_256
 FRESH_S = 3600.0
 """Seconds after which the vault is asked for a newer version: a rotation counts within the hour."""
@@ -104,7 +106,11 @@ class VaultKeys:
                 raise
             return self._known
         if found != self._known:
-            self._keep(found)
+            try:
+                self._keep(found)
+            except OSError as error:
+                # It is for outages only: a full disk must not stop the backups.
+                LOG.warning("%s cannot be written: %s", self._cache, error.strerror)
         self._known, self._asked = found, self._clock()
         return found
 
@@ -205,12 +211,12 @@ def open_key_vault(settings: Mapping[str, t.Any]) -> VaultKeys:
 
     Raises:
         BackupError: the settings hold a key, or do not fit this host.
-        StoreError: the vault's name does not resolve to private addresses.
+        StoreError: the vault's name has a public address.
     """
     refuse_secrets(settings)
     url, ca, private = settings["vault_url"], settings.get("ca", ""), settings.get("private", True)
     if private:
-        insist_on_private(Endpoint.of(url))
+        refuse_public(Endpoint.of(url))
     identity = credential(settings["credential"], ca)
     options: dict[str, t.Any] = {
         "transport": transport(private=private, ca=ca),

@@ -9,6 +9,7 @@ a DNS that changes later (a zone unlinked, a forwarder lost) stops the traffic a
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -122,15 +123,25 @@ def insist_on_private(endpoint: Endpoint, resolve: Resolve = resolve) -> list[st
     return addresses
 
 
-def _unresolved(endpoint: Endpoint, error: socket.gaierror) -> StoreError:
+def refuse_public(endpoint: Endpoint, resolve: Resolve = resolve) -> None:
+    """Refuse a service with a public address; a DNS that fails is no reason not to start."""
+    with contextlib.suppress(_Unresolved):
+        insist_on_private(endpoint, resolve)
+
+
+class _Unresolved(StoreError):
+    """The name has no address now."""
+
+
+def _unresolved(endpoint: Endpoint, error: socket.gaierror) -> _Unresolved:
     if error.errno == socket.EAI_AGAIN:
-        return StoreError(
+        return _Unresolved(
             f"No DNS resolver answers for {endpoint.host}.",
             "Check the servers in /etc/resolv.conf, and the way to the resolver that forwards "
             f"{endpoint.domain}.",
             retryable=True,
         )
-    return StoreError(
+    return _Unresolved(
         f"The name {endpoint.host} does not exist.",
         "If it is spelled right, its private endpoint has no record in the private DNS zone "
         f"{endpoint.zone}: add the A record {endpoint.label} there (a DNS zone group on the private endpoint "

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -30,6 +32,16 @@ def pieces(chunks: Iterable[bytes], size: int = PIECE) -> Iterator[bytes]:
             yield bytes(buffer[:size])
             del buffer[:size]
     yield bytes(buffer)
+
+
+def numbered(first: Iterable[bytes], rest: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Give blocks names of one length that another writer's do not have."""
+    series = uuid.uuid4().bytes
+    number = 0
+    for parts in (first, rest):
+        for part in parts:
+            yield base64.b64encode(series + number.to_bytes(4, "big")).decode(), part
+            number += 1
 
 
 def in_order[Given, Made](

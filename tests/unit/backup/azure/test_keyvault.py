@@ -124,6 +124,12 @@ def test_only_the_key_of_this_vault_is_taken_from_the_file(
             restarted.wrap(new_data_key())
 
 
+def test_a_file_that_cannot_be_written_stops_no_backup(vault: Vault, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    keys = vault.keys(tmp_path / "file" / "key.json")
+    assert keys.wrap(new_data_key())[0] == next(iter(vault.versions))
+
+
 def test_the_file_holds_nothing_secret(vault: Vault, keys: VaultKeys, tmp_path: pathlib.Path) -> None:
     keys.wrap(new_data_key())
     kept = json.loads((tmp_path / "cache" / "key.json").read_text())

@@ -11,7 +11,13 @@ import pytest
 import requests
 
 from ironspan.backup.azure import private_endpoint
-from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, is_private, transport
+from ironspan.backup.azure.private_endpoint import (
+    Endpoint,
+    insist_on_private,
+    is_private,
+    refuse_public,
+    transport,
+)
 from ironspan.backup.errors import StoreError
 
 ACCOUNT = Endpoint.of("https://acme.blob.core.windows.net")
@@ -119,6 +125,25 @@ def test_what_is_wrong_with_the_dns(
         insist_on_private(ACCOUNT, resolver(**answers))
     assert caught.value.retryable is retryable
     assert not [text for text in texts if text not in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "refused"),
+    [
+        ({"name": ["10.1.0.5"]}, False),
+        ({"name": socket.EAI_NONAME}, False),
+        ({"name": socket.EAI_AGAIN}, False),
+        ({"name": ["20.60.1.2"]}, True),
+    ],
+)
+def test_a_dns_that_fails_does_not_keep_the_agent_from_starting(
+    answers: dict[str, list[str] | int], refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(StoreError, match="public address"):
+            refuse_public(ACCOUNT, resolver(**answers))
+    else:
+        refuse_public(ACCOUNT, resolver(**answers))
 
 
 def test_a_connection_to_a_public_address_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
