@@ -29,7 +29,7 @@ from ironspan.lab import (
     report,
     state,
 )  # fmt: skip
-from ironspan.lab.azure import service, settings
+from ironspan.lab.azure import install, service, settings
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES, LabHost, check_name
 from ironspan.lab.machine import Machine, detect
@@ -203,7 +203,7 @@ class Lab:
         progress(one.name, "done" if started else "skip", detail)
 
     def down(self, *, purge_cache: bool = False, progress: Progress = quiet) -> None:
-        """Remove the lab and all it made; only the shared base image stays, unless `purge_cache`.
+        """Remove the lab and all it made; only base image and Azurite stay, unless `purge_cache`.
 
         Works from what `up` wrote down before making it, so also after a `up` killed at any point.
         """
@@ -227,7 +227,7 @@ class Lab:
         removal.tidy_run_folders()
         state.tidy_root()
         if purge_cache:
-            for path in base_image.purge():
+            for path in [*base_image.purge(), *install.purge()]:
                 progress(path, "done", "removed")
         elif base_image.tree_path().is_dir():
             progress(

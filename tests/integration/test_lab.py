@@ -214,7 +214,7 @@ try:
     ask()
 except urllib.error.HTTPError as error:
     if error.code != 401:
-        raise SystemExit(error.code)
+        raise SystemExit(str(error.code))
     challenge = open(error.headers["www-authenticate"].split("=")[1]).read()
 print(json.load(ask(Authorization="Basic " + challenge))["resource"])
 """

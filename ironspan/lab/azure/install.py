@@ -97,6 +97,18 @@ def ensure(
     return there
 
 
+def purge(place: cache.Cache | None = None) -> list[str]:
+    """Delete every installation; returns what was deleted. No lab may be up."""
+    place = place or cache.Cache()
+    found = folder(place).parent
+    if not found.is_dir():
+        return []
+    with place.locked("azurite"):
+        trees = [str(entry) for entry in found.iterdir()]
+        shutil.rmtree(found)
+    return trees
+
+
 def _npm(scratch: Path, environment: Mapping[str, str]) -> None:
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copyfile(_FILES / name, scratch / name)
