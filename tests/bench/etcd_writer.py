@@ -1,0 +1,68 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Writes to etcd at a steady rate and notes when each write was acknowledged: see ``main``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+import grpc
+
+from ironspan.backup.etcd import rpc_pb2 as rpc
+
+KEYS = 5000
+IN_FLIGHT = 500
+
+
+def main() -> int:
+    """Run: ``ENDPOINT RATE EACH SECONDS SIZE RESULT``.
+
+    RATE transactions a second of EACH puts of SIZE bytes. RESULT gets revision and time of every one that
+    was acknowledged, on the machine's monotonic clock.
+    """
+    endpoint, result = sys.argv[1], Path(sys.argv[6])
+    rate, each, seconds, size = (float(argument) for argument in sys.argv[2:6])
+    channel = grpc.insecure_channel(endpoint.removeprefix("http://"))
+    call: t.Any = channel.unary_unary(
+        "/etcdserverpb.KV/Txn",
+        request_serializer=rpc.TxnRequest.SerializeToString,
+        response_deserializer=rpc.TxnResponse.FromString,
+    )
+    acknowledged: list[tuple[int, float]] = []
+    slots = threading.Semaphore(IN_FLIGHT)
+
+    def note(answer: t.Any) -> None:
+        at = time.monotonic()
+        slots.release()
+        acknowledged.append((answer.result().header.revision, at))
+
+    noise = os.urandom(int(size) + KEYS)
+    began, number = time.monotonic(), 0
+    while (now := time.monotonic() - began) < seconds:
+        while number < now * rate:
+            slots.acquire()
+            puts = [
+                rpc.PutRequest(
+                    key=b"/registry/pods/default/%05d" % ((number * int(each) + at) % KEYS),
+                    value=noise[(number + at) % KEYS :][: int(size)],
+                )
+                for at in range(int(each))
+            ]
+            request = rpc.TxnRequest(success=[rpc.RequestOp(request_put=put) for put in puts])
+            call.future(request).add_done_callback(note)
+            number += 1
+        time.sleep(0.002)
+    while len(acknowledged) < number:
+        time.sleep(0.01)
+    result.write_text(json.dumps(sorted(acknowledged)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

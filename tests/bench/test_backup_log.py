@@ -1,0 +1,168 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The backup's log: how far it is behind etcd, and what it costs the host.
+
+A store in a folder, so that what is measured is the agent. `make bench` measures a minute of each and
+asserts the times; without it the runs are short and CPU and memory alone are asserted.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.etcd.client import ALL, EtcdClient
+from tests.bench.table import Table
+from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.log_agent import LogAgent, log_agent
+
+SECTION = "Backup log"
+RECORDED = "IRONSPAN_BENCH_RECORD" in os.environ
+SECONDS = 60 if RECORDED else 10
+OUTAGE_S = 60 if RECORDED else 6
+RPO_S, RPO_BUSY_S, RECOVERY_S = 1, 2, 10
+CORES = 0.25
+MEMORY_MB = 200
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[Members]:
+    with tempfile.TemporaryDirectory(prefix="isb-", dir="/tmp") as name:
+        folder = Path(name)
+        program = find_etcd(folder / "bin", ["etcd"])["etcd"]
+        with running(program, folder / "members", 1, ["--quota-backend-bytes=8589934592"]) as started:
+            yield started
+
+
+@pytest.fixture
+def agent(members: Members, tmp_path: Path) -> Iterator[LogAgent]:
+    with EtcdClient(members.endpoints) as client:
+        start = client.range(ALL, limit=1).header.revision
+    with log_agent(tmp_path, members.endpoints, start) as started:
+        yield started
+
+
+class Writer:
+    """Writes in another process."""
+
+    def __init__(self, folder: Path, members: Members, rate: int, each: int, seconds: float) -> None:
+        self._result = folder / "acknowledged.json"
+        self._seconds = seconds
+        arguments = [members.endpoint(), rate, each, seconds, 1024, self._result]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.etcd_writer", *map(str, arguments)],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+
+    def acknowledged(self) -> list[tuple[int, float]]:
+        """Wait for its end and return revision and time of every acknowledgement."""
+        assert self._process.wait(self._seconds * 3 + 60) == 0
+        return [(revision, at) for revision, at in json.loads(self._result.read_text())]
+
+
+def lags(acknowledged: list[tuple[int, float]], stored: list[tuple[int, float]]) -> list[float]:
+    """Return for every acknowledged write the seconds until it was durable, sorted."""
+    revisions = [revision for revision, _ in stored]
+    found = []
+    for revision, at in acknowledged:
+        place = bisect.bisect_left(revisions, revision)
+        assert place < len(stored), f"revision {revision} was acknowledged and never stored"
+        found.append(max(0.0, stored[place][1] - at))
+    return sorted(found)
+
+
+def p99(values: list[float]) -> float:
+    return values[int(len(values) * 0.99)]
+
+
+def finish(agent: LogAgent, acknowledged: list[tuple[int, float]]) -> list[float]:
+    """Wait until all is durable, end the agent and return the writes' lags."""
+    last = acknowledged[-1][0]
+    agent.wait(lambda state: state["durable"] >= last, 120)
+    agent.end()
+    return lags(acknowledged, agent.stored())
+
+
+def test_a_thousand_writes_a_second(agent: LogAgent, members: Members, tmp_path: Path, table: Table) -> None:
+    before = agent.state()
+    writer = Writer(tmp_path, members, 1000, 1, SECONDS)
+    acknowledged = writer.acknowledged()
+    after = agent.state()
+    found = finish(agent, acknowledged)
+    cores = (after["cpu"] - before["cpu"]) / (after["time"] - before["time"])
+    rate = len(acknowledged) / (acknowledged[-1][1] - acknowledged[0][1])
+    what = "1,000 writes of 1 KiB a second"
+    note = f"{rate:.0f} a second were taken; median {found[len(found) // 2]:.2f} s"
+    time_budget(table, f"{what}: acknowledged to durable, p99", p99(found), RPO_S, note)
+    table.add(SECTION, f"{what}: agent's CPU", cores, CORES, "cores")
+    table.add(SECTION, f"{what}: agent's memory at most", after["peak_bytes"] / 1e6, MEMORY_MB, "MB")
+    table.check()
+
+
+def test_five_thousand_writes_a_second(
+    agent: LogAgent, members: Members, tmp_path: Path, table: Table
+) -> None:
+    acknowledged = Writer(tmp_path, members, 1000, 5, SECONDS).acknowledged()
+    found = finish(agent, acknowledged)
+    state = agent.state()
+    rate = 5 * len(acknowledged) / (acknowledged[-1][1] - acknowledged[0][1])
+    what = "5,000 writes of 1 KiB a second, 5 a transaction"
+    note = f"{rate:.0f} a second were taken"
+    time_budget(table, f"{what}: acknowledged to durable, p99", p99(found), RPO_BUSY_S, note)
+    table.add(SECTION, f"{what}: agent's memory at most", state["peak_bytes"] / 1e6, MEMORY_MB, "MB")
+    table.check()
+
+
+def test_a_burst_stays_in_bounded_memory(
+    agent: LogAgent, members: Members, tmp_path: Path, table: Table
+) -> None:
+    acknowledged = Writer(tmp_path, members, 1000, 20, 5).acknowledged()
+    found = finish(agent, acknowledged)
+    rate = 20 * len(acknowledged) / (acknowledged[-1][1] - acknowledged[0][1])
+    what = "burst of 20,000 writes a second, 20 a transaction, 5 s"
+    note = f"{rate:.0f} a second were taken; the last one was durable {found[-1]:.1f} s later"
+    peak = agent.state()["peak_bytes"] / 1e6
+    table.add(SECTION, f"{what}: agent's memory at most", peak, MEMORY_MB, "MB", note)
+    table.check()
+
+
+def test_an_outage_of_the_store_is_caught_up(
+    agent: LogAgent, members: Members, tmp_path: Path, table: Table
+) -> None:
+    writer = Writer(tmp_path, members, 1000, 1, OUTAGE_S + 25)
+    agent.wait(lambda state: state["durable"] > agent.after)
+    agent.set_down(True)
+    time.sleep(OUTAGE_S)
+    spooled = agent.state()["spooled_bytes"]
+    agent.set_down(False)
+    back = time.monotonic()
+    state = agent.wait(lambda state: state["rpo"] < RPO_S, 120)
+    acknowledged = writer.acknowledged()
+    finish(agent, acknowledged)
+    assert spooled > 0
+    what = f"{OUTAGE_S} s outage of the store at 1,000 writes a second"
+    note = f"{spooled / 1e6:.0f} MB were on disk"
+    seconds = state["time"] - back
+    time_budget(table, f"{what}: until less than {RPO_S} s would be lost again", seconds, RECOVERY_S, note)
+    peak = agent.state()["peak_bytes"] / 1e6
+    table.add(SECTION, f"{what}: agent's memory at most", peak, MEMORY_MB, "MB")
+    table.check()
+
+
+def time_budget(table: Table, what: str, seconds: float, budget: float, note: str) -> None:
+    """Note a time, with its budget where the machine is there for the bench alone."""
+    if RECORDED:
+        table.add(SECTION, what, seconds, budget, "s", note)
+    else:
+        table.note(SECTION, what, f"{seconds:.3g} s", note)
