@@ -31,6 +31,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     groups_after_reset,
     groups_for,
     membership_groups,
+    python_verdict,
+    recovery_groups,
     release_verdicts,
     unfit_message,
 )
@@ -179,6 +181,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._join(groups_after_reset(json.loads(text)["layers"]))
         elif mode == "apply" and not result.get("unreachable"):
             self._join(membership_groups(json.loads(text)["layers"], result, assessed=False))
+            self._join([] if self._task.check_mode else recovery_groups(result))
         if planned and mode == "apply":
             planned.report(host, result)
         return result
@@ -242,6 +245,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         largest, host_time = notes["max_clock_skew_s"], (result.get("facts") or {}).get("time_unix")
         if largest is not None and host_time is not None and watch.started and watch.ended:
             verdicts.append(clock_verdict(float(host_time), watch.started, watch.ended, largest))
+        python = (result.get("facts") or {}).get("python")
+        if notes["pythons"] and python:
+            verdicts.append(python_verdict(str(python), notes["pythons"]))
         if "upgrade" not in (self._task.args.get("inputs") or {}):
             verdicts.extend(release_verdicts(result.get("changes") or (), result.get("pending") or ()))
         unfit = unfit_message(verdicts)

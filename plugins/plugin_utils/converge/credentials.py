@@ -36,8 +36,8 @@ class Credentials:
         return self._ask(lambda store: dict(store.control_plane_secrets()))
 
     def of_backup(self) -> dict[str, str]:
-        """Return the keys for backups and the store itself, sealed, by secret name."""
-        return self._ask(lambda store: dict(store.backup_keys.secrets()))
+        """Return the keys for backups and the store itself, sealed, by secret name; nothing of no store."""
+        return self._ask(lambda store: dict(store.backup_keys.secrets()) if store.exists() else {})
 
     def _ask[T](self, question: Callable[[t.Any], T]) -> T:
         # Imported late: it brings `cryptography`, and most executions need no credentials at all.

@@ -12,6 +12,8 @@ PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
 MEMBER_LAYERS = ("etcd", "control_plane", "node")
 """Layers that make a host a member of something, which takes credentials; a phase each."""
+PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_backup")
+"""Layers with a phase of their own, for hosts that have something to do in them."""
 MEMBERSHIP_NEEDS = {
     "etcd": ("membership:etcd",),
     "control_plane": ("cluster:start-or-join", "secret:join-token"),
@@ -24,6 +26,8 @@ STARTING_GROUP = "ironspan_starting_control_plane"
 UNREACHED_GROUP = "ironspan_unreached"
 """Hosts that should have been reset and did not answer."""
 RESTART_GROUP = "ironspan_restart_{layer}"
+RECOVERY_GROUP = "ironspan_recovery_changed"
+"""Hosts that have just got another copy of the PKI store, for the backup."""
 Verdict = dict[str, t.Any]
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _RELEASES = {
@@ -61,6 +65,23 @@ def clock_verdict(host_time: float, started: float, ended: float, largest_skew: 
         "found": f"at least {least:.1f} s {direction} the controller" if least else "as the controller's",
         "wanted": f"within {largest_skew:g} s of the controller's",
         "remedy": "" if ok else "Let chrony or systemd-timesyncd set the clock, then run this again.",
+    }
+
+
+def python_verdict(found: str, wanted: Sequence[str]) -> Verdict:
+    """Judge a host's Python, which programs of ours run with.
+
+    Args:
+        found: its version, such as 3.13.5.
+        wanted: versions that there are compiled modules for, such as 3.13.
+    """
+    ok = ".".join(found.split(".")[:2]) in wanted
+    return {
+        "check": "Python",
+        "ok": ok,
+        "found": found,
+        "wanted": " or ".join(wanted),
+        "remedy": "" if ok else "Use Debian 13 or Ubuntu 24.04 on hosts of the group etcd.",
     }
 
 
@@ -133,7 +154,7 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     restarting = {
         str(change["resource"]).split("/", 1)[0] for change in changes if change.get("action") == "restart"
     }
-    joining = [JOINING_GROUP.format(layer=layer) for layer in MEMBER_LAYERS if layer in members]
+    joining = [JOINING_GROUP.format(layer=layer) for layer in PENDING_LAYERS if layer in members]
     return [PENDING_GROUP, *joining, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
 
 
@@ -166,10 +187,16 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
     return groups
 
 
+def recovery_groups(result: Mapping[str, t.Any]) -> list[str]:
+    """Return the group of a host that got another copy of the PKI store, none for one that did not."""
+    changed = any(change["resource"] == "etcd_backup/recovery" for change in result.get("changes") or ())
+    return [RECOVERY_GROUP] if changed else []
+
+
 def groups_after_reset(layers: Sequence[str]) -> list[str]:
     """Return the groups of a host that was reset: it has nothing, so everything of it is to be done."""
     found = [PENDING_GROUP]
-    for layer in MEMBER_LAYERS:
+    for layer in PENDING_LAYERS:
         if layer in layers:
             found.append(JOINING_GROUP.format(layer=layer))
         if layer in layers and layer in MEMBERSHIP_NEEDS:

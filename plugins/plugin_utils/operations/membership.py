@@ -27,6 +27,7 @@ LEARNER_SECONDS = 15
 CONTROL_PLANE_SECONDS = 45
 """A join takes 20 to 30 s in the lab, and so does an API server that takes over another configuration."""
 RESET_SECONDS = 15
+BACKUP_SECONDS = 5
 
 
 def named_members(context: Context, example: str) -> list[Host]:
@@ -135,7 +136,8 @@ def following(
         leaving: whether they go.
 
     Returns:
-        Balancers that learn of other control planes, then control planes that learn of another store.
+        Balancers that learn of other control planes, then control planes and backup agents that learn of
+        another store.
     """
     site = context.site
     names = ", ".join(host.name for host in hosts)
@@ -164,6 +166,16 @@ def following(
             )
             for other in site.group("control_plane")
             if other.name not in without
+        ]
+        found += [
+            Step(
+                "restart-backup",
+                other.name,
+                f"the backup agent of {other.name} goes on with the store {word} {names}",
+                seconds=BACKUP_SECONDS,
+            )
+            for other in site.group("etcd")
+            if other.name not in without and other not in hosts and other.variables.get("etcd_backup_stores")
         ]
     return found
 

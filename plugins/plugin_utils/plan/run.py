@@ -188,12 +188,13 @@ class PlannedRun:
 
 
 def _notes(site: Site, plan: Plan, entry: Mapping[str, t.Any]) -> HostNotes:
-    skew = entry["document"].get("fitness", {}).get("max_clock_skew_s")
+    fitness = entry["document"].get("fitness", {})
     return HostNotes(
         mirror=entry["mirror"],
         pki_store=site.pki_store,
         pki_key_file=site.pki_key_file,
-        max_clock_skew_s=skew,
+        max_clock_skew_s=fitness.get("max_clock_skew_s"),
+        pythons=fitness.get("pythons", []),
         approvals=0,
         release={"digest": plan.digest, "time": plan.content["created"]},
     )

@@ -38,6 +38,7 @@ class HostNotes(t.TypedDict):
     pki_store: str
     pki_key_file: str
     max_clock_skew_s: float | None
+    pythons: list[str]
     approvals: int
     release: Release
 
@@ -118,7 +119,7 @@ class RunFolder:
                 continue
             try:
                 text = renderer.document_text(host, template=template)
-                skew = renderer.fitness(host).get("max_clock_skew_s")
+                fitness = renderer.fitness(host)
             except SiteError as error:
                 problems.update(dict.fromkeys(error.problems))
                 continue
@@ -126,7 +127,8 @@ class RunFolder:
                 mirror=host.mirror_url,
                 pki_store=site.pki_store,
                 pki_key_file=site.pki_key_file,
-                max_clock_skew_s=skew,
+                max_clock_skew_s=fitness.get("max_clock_skew_s"),
+                pythons=fitness.get("pythons", []),
                 approvals=site.plan.approvals,
                 release=release,
             )

@@ -27,6 +27,16 @@ LIMITS: dict[str, Limit] = {
     "etcd_heartbeat_ms": Limit(10, 5_000, "milliseconds"),
     # etcd: "8GiB is a suggested maximum size for normal environments" (docs: system limits).
     "etcd_quota_bytes": Limit(64 * 2**20, 8 * 2**30, "bytes; etcd suggests at most 8 GiB"),
+    "etcd_backup_flush_ms": Limit(20, 5_000, "milliseconds"),
+    "etcd_backup_snapshot_seconds": Limit(10, 7 * 86_400, "seconds, at most a week"),
+    "etcd_backup_spool_bytes": Limit(2**20, 2**42, "bytes, at least 1 MiB"),
+    "etcd_backup_memory_bytes": Limit(128 * 2**20, 2**42, "bytes, at least 128 MiB"),
+    "etcd_backup_cpu_percent": Limit(5, 10_000, "per cent of one core"),
+    "etcd_backup_drill_memory_bytes": Limit(128 * 2**20, 2**42, "bytes, at least 128 MiB"),
+    "etcd_backup_drill_cpu_percent": Limit(1, 10_000, "per cent of one core"),
+    "etcd_backup_drill_max_age_seconds": Limit(60, 400 * 86_400, "seconds"),
+    "etcd_backup_defragment_percent": Limit(1, 99, "per cent"),
+    "etcd_backup_quota_warn_percent": Limit(1, 99, "per cent"),
 }
 
 SUFFIXES: dict[str, Limit] = {

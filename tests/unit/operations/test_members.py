@@ -98,6 +98,19 @@ def _members(listed: t.Sequence[Listed], healthy: t.Collection[int]) -> membersh
     return members
 
 
+@pytest.mark.parametrize("leaving", [True, False])
+def test_backup_agents_follow_where_there_are_backups(context: Callable[..., Context], leaving: bool) -> None:
+    made = context("az-3")
+    for host in made.site.hosts.values():
+        host.variables["etcd_backup_stores"] = [{"kind": "file"}]
+    gone = [made.site.hosts["az-3"]]
+    found = short(membership.following(made, gone, {"az-3"} if leaving else (), leaving))
+    assert [step for step in found if "backup" in step] == ["restart-backup az-1", "restart-backup az-2"]
+    for host in made.site.hosts.values():
+        host.variables["etcd_backup_stores"] = []
+    assert not [step for step in short(membership.following(made, gone)) if "backup" in step]
+
+
 def short(steps: list[Step]) -> list[str]:
     return [f"{step.action} {step.target}".strip() for step in steps]
 

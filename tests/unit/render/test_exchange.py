@@ -22,6 +22,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     failure_message,
     groups_for,
     membership_groups,
+    python_verdict,
+    recovery_groups,
     unfit_message,
 )
 from hypothesis import given
@@ -234,10 +236,32 @@ def test_an_unfit_host_says_every_reason() -> None:
             },
             ["ironspan_pending", "ironspan_pending_etcd", "ironspan_restart_etcd"],
         ),
+        (
+            {"pending": [{"resource": "etcd_backup/key-2", "needs": "secret:backup-key-2"}]},
+            ["ironspan_pending", "ironspan_pending_etcd_backup"],
+        ),
     ],
 )
 def test_groups(result: dict[str, t.Any], groups: list[str]) -> None:
     assert groups_for(result) == groups
+
+
+def test_only_a_host_with_another_copy_of_the_pki_store_brings_it_to_the_backups() -> None:
+    assert recovery_groups({"changes": [{"resource": "etcd_backup/recovery"}]}) == [
+        "ironspan_recovery_changed"
+    ]
+    assert recovery_groups({"changes": [{"resource": "etcd_backup/settings"}]}) == []
+    assert recovery_groups({}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "ok"),
+    [("3.13.5", True), ("3.12.3", True), ("3.11.2", False), ("3.14.0", False), ("3.1", False)],
+)
+def test_the_pythons_that_programs_of_ours_run_with(found: str, ok: bool) -> None:
+    verdict = python_verdict(found, ["3.12", "3.13"])
+    assert verdict["ok"] is ok
+    assert bool(verdict["remedy"]) is not ok
 
 
 @pytest.mark.parametrize(

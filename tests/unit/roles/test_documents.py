@@ -42,8 +42,8 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
 @pytest.mark.parametrize(
     ("host", "layers"),
     [
-        ("az-1", ["base", "containerd", "flannel", "etcd", "node", "control_plane"]),
-        ("az-3", ["base", "etcd", "haproxy"]),
+        ("az-1", ["base", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]),
+        ("az-3", ["base", "etcd", "etcd_backup", "haproxy"]),
         ("rack-1", ["base", "containerd", "flannel", "gvisor", "node"]),
     ],
 )
@@ -56,6 +56,7 @@ def phases() -> list[tuple[str, list[str]]]:
     return [
         ("az-1", ["base", "containerd", "flannel", "gvisor", "haproxy", "node"]),
         ("az-1", ["etcd"]),
+        ("az-1", ["etcd_backup"]),
         ("az-1", ["node", "control_plane"]),
         ("az-2", ["node", "control_plane"]),
         ("rack-1", ["base", "containerd", "flannel", "gvisor", "haproxy", "node"]),

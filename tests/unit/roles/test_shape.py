@@ -14,10 +14,14 @@ from tests.unit.roles.conftest import ROLES, ROOT
 
 CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
-PHASES = ("validate", "assess", "prepare", "etcd", "control_plane", "network", "nodes", "isolation", "verify")
+PHASES = (
+    "validate", "assess", "prepare", "etcd", "etcd_backup", "control_plane", "network", "nodes", "isolation",
+    "verify",
+)  # fmt: skip
 SCOPED = {
     "prepare": ":&ironspan_pending",
     "etcd": ":&ironspan_pending_etcd",
+    "etcd_backup": ":&ironspan_pending_etcd_backup",
     "control_plane": ":&ironspan_pending_control_plane",
     "nodes": ":&ironspan_pending_node",
 }

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from .backup_mutations import BACKUP
 from .conftest import Example
-from .mutations import MUTATIONS, Mutation
+from .mutations import MUTATIONS as OTHERS
+from .mutations import Mutation
+
+MUTATIONS = (*OTHERS, *BACKUP)
 
 
 def test_there_are_enough() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
+    backup,
     endpoints,
     membership,
     names,
@@ -28,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     *endpoints.CHECKS,
     *versions.CHECKS,
     *releases.CHECKS,
+    *backup.CHECKS,
     *secrets.CHECKS,
 )
 

@@ -33,8 +33,12 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     "containerd_cni_version": ("cni-plugins",),
     "flannel_cni_version": ("flannel-cni",),
     "gvisor_version": ("runsc", "containerd-shim-runsc-v1"),
+    "etcd_backup_version": ("etcd-backup",),
 }
 """Which files of the mirror a variable chooses."""
+
+ONLY_WITH: dict[str, str] = {"etcd_backup_version": "etcd_backup_stores"}
+"""Versions that matter only where another variable is set."""
 
 IMAGES: dict[str, tuple[str, ...]] = {
     "site_kubernetes_version": ("registry.k8s.io/kube-apiserver:v{}", "registry.k8s.io/kube-proxy:v{}"),
@@ -65,6 +69,8 @@ def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
             option = draft.specification.options.get(variable)
             value = host.values.get(variable)
             if option is None or not isinstance(value, str) or (variable, value) in seen:
+                continue
+            if not host.values.get(ONLY_WITH.get(variable, variable)):
                 continue
             if option.role == "site" or option.role in layers:
                 seen.add((variable, value))

@@ -1,0 +1,243 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Where the store of the cluster is backed up to, by which identity, with which keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+import typing as t
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+
+STORES = "etcd_backup_stores"
+KEYS = "etcd_backup_keys"
+NEEDED: Mapping[str, Mapping[str, str]] = {
+    "azure": {
+        "account_url": "https://NAME.blob.core.windows.net",
+        "container": "NAME",
+        "credential": "{kind: managed_identity}",
+    },
+    "file": {"path": "/FOLDER"},
+    "key_vault": {
+        "vault_url": "https://NAME.vault.azure.net",
+        "key": "NAME",
+        "credential": "{kind: managed_identity}",
+    },
+}
+"""Kind of a store or of keys -> what it needs, and what to write."""
+OF_OTHERS: Mapping[str, tuple[str, ...]] = {
+    "azure": ("path",),
+    "file": ("account_url", "container", "credential", "ca"),
+}
+_CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
+"""Names of containers (Azure documentation, "Naming and Referencing Containers, Blobs, and Metadata")."""
+_PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    """One dictionary of the inventory, and where it is written."""
+
+    draft: Draft
+    host: HostDraft
+    path: str
+    value: Mapping[str, t.Any]
+    written: t.Any
+
+    def text(self, name: str) -> str:
+        """Return a field, empty when it is not there or no text."""
+        value = self.value.get(name)
+        return value if isinstance(value, str) else ""
+
+    def problem(self, name: str, message: str, remedy: str) -> None:
+        """Add a problem of a field, at the line where it is written."""
+        place: Place | None = None
+        if isinstance(self.written, Mapping):
+            place = next((place_of(key) for key in self.written if str(key) == name), None)
+        place = place or place_of(self.written)
+        variable = self.path.partition("[")[0].partition(".")[0]
+        self.draft.problems.add(
+            place or self.draft.place(self.host, variable), f"{self.path}.{name}", message, remedy
+        )
+
+    def inner(self, name: str) -> _Entry | None:
+        """Return a field that is a dictionary itself."""
+        value = self.value.get(name)
+        written = self.written.get(name) if isinstance(self.written, Mapping) else None
+        if not isinstance(value, Mapping):
+            return None
+        return _Entry(self.draft, self.host, f"{self.path}.{name}", value, written)
+
+
+def check_stores(draft: Draft) -> None:
+    """Every store has what its kind needs, no secrets, and a place of its own."""
+    for host in _distinct(draft, STORES):
+        seen: dict[tuple[str, ...], str] = {}
+        for entry in _stores(draft, host):
+            _check_kind(entry)
+            _check_azure(entry) if entry.text("kind") == "azure" else _check_folder(entry)
+            if not _PREFIX.fullmatch(entry.text("prefix")):
+                entry.problem("prefix", f"{entry.text('prefix')!r} is no prefix", "write nothing, or NAME/")
+            place = tuple(
+                entry.text(name).rstrip("/") for name in ("account_url", "container", "path", "prefix")
+            )
+            if place in seen:
+                entry.problem(
+                    "kind", f"is the same place as {seen[place]}", "give every store a place of its own"
+                )
+            seen[place] = entry.path
+
+
+def check_keys(draft: Draft) -> None:
+    """Keys in a vault need its address, their name and an identity."""
+    for host in _distinct(draft, KEYS):
+        value, setting = host.values.get(KEYS), host.settings.get(KEYS)
+        if not isinstance(value, Mapping) or not host.values.get(STORES):
+            continue
+        entry = _Entry(draft, host, KEYS, value, setting.value if setting else None)
+        _check_kind(entry)
+        if entry.text("kind") == "key_vault":
+            _check_url(entry, "vault_url")
+            _check_credential(entry)
+            _check_path(entry, "ca")
+
+
+def check_members_agree(draft: Draft) -> None:
+    """All members write to one place: an agent takes over from another without a gap."""
+    members = draft.members("etcd")
+    for variable in (STORES, KEYS):
+        for host in members[1:]:
+            if host.values.get(variable) != members[0].values.get(variable):
+                draft.problems.add(
+                    draft.place(host, variable),
+                    variable,
+                    f"is another one for {host.name} than for {members[0].name}",
+                    "write it once, in group_vars/all.yml or group_vars/etcd.yml",
+                )
+                break
+
+
+def check_numbers(draft: Draft) -> None:
+    """Retention keeps something, and the address for metrics is one."""
+    for host in _distinct(draft, "etcd_backup_retention"):
+        retention = host.values.get("etcd_backup_retention") or {}
+        for name, least in (("hourly", 1), ("daily", 0), ("weekly", 0), ("monthly", 0)):
+            count = retention.get(name)
+            if isinstance(count, int) and not least <= count <= 10_000:
+                draft.problems.add(
+                    draft.inner_place(host, "etcd_backup_retention", name),
+                    f"etcd_backup_retention.{name}",
+                    f"is {count}",
+                    f"write a number from {least} to 10000",
+                )
+    variable = "etcd_backup_metrics_address"
+    for host in _distinct(draft, variable):
+        address = host.values.get(variable)
+        try:
+            ipaddress.ip_address(address or "")
+        except ValueError:
+            draft.problems.add(
+                draft.place(host, variable), variable, f"{address!r} is no IP address", "write 127.0.0.1"
+            )
+
+
+def _distinct(draft: Draft, variable: str) -> Iterator[HostDraft]:
+    """Yield members of the store, one for each place where a variable is written."""
+    seen: set[str] = set()
+    for host in draft.members("etcd"):
+        if variable in host.settings and str(draft.place(host, variable)) not in seen:
+            seen.add(str(draft.place(host, variable)))
+            yield host
+
+
+def _stores(draft: Draft, host: HostDraft) -> Iterator[_Entry]:
+    values = host.values.get(STORES)
+    written = host.settings[STORES].value
+    for index, value in enumerate(values if isinstance(values, list) else ()):
+        if isinstance(value, Mapping):
+            item = written[index] if isinstance(written, list) else None
+            yield _Entry(draft, host, f"{STORES}[{index}]", value, item)
+
+
+def _check_kind(entry: _Entry) -> None:
+    kind = entry.text("kind")
+    for name, example in NEEDED.get(kind, {}).items():
+        if not entry.value.get(name):
+            entry.problem(name, f"is missing, and {kind} needs it", f"write '{name}: {example}'")
+    for name in OF_OTHERS.get(kind, ()):
+        if entry.value.get(name):
+            entry.problem(name, f"means nothing for {kind}", "remove it")
+
+
+def _check_azure(entry: _Entry) -> None:
+    _check_url(entry, "account_url")
+    container = entry.text("container")
+    if container and not _CONTAINER.fullmatch(container):
+        entry.problem(
+            "container",
+            f"{container!r} is no name of a container",
+            "write 3 to 63 lower-case letters, digits and single hyphens",
+        )
+    _check_credential(entry)
+    _check_path(entry, "ca")
+
+
+def _check_url(entry: _Entry, name: str) -> None:
+    url = entry.text(name)
+    example = NEEDED[entry.text("kind")][name]
+    if not url:
+        return
+    parts = urllib.parse.urlsplit(url)
+    if _SECRET.search(url) or parts.username:
+        entry.problem(
+            name, "has a key or signature in it", f"write {example} and a credential: no keys are used"
+        )
+    elif parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+        entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
+
+
+def _check_credential(entry: _Entry) -> None:
+    credential = entry.inner("credential")
+    if credential is None:
+        return
+    if credential.text("kind") == "workload_identity":
+        for name in ("client_id", "tenant_id", "token_file"):
+            if not credential.text(name):
+                credential.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
+    for name in ("client_id", "tenant_id"):
+        if credential.text(name) and not _UUID.fullmatch(credential.text(name)):
+            credential.problem(
+                name, f"{credential.text(name)!r} is no identifier", "write the UUID that Entra shows"
+            )
+    _check_path(credential, "token_file")
+
+
+def _check_folder(entry: _Entry) -> None:
+    _check_path(entry, "path")
+    path = PurePosixPath(entry.text("path"))
+    if path.is_absolute() and (
+        len(path.parts) < 3 or path.is_relative_to("/var/lib/etcd") or " " in str(path)
+    ):
+        entry.problem(
+            "path",
+            f"{path} is no place for backups",
+            "write a folder of its own, without spaces and not among etcd's data, such as /srv/etcd-backup",
+        )
+
+
+def _check_path(entry: _Entry, name: str) -> None:
+    path = entry.text(name)
+    if path and (not path.startswith("/") or ".." in path.split("/")):
+        entry.problem(name, f"{path!r} is not an absolute path", "write it from / on, without ..")
+
+
+CHECKS = (check_stores, check_keys, check_members_agree, check_numbers)
