@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import signal
 import threading
@@ -11,10 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.channel import Tls
 from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from tests.integration.loopback_cluster import Control
+from tests.integration.loopback_cluster import running as started
 from tests.support.etcd_members import Members, find_etcd, running
 
 
@@ -63,6 +68,7 @@ def test_leases(client: EtcdClient) -> None:
     left = client.lease_time_to_live(lease, keys=True)
     assert (lease, left.grantedTTL, list(left.keys)) == (4711, 100, [b"leased"])
     assert lease in client.leases()
+    assert client.lease_times([lease, 4712]) == {lease: 100, 4712: -1}
     client.lease_revoke(lease)
     assert client.lease_time_to_live(lease).TTL == -1
     assert client.range(b"leased").count == 0
@@ -139,14 +145,54 @@ def test_another_member_is_asked_when_one_is_down(client: EtcdClient, members: M
         members.wait("m1")
 
 
-def test_a_frozen_member_is_unreachable(members: Members) -> None:
+def test_a_frozen_member_is_unreachable_and_asked_last(client: EtcdClient, members: Members) -> None:
+    lease = client.lease_grant(100).ID
     members.signal("m3", signal.SIGSTOP)
+    frozen = members.endpoint("m3")
     try:
-        with EtcdClient([members.endpoint("m3")], timeout=0.5) as client, pytest.raises(Unreachable):
-            client.put(b"a", b"1")
+        with EtcdClient([frozen, members.endpoint("m2")], timeout=0.5) as other:
+            with pytest.raises(Unreachable):
+                other.put(b"a", b"1", endpoint=frozen)
+            assert other.ordered() == [members.endpoint("m2"), frozen]
+        with EtcdClient([frozen, members.endpoint("m2")], timeout=0.5) as other:
+            assert other.lease_times([lease]) == {lease: 100}
+            assert other.ordered() == [members.endpoint("m2"), frozen]
     finally:
         members.signal("m3", signal.SIGCONT)
         members.wait("m3")
+
+
+def test_tls_with_files_that_are_replaced(tmp_path: Path, members: Members) -> None:
+    store = open_store(tmp_path / "pki", generate_key_file(tmp_path / "pki.key"))
+    store.ensure_cas()
+    tls = Tls(tmp_path / "ca.crt", tmp_path / "client.crt", tmp_path / "client.key")
+    tls.ca.write_text(store.ca("etcd").certificate_pem)
+
+    def issue(name: str) -> None:
+        pair = store.client_pair("etcd-client", name)
+        tls.certificate.write_text(pair.certificate_pem)
+        tls.key.write_text(pair.key_pem)
+
+    with started(Control({"etcd": members.program}, store, tmp_path)) as control:
+        control.start_etcd("etcd-1")
+        endpoint = f"https://{control.address}:{control.etcd_port}"
+        tls.certificate.write_text(store.ca("etcd").certificate_pem)
+        tls.key.write_text(store.ca("kubernetes").key_pem())
+        with EtcdClient([endpoint], tls, timeout=10) as client:
+            with pytest.raises(EtcdError):
+                client.status(endpoint)
+            issue("first")
+
+            def answers() -> bool:
+                with contextlib.suppress(EtcdError):
+                    return bool(client.status(endpoint).version)
+                return False
+
+            control.wait(answers, 30)
+            client.put(b"a", b"1")
+            issue("second")
+            client.put(b"a", b"2")
+            assert client.range(b"a").kvs[0].value == b"2"
 
 
 @pytest.mark.parametrize("endpoint", ["10.0.0.1:2379", "ftp://10.0.0.1", "https://"])
@@ -156,8 +202,6 @@ def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
 
 
 def test_tls_files_that_are_missing_are_named(tmp_path: Path) -> None:
-    from ironspan.backup.etcd.channel import Tls
-
     tls = Tls(tmp_path / "ca.crt", tmp_path / "server.crt", tmp_path / "server.key")
     with pytest.raises(EtcdError, match=r"ca\.crt"):
         EtcdClient(["https://127.0.0.1:2379"], tls).put(b"a", b"1")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from collections.abc import Sequence
 
@@ -15,6 +16,8 @@ from ironspan.backup.etcd.channel import Channels, Tls, translated
 from ironspan.backup.etcd.errors import EtcdError, Unreachable
 
 TIMEOUT = 5.0
+AVOID_S = 10.0
+"""How long a member that did not answer is asked last."""
 
 Answer = t.TypeVar("Answer", bound=Message)
 
@@ -34,6 +37,7 @@ class Calls:
         self.endpoints = tuple(endpoints)
         self.timeout = timeout
         self._channels = Channels(tls)
+        self._silent: dict[str, float] = {}
 
     def close(self) -> None:
         """End every connection."""
@@ -58,7 +62,17 @@ class Calls:
         try:
             return t.cast("Answer", call(request, timeout=timeout or self.timeout))
         except grpc.RpcError as error:
-            raise translated(error, endpoint, method) from None
+            raise self._noted(translated(error, endpoint, method)) from None
+
+    def _noted(self, error: EtcdError) -> EtcdError:
+        if isinstance(error, Unreachable):
+            self._silent[error.endpoint] = time.monotonic()
+        return error
+
+    def ordered(self) -> list[str]:
+        """Return the endpoints, those that did not answer a short time ago behind the others."""
+        since = time.monotonic() - AVOID_S
+        return sorted(self.endpoints, key=lambda endpoint: self._silent.get(endpoint, since) > since)
 
     def _read(
         self,
@@ -68,7 +82,7 @@ class Calls:
         endpoint: str | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        endpoints = [endpoint] if endpoint else self.endpoints
+        endpoints = [endpoint] if endpoint else self.ordered()
         for candidate in endpoints[:-1]:
             try:
                 return self._ask(method, request, answer, candidate, timeout)
@@ -97,7 +111,7 @@ class Calls:
         if len(self.endpoints) == 1:
             return self.endpoints[0]
         problem: Unreachable | None = None
-        for endpoint in self.endpoints:
+        for endpoint in self.ordered():
             try:
                 self._ask("Maintenance/Status", rpc.StatusRequest(), rpc.StatusResponse, endpoint, None)
             except Unreachable as error:

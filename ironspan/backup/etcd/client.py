@@ -157,23 +157,34 @@ class EtcdClient(Calls):
     def lease_times(self, leases: Iterable[int], timeout: float | None = None) -> dict[int, int]:
         """Ask for the granted seconds of many leases at once; -1 for one that is gone.
 
+        Args:
+            leases: their ids.
+            timeout: seconds that each member has, one after the other until all are known.
+
         Returns:
-            By lease; those that one member did not tell within the time are missing.
+            By lease; those that no member told are missing.
         """
-        call: t.Any = self._channels.get(self.first_reachable()).unary_unary(
-            "/etcdserverpb.Lease/LeaseTimeToLive",
-            request_serializer=rpc.LeaseTimeToLiveRequest.SerializeToString,
-            response_deserializer=rpc.LeaseTimeToLiveResponse.FromString,
-        )
-        asked = {
-            lease: call.future(rpc.LeaseTimeToLiveRequest(ID=lease), timeout=timeout or self.timeout)
-            for lease in leases
-        }
-        return {
-            lease: -1 if answer.result().TTL < 0 else answer.result().grantedTTL
-            for lease, answer in asked.items()
-            if answer.exception() is None
-        }
+        found: dict[int, int] = {}
+        missing = set(leases)
+        for endpoint in self.ordered():
+            if not missing:
+                break
+            call: t.Any = self._channels.get(endpoint).unary_unary(
+                "/etcdserverpb.Lease/LeaseTimeToLive",
+                request_serializer=rpc.LeaseTimeToLiveRequest.SerializeToString,
+                response_deserializer=rpc.LeaseTimeToLiveResponse.FromString,
+            )
+            asked = {
+                lease: call.future(rpc.LeaseTimeToLiveRequest(ID=lease), timeout=timeout or self.timeout)
+                for lease in missing
+            }
+            for lease, answer in asked.items():
+                if problem := answer.exception():
+                    self._noted(translated(problem, endpoint, "Lease/LeaseTimeToLive"))
+                    continue
+                found[lease] = -1 if answer.result().TTL < 0 else answer.result().grantedTTL
+            missing -= found.keys()
+        return found
 
     # -- members -----------------------------------------------------------------------------------
 

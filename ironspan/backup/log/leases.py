@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.records import LeaseGone, LeaseGrant, Record, Revision
 
-FALLBACK_TTL_S = 60
+GONE_TTL_S = 60
 """Of a lease that was gone before it could be asked for: its keys are about to be deleted by the log."""
+UNKNOWN_TTL_S = 3600
+"""Of a lease that etcd did not tell in time: what lives for too long does less harm than what is lost."""
 SWEEP_S = 60.0
 ASK_S = 1.0
 
@@ -73,8 +75,8 @@ class LeaseBook:
                 for event in record.events:
                     if event.lease and event.lease not in self._known:
                         self._known.add(event.lease)
-                        ttl = times.get(event.lease, FALLBACK_TTL_S)
-                        result.append(LeaseGrant(event.lease, ttl if ttl > 0 else FALLBACK_TTL_S))
+                        ttl = times.get(event.lease, UNKNOWN_TTL_S)
+                        result.append(LeaseGrant(event.lease, ttl if ttl > 0 else GONE_TTL_S))
             result.append(record)
             if isinstance(record, Revision) and not record.more:
                 while self._going and self._going[0][0] <= record.revision:

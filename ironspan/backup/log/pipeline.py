@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 
 from ironspan.backup.crypto import Keys
@@ -78,7 +79,10 @@ class Pipeline:
     ) -> None:
         writer = place.begin(end, after)
         next_revision = spool.recover(writer.durable)
-        self.position = Position(writer.durable)
+        # Behind another revision it is a snapshot that leads into this log, and not what came before.
+        goes_on = end.time_ms > 0 and writer.durable == end.revision
+        age_s = max(0.0, time.time() - end.time_ms / 1000) if goes_on else 0.0
+        self.position = Position(writer.durable, age_s=age_s)
         inbox = Inbox()
         self.outbox = Outbox(spool)
         self.reader = watch.Reader(client, inbox, self.position, cluster_id, next_revision, interval_s)

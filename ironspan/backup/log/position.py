@@ -24,15 +24,18 @@ class Position:
     Args:
         revision: what is durable at the start.
         clock: seconds, never set back.
+        age_s: how long ago it was known that etcd had nothing newer.
     """
 
-    def __init__(self, revision: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, revision: int, clock: Callable[[], float] = time.monotonic, age_s: float = 0.0
+    ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._received = self._durable = revision
         self._facts: collections.deque[tuple[int, float]] = collections.deque()
         self._ahead: collections.deque[tuple[int, float]] = collections.deque()
-        self._until = clock()
+        self._until = clock() - age_s
 
     @property
     def received_revision(self) -> int:

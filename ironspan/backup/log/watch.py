@@ -109,7 +109,10 @@ class Reader:
                 try:
                     self._follow()
                 except Compacted as error:
-                    raise Gap(before, error.compact_revision, "etcd has compacted them.") from error
+                    # Also in the middle of a watch, when the reader had to wait for too long.
+                    raise Gap(
+                        self._grouper.next, error.compact_revision, "etcd has compacted them."
+                    ) from error
                 except EtcdError as error:
                     self.problem = error
                 number += 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from ironspan.backup.etcd.errors import Unreachable
-from ironspan.backup.log.leases import FALLBACK_TTL_S, SWEEP_S, LeaseBook
+from ironspan.backup.log.leases import GONE_TTL_S, SWEEP_S, UNKNOWN_TTL_S, LeaseBook
 from ironspan.backup.records import Event, LeaseGone, LeaseGrant, Progress, Record, Revision
 
 
@@ -72,10 +72,12 @@ def test_a_lease_is_told_once_before_its_first_use(book: LeaseBook, etcd: Etcd) 
     assert etcd.asked == [1, 2, 3]
 
 
-@pytest.mark.parametrize("down", [True, False], ids=["etcd does not answer", "it is gone already"])
-def test_a_lease_that_cannot_be_asked_for_gets_a_short_time(book: LeaseBook, etcd: Etcd, down: bool) -> None:
+@pytest.mark.parametrize(
+    ("down", "ttl"), [(True, UNKNOWN_TTL_S), (False, GONE_TTL_S)], ids=["no answer", "gone already"]
+)
+def test_a_lease_whose_time_is_not_known_gets_one(book: LeaseBook, etcd: Etcd, down: bool, ttl: int) -> None:
     etcd.down = down
-    assert book.complete([used(10, 9)])[0] == LeaseGrant(9, FALLBACK_TTL_S)
+    assert book.complete([used(10, 9)])[0] == LeaseGrant(9, ttl)
 
 
 def test_its_end_is_told_behind_the_deletion_of_its_keys(book: LeaseBook, etcd: Etcd) -> None:

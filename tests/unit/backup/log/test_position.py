@@ -46,6 +46,14 @@ def test_silence_counts_as_loss_until_etcd_says_that_there_is_nothing(clock: Clo
     assert position.rpo() == 0
 
 
+def test_what_happened_before_the_start_counts(clock: Clock) -> None:
+    position = Position(10, clock, age_s=3600)
+    position.received(15)
+    assert position.rpo() == 3600
+    position.stored(15)
+    assert position.rpo() == 0
+
+
 def test_progress_does_not_hide_what_waits(clock: Clock) -> None:
     position = Position(10, clock)
     position.received(11)

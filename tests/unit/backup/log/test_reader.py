@@ -173,6 +173,15 @@ def test_history_that_is_gone_is_a_gap(run: Callable[..., Setting]) -> None:
     assert setting.revisions() == [(10, False)]
 
 
+def test_history_that_goes_while_the_reader_waits_is_a_gap_behind_what_it_has(
+    run: Callable[..., Setting],
+) -> None:
+    setting = run([created(), events(10, 11), Compacted("gone.", compact_revision=90)])
+    setting.wait(setting.reader.ended.is_set)
+    assert isinstance(setting.reader.failure, Gap)
+    assert setting.reader.failure.gap == (12, 89)
+
+
 def test_another_cluster_is_refused(run: Callable[..., Setting]) -> None:
     setting = run([rpc.WatchResponse(header=header(9, cluster=8), created=True)])
     setting.wait(setting.reader.ended.is_set)
