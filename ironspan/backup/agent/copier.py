@@ -14,7 +14,7 @@ from ironspan.backup.names import Names
 from ironspan.backup.store import APPEND_MAX, Item, Store
 
 LOG = logging.getLogger(__name__)
-LOG_PAUSE_SECONDS = 2.0
+LOG_PAUSE_SECONDS = 5.0
 OBJECT_PAUSE_SECONDS = 30.0
 LONGEST_PAUSE_SECONDS = 60.0
 
@@ -127,7 +127,8 @@ class Repeating:
         # When the last run that came to its end was begun: all of before that is done.
         self._done_at = clock()
         self._step, self._pause, self._failed, self._clock = step, pause, failed, clock
-        self._end = threading.Event()
+        self._ended = False
+        self._bell = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def age(self) -> float:
@@ -138,15 +139,20 @@ class Repeating:
         """Begin."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Run the step soon: there is something to do."""
+        self._bell.set()
+
     def stop(self, seconds: float = 5.0) -> None:
         """End, waiting for the step that runs, but not for long: every step may be cut off."""
-        self._end.set()
+        self._ended = True
+        self._bell.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 
     def _run(self) -> None:
         wait = 0.0
-        while not self._end.wait(wait):
+        while not self._ended:
             begun = self._clock()
             try:
                 self._step()
@@ -158,3 +164,5 @@ class Repeating:
                 wait = max(min(2 * max(wait, self._pause), LONGEST_PAUSE_SECONDS), asked)
             else:
                 self._done_at, wait = begun, self._pause
+            self._bell.wait(wait)
+            self._bell.clear()

@@ -26,6 +26,7 @@ MARGIN_SECONDS = 5.0
 STANDBY_SECONDS = 2.0
 AFTER_OUTAGE_SECONDS = 10.0
 """A standby leaves a store that just came back to the agent that has the log of the outage spooled."""
+_PATIENCE_SECONDS = 5.0
 
 
 class Leadership:
@@ -127,8 +128,10 @@ class Keeper:
 
     def __exit__(self, *exc: object) -> None:
         self._end.set()
-        self._thread.join()
-        self.leadership.release()
+        self._thread.join(_PATIENCE_SECONDS)
+        # A store that does not even answer the renewal would not take the release; the lease runs out.
+        if not self._thread.is_alive():
+            self.leadership.release()
 
     def _run(self) -> None:
         while not self._end.wait(self.leadership.pause()):

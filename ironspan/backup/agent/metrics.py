@@ -88,8 +88,18 @@ class Metrics:
         return kind
 
     def serve(self, address: str, port: int) -> WSGIServer:
-        """Answer Prometheus on an address until ``shutdown`` of what is returned."""
-        return start_http_server(port, address, registry=self.registry)[0]
+        """Answer Prometheus on an address until ``shutdown`` of what is returned.
+
+        Raises:
+            BackupError: the address cannot be listened on.
+        """
+        try:
+            return start_http_server(port, address, registry=self.registry)[0]
+        except OSError as error:
+            raise BackupError(
+                f"Metrics cannot be served on {address}, port {port}: {error.strerror}.",
+                "Set metrics.address and metrics.port in the settings to what is free on this host.",
+            ) from error
 
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, registry=self.registry)

@@ -44,9 +44,10 @@ def run(settings: Settings) -> int:
     metrics = Metrics()
     store, keys = open_store(settings.stores[0]), open_keys(settings.keys)
     leadership = Leadership(store, Names(settings.site).writer, settings.host)
+    metrics.lease_seconds.set_function(leadership.remaining)
     server = metrics.serve(settings.metrics.address, settings.metrics.port)
     try:
-        with client_of(settings) as client, Keeper(leadership, lambda: _show(leadership, metrics)):
+        with client_of(settings) as client, Keeper(leadership, lambda: _count(leadership, metrics)):
             while not stop.is_set():
                 metrics.standby()
                 if not leadership.held():
@@ -73,7 +74,6 @@ def _stand_back(error: BackupError) -> float:
     return STAND_BACK_SECONDS if passing else STAND_BACK_LONG_SECONDS
 
 
-def _show(leadership: Leadership, metrics: Metrics) -> None:
-    metrics.lease_seconds.set(leadership.remaining())
+def _count(leadership: Leadership, metrics: Metrics) -> None:
     if leadership.problem is not None and not isinstance(leadership.problem, LeaseLost):
         metrics.failed(leadership.problem)

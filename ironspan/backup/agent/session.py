@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier, Repeating
 from ironspan.backup.agent.leader import Leadership
@@ -35,6 +36,7 @@ from ironspan.backup.takeover import take_over
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5
 INVENTORY_PAUSE_SECONDS = 10.0
+RECOVERY_PAUSE_SECONDS = 600.0
 DRAIN_SECONDS = 5.0
 _STEP_SECONDS = 0.5
 _REFUSALS = 2
@@ -66,6 +68,7 @@ class Session:
         self._keys, self._leadership, self._metrics = keys, leadership, metrics
         self._names = Names(settings.site)
         self._newest: Epoch | None = None
+        self._copies: list[Repeating] = []
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set.
@@ -82,7 +85,9 @@ class Session:
         LOG.info("Writing epoch %d, cluster %s, to %s", epoch.epoch, epoch.cluster_id, self._store.name)
         snapshotter = Snapshotter(self._client, self._store, self._keys, self._names)
         every = self._settings.snapshot_every_s
-        snapshots = Snapshots(snapshotter, self._store, self._names, epoch, every, self._metrics)
+        snapshots = Snapshots(
+            snapshotter, self._store, self._names, epoch, every, self._metrics, self._wake_copies
+        )
         after: int | None = None
         with contextlib.ExitStack() as chores:
             while not stop.is_set():
@@ -158,6 +163,7 @@ class Session:
         """Do beside the log what need not be done at once."""
         failed = self._metrics.failed
         chores = [
+            Repeating("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, failed),
             Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
             Repeating("inventory", self._inventory, INVENTORY_PAUSE_SECONDS, failed),
         ]
@@ -169,7 +175,8 @@ class Session:
             ):
                 chore = Repeating(f"copy-{number}-{what}", step, pause, failed)
                 self._metrics.copy_lag.labels(str(number), what).set_function(chore.age)
-                chores.append(chore)
+                self._copies.append(chore)
+        chores += self._copies
         for chore in chores:
             chore.start()
         try:
@@ -177,6 +184,15 @@ class Session:
         finally:
             for chore in chores:
                 chore.stop()
+
+    def _keep_recovery(self) -> None:
+        """Do what the playbook does when it brings another copy of the PKI store, if it could not then."""
+        if recovery.PATH.exists() and (name := recovery.keep(self._store, self._names)):
+            LOG.info("Kept the PKI store's sealed copy as %s", name)
+
+    def _wake_copies(self) -> None:
+        for copy in self._copies:
+            copy.wake()
 
     def _copied(self, size: int) -> None:
         self._metrics.written.labels("copy").inc(size)

@@ -32,6 +32,7 @@ class Snapshots:
         epoch: the store's newest.
         every: seconds between two.
         metrics: is told about each.
+        taken: called after each.
         wall: seconds since 1970.
     """
 
@@ -43,10 +44,11 @@ class Snapshots:
         epoch: Epoch,
         every: float,
         metrics: Metrics,
+        taken: Callable[[], None] = lambda: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._snapshotter, self._store, self._names, self._epoch = snapshotter, store, names, epoch
-        self._every, self._metrics, self._wall = every, metrics, wall
+        self._every, self._metrics, self._taken, self._wall = every, metrics, taken, wall
         self._schedule: Schedule | None = None
         self._needed = threading.Event()
         self._least = 0
@@ -87,6 +89,7 @@ class Snapshots:
         self._metrics.snapshot_size.set(taken.size)
         self._metrics.snapshot_duration.set(seconds)
         self._metrics.written.labels("snapshot").inc(taken.size)
+        self._taken()
 
     def _plan(self) -> Schedule:
         """Return when the next one is due, by what the store has."""

@@ -1,0 +1,256 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The backup agent as a process, with real etcd members and a store in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.errors import ChainError
+from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.client import EtcdClient, prefix_end
+from ironspan.backup.manifest import Epoch, dump
+from tests.support.agent_process import AgentSite, replayed, site, wait
+from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.tcp_proxy import TcpProxy
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    program = find_etcd(tmp_path_factory.mktemp("bin"), ["etcd"])["etcd"]
+    with running(program, tmp_path_factory.mktemp("etcd")) as started:
+        yield started
+
+
+@pytest.fixture
+def client(members: Members) -> Iterator[EtcdClient]:
+    with EtcdClient(members.endpoints, timeout=10) as made:
+        yield made
+
+
+@pytest.fixture
+def agents(members: Members, tmp_path: Path) -> Iterator[AgentSite]:
+    with site(tmp_path / "site", members.endpoints) as made:
+        yield made
+
+
+class Writer:
+    """Writes to etcd until it is told to end, and knows the last revision that was acknowledged."""
+
+    def __init__(self, client: EtcdClient) -> None:
+        self._client = client
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.revision = 0
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._end.wait(0.002):
+            number += 1
+            key = b"/registry/pods/ns/%d" % (number % 50)
+            if number % 17:
+                self.revision = self._client.put(key, b"%d" % number).header.revision
+            else:
+                self.revision = self._client.delete(key).header.revision or self.revision
+
+
+def state_of(client: EtcdClient) -> dict[bytes, bytes]:
+    return {bytes(kv.key): bytes(kv.value) for page in client.pages() for kv in page.kvs}
+
+
+def test_a_killed_agent_is_followed_by_another_without_a_missing_revision(
+    agents: AgentSite, client: EtcdClient
+) -> None:
+    with Writer(client) as writer:
+        for host in ("a", "b"):
+            agents.start(host)
+        wait(lambda: agents.metric("a", "active") + agents.metric("b", "active") == 1, 20, "one is active")
+        first, second = ("a", "b") if agents.metric("a", "active") else ("b", "a")
+        wait(lambda: agents.metric(first, "log_revision") > 0, 10, "it writes")
+        wait(lambda: agents.found().snapshots, 10, "a snapshot")
+        assert agents.metric(second, "active") == 0
+        agents.kill(first)
+        killed_at = writer.revision
+        wait(lambda: agents.metric(second, "log_revision") > killed_at, 40, "the other one goes on")
+        agents.start(first)
+    last = writer.revision
+    wait(lambda: agents.metric(second, "log_revision") >= last, 10, "all that was acknowledged is stored")
+    assert agents.metric(first, "active") == 0
+    base, records = agents.logged()
+    assert [record.revision for record in records] == list(range(base + 1, last + 1))
+    assert replayed(client, base, records) == state_of(client)
+    assert len(agents.found().segments) == 2
+    # A successor of an agent that ends properly need not wait for the lease's end.
+    assert agents.stop(second) == 0
+    wait(lambda: agents.metric(first, "active"), 5, "the first one is active again")
+
+
+def test_revisions_that_etcd_forgot_are_a_named_gap_and_a_new_snapshot(
+    agents: AgentSite, client: EtcdClient
+) -> None:
+    client.put(b"/registry/pods/a", b"1")
+    agents.start("a")
+    wait(lambda: agents.found().snapshots, 20, "a snapshot")
+    before = client.put(b"/registry/pods/a", b"2").header.revision
+    wait(lambda: agents.metric("a", "log_revision") >= before, 10, "the log")
+    assert agents.stop("a") == 0
+    for number in range(9):
+        lost = client.put(b"/registry/pods/a", b"lost %d" % number).header.revision
+    client.compact(lost)
+    agents.start("a")
+    wait(lambda: len(agents.found().snapshots) == 2, 20, "a snapshot behind the gap")
+    assert agents.metric("a", "gaps_total") == 1
+    last = client.put(b"/registry/pods/a", b"3").header.revision
+    wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log goes on")
+    base, records = agents.logged()
+    assert (base, [record.revision for record in records]) == (lost, [last])
+    assert agents.logged(point=f"revision:{before}")[1][-1].revision == before
+    with pytest.raises(ChainError) as caught:
+        agents.logged(point=f"revision:{lost - 1}")
+    assert caught.value.gap is not None
+    assert caught.value.gap[0] == before + 1
+
+
+def test_a_deleted_prefix_is_logged_in_bounded_memory(agents: AgentSite, client: EtcdClient) -> None:
+    agents.start("a")
+    wait(lambda: agents.found().snapshots, 20, "a snapshot")
+    prefix, value = b"/registry/events/", b"x" * 1000
+    for start in range(0, 20_000, 100):
+        request = rpc.TxnRequest(
+            success=[
+                rpc.RequestOp(request_put=rpc.PutRequest(key=prefix + b"%06d" % number, value=value))
+                for number in range(start, start + 100)
+            ]
+        )
+        client.txn(request)
+    last = client.delete(prefix, prefix_end(prefix)).header.revision
+    wait(lambda: agents.metric("a", "log_revision") >= last, 20, "the burst is stored")
+    _, records = agents.logged()
+    assert len(records[-1].events) == 20_000
+    assert not any(event.put for event in records[-1].events)
+    peak = int(Path(f"/proc/{agents.processes['a'].pid}/status").read_text().split("VmHWM:")[1].split()[0])
+    assert peak < 200 * 1024, f"{peak} KiB"
+
+
+def test_an_agent_killed_within_a_snapshot_leaves_none(members: Members, agents: AgentSite) -> None:
+    address = members.endpoint().removeprefix("http://").split(":")
+    with EtcdClient(members.endpoints) as client:
+        for number in range(40):
+            client.put(b"/registry/secrets/%d" % number, os.urandom(100_000))
+    with TcpProxy(address[0], int(address[1]), 2 << 20, "hold") as proxy:
+        agents.settings["etcd"]["endpoints"] = [proxy.url]
+        process = subprocess.Popen(agents.command("a", "snapshot"), stderr=subprocess.DEVNULL)
+        assert proxy.reached.wait(20)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+    assert not agents.found().snapshots
+    assert not agents.found().unfinished
+    agents.settings["etcd"]["endpoints"] = members.endpoints
+    done = agents.run("snapshot", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one.id for one in agents.found().snapshots] == [json.loads(done.stdout)["id"]]
+
+
+def test_a_stream_that_breaks_is_taken_from_another_member(members: Members, agents: AgentSite) -> None:
+    address = members.endpoint().removeprefix("http://").split(":")
+    with EtcdClient(members.endpoints) as client:
+        for number in range(40):
+            client.put(b"/registry/secrets/%d" % number, os.urandom(100_000))
+    with TcpProxy(address[0], int(address[1]), 2 << 20, "cut") as proxy:
+        agents.settings["etcd"]["endpoints"] = [proxy.url, *members.endpoints]
+        done = agents.run("snapshot", "--json")
+        assert proxy.reached.is_set()
+    assert done.returncode == 0, done.stderr
+    assert f"No snapshot from {proxy.url}" in done.stderr
+    assert [one.id for one in agents.found().snapshots] == [json.loads(done.stdout)["id"]]
+    shown = agents.run("list")
+    assert json.loads(done.stdout)["id"] in shown.stdout
+
+
+def test_a_store_of_another_cluster_is_refused(agents: AgentSite, client: EtcdClient) -> None:
+    agents.store().put(agents.names.epoch(1), [dump(Epoch(1, "abc", 1))])
+    done = agents.run("snapshot", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["kind"] == "WrongCluster"
+    agents.start("a")
+    wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), 20, "it is counted")
+    names = {item.name for item in agents.store().list("")}
+    assert names == {agents.names.epoch(1), agents.names.writer}
+
+
+def test_a_database_older_than_its_backup_is_refused(members: Members, tmp_path: Path) -> None:
+    with running(members.program, tmp_path / "etcd") as own, EtcdClient(own.endpoints) as client:
+        client.put(b"/registry/pods/a", b"0")
+        own.stop("m1")
+        shutil.copytree(own.folder / "m1", tmp_path / "older")
+        own.start("m1")
+        own.wait("m1")
+        with site(tmp_path / "site", own.endpoints) as agents:
+            agents.start("a")
+            wait(lambda: agents.found().snapshots, 20, "a snapshot")
+            last = [client.put(b"/registry/pods/a", b"%d" % n).header.revision for n in range(9)][-1]
+            wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log")
+            agents.stop("a")
+            own.stop("m1")
+            shutil.rmtree(own.folder / "m1")
+            shutil.copytree(tmp_path / "older", own.folder / "m1")
+            own.start("m1")
+            own.wait("m1")
+            before = {item.name for item in agents.store().list("")}
+            agents.start("a")
+            wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), 20, "it is counted")
+            assert "this database is older than its backup" in agents.said("a")
+            assert {item.name for item in agents.store().list("")} == before
+
+
+@pytest.mark.long
+def test_a_writer_that_slept_through_its_lease_writes_no_more(agents: AgentSite, client: EtcdClient) -> None:
+    with Writer(client) as writer:
+        agents.start("a")
+        wait(lambda: agents.metric("a", "log_revision") > 0, 20, "it writes")
+        agents.start("b")
+        agents.processes["a"].send_signal(signal.SIGSTOP)
+        asleep = writer.revision
+        wait(lambda: agents.metric("b", "log_revision") > asleep, 40, "the other one goes on")
+        agents.processes["a"].send_signal(signal.SIGCONT)
+        wait(lambda: agents.metric("a", 'errors_total{kind="lease"}'), 20, "it finds out")
+        wait(lambda: agents.metric("a", "active") == 0, 5, "it stands by")
+    last = writer.revision
+    wait(lambda: agents.metric("b", "log_revision") >= last, 10, "the log")
+    base, records = agents.logged()
+    assert [record.revision for record in records] == list(range(base + 1, last + 1))
+    assert replayed(client, base, records) == state_of(client)
+
+
+def test_a_second_store_has_the_same(members: Members, client: EtcdClient, tmp_path: Path) -> None:
+    stores = [{"kind": "file", "path": str(tmp_path / name)} for name in ("one", "two")]
+    with site(tmp_path / "site", members.endpoints, stores=stores) as agents:
+        agents.start("a")
+        wait(lambda: agents.found().snapshots, 20, "a snapshot")
+        last = client.put(b"/registry/pods/a", b"1").header.revision
+        wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log")
+        lag = 'copy_lag_seconds{store="1",what="log"}'
+        wait(lambda: agents.found(1).snapshots and agents.logged(1)[1], 20, "the copy")
+        wait(lambda: agents.logged(1)[1][-1].revision >= last, 20, "the copy of the log")
+        assert agents.metrics("a")[lag] < 10
+        assert [one.id for one in agents.found(1).snapshots] == [one.id for one in agents.found().snapshots]

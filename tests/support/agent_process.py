@@ -1,0 +1,181 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The agent as its unit runs it, a process with a settings file; and what it left in the store."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import typing as t
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.catalogue import Catalogue, catalogue
+from ironspan.backup.chain import Point, choose
+from ironspan.backup.crypto import FileKeys
+from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.log_reader import read_log
+from ironspan.backup.names import Names
+from ironspan.backup.records import Revision
+from ironspan.backup.store import Store
+from ironspan.backup.stores import open_store
+
+PREFIX = "ironspan_etcd_backup_"
+
+
+def wait(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait until something holds; fails, saying what, when it does not."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+class AgentSite:
+    """One site: a folder with keys and stores, and the agents of its hosts.
+
+    Args:
+        folder: for everything.
+        endpoints: of etcd.
+        stores: as the settings have them; a ``file`` store in the folder by default.
+        more: further settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        endpoints: Sequence[str],
+        stores: Sequence[dict[str, t.Any]] | None = None,
+        environment: dict[str, str] | None = None,
+        **more: t.Any,
+    ) -> None:
+        self.folder = folder
+        (folder / "keys").mkdir(parents=True)
+        (folder / "keys" / "1.key").write_bytes(base64.b64encode(os.urandom(32)))
+        self.settings: dict[str, t.Any] = {
+            "site": "test",
+            "etcd": {"endpoints": list(endpoints), "local": endpoints[0], "data_dir": "/var/lib/etcd/x"},
+            "stores": list(stores or [{"kind": "file", "path": str(folder / "store")}]),
+            "keys": {"kind": "file", "folder": str(folder / "keys")},
+            **more,
+        }
+        self.environment = {**os.environ, **(environment or {})}
+        self.names = Names("test")
+        self.keys = FileKeys(folder / "keys")
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: dict[str, int] = {}
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def command(self, host: str, *arguments: str) -> list[str]:
+        """Return the command line of the program on a host, with its settings written."""
+        if host not in self._ports:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self._ports[host] = probe.getsockname()[1]
+        spool = {"path": str(self.folder / f"spool-{host}"), "max_bytes": 1 << 28}
+        path = self.folder / f"{host}.json"
+        mine = {"host": host, "spool": spool, "metrics": {"port": self._ports[host]}}
+        path.write_text(json.dumps(self.settings | mine))
+        return [sys.executable, "-m", "ironspan.backup.main", *arguments, "--settings", str(path)]
+
+    def start(self, host: str) -> None:
+        """Start the agent of a host."""
+        with (self.folder / f"{host}.log").open("ab") as log:
+            self.processes[host] = subprocess.Popen(
+                self.command(host, "run"), stdout=log, stderr=log, env=self.environment
+            )
+
+    def stop(self, host: str) -> int:
+        """Tell an agent to end and return its exit code."""
+        process = self.processes.pop(host)
+        process.terminate()
+        return process.wait(30)
+
+    def kill(self, host: str) -> None:
+        """End an agent with no time for anything."""
+        process = self.processes.pop(host)
+        process.kill()
+        process.wait()
+
+    def run(self, *arguments: str, host: str = "by-hand") -> subprocess.CompletedProcess[str]:
+        """Run another command of the program."""
+        return subprocess.run(
+            self.command(host, *arguments), capture_output=True, text=True, check=False, env=self.environment
+        )
+
+    def said(self, host: str) -> str:
+        """Return what an agent logged."""
+        return (self.folder / f"{host}.log").read_text()
+
+    def metrics(self, host: str) -> dict[str, float]:
+        """Return an agent's metrics by name without the prefix; empty while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[host]}/metrics", timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return {}
+        pairs = (line.removeprefix(PREFIX).rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    def metric(self, host: str, name: str) -> float:
+        """Return one of an agent's metrics, 0 while it does not answer."""
+        return self.metrics(host).get(name, 0.0)
+
+    def beyond(self, host: str, name: str, value: float) -> bool:
+        """Return whether one of an agent's metrics is above a value."""
+        return self.metric(host, name) > value
+
+    # -- what is in the store ----------------------------------------------------------------------
+
+    def store(self, number: int = 0) -> Store:
+        """Return a store of the settings."""
+        return open_store(self.settings["stores"][number])
+
+    def found(self, number: int = 0) -> Catalogue:
+        """Return what a store holds."""
+        return catalogue(self.store(number), self.names)
+
+    def logged(self, number: int = 0, point: str = "latest") -> tuple[int, list[Revision]]:
+        """Return the revision of the snapshot that leads to a point, and what the log has behind it."""
+        chain = choose(self.store(number), self.found(number), Point.parse(point), self.keys)
+        links = [(link.segment.name, link.digest) for link in chain.links]
+        records = read_log(self.store(number), self.keys, links, chain.snapshot.revision)
+        return chain.snapshot.revision, [record for record in records if isinstance(record, Revision)]
+
+
+@contextlib.contextmanager
+def site(folder: Path, endpoints: Sequence[str], **more: t.Any) -> Iterator[AgentSite]:
+    """Make a site, and end its agents; pytest shows what they logged when the test fails."""
+    made = AgentSite(folder, endpoints, **more)
+    try:
+        yield made
+    finally:
+        for host in list(made.processes):
+            made.kill(host)
+        for path in sorted(folder.glob("*.log")):
+            print(f"--- {path.name}\n{path.read_text()[-4000:]}")
+
+
+def replayed(client: EtcdClient, base: int, records: Sequence[Revision]) -> dict[bytes, bytes]:
+    """Return the keys and values that etcd had at a revision, changed by what the log says."""
+    state = {
+        bytes(kv.key): bytes(kv.value) for page in client.pages(revision=base) for kv in page.kvs
+    }
+    for record in records:
+        for event in record.events:
+            if event.put:
+                state[event.key] = event.value
+            else:
+                state.pop(event.key, None)
+    return state
