@@ -101,12 +101,13 @@ def _members(listed: t.Sequence[Listed], healthy: t.Collection[int]) -> membersh
 @pytest.mark.parametrize("leaving", [True, False])
 def test_backup_agents_follow_where_there_are_backups(context: Callable[..., Context], leaving: bool) -> None:
     made = context("az-3")
-    for host in made.site.hosts.values():
+    hosts: dict[str, t.Any] = dict(made.site.hosts)
+    for host in hosts.values():
         host.variables["etcd_backup_stores"] = [{"kind": "file"}]
-    gone = [made.site.hosts["az-3"]]
+    gone = [hosts["az-3"]]
     found = short(membership.following(made, gone, {"az-3"} if leaving else (), leaving))
     assert [step for step in found if "backup" in step] == ["restart-backup az-1", "restart-backup az-2"]
-    for host in made.site.hosts.values():
+    for host in hosts.values():
         host.variables["etcd_backup_stores"] = []
     assert not [step for step in short(membership.following(made, gone)) if "backup" in step]
 
