@@ -12,6 +12,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container import Wanted
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management import Management
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import ROLES, judge
 from azure.core import MatchConditions
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import (
@@ -499,3 +502,22 @@ def test_a_version_that_is_retained_cannot_be_deleted(
     old = client.get_blob_client("a", version_id=str(former.version_id))
     assert code(old.delete_blob) == (409, "BlobImmutableDueToPolicy")
     assert old.download_blob().readall() == b"one"
+
+
+# ---- roles, as the resource manager shows them
+
+
+def test_roles_are_those_that_the_playbook_wants(azure: LabAzure, container: str) -> None:
+    wanted = Wanted(settings.SUBSCRIPTION, GROUP, ACCOUNT, container, 1)
+    manager = Management(
+        Credential(azure, "operator", MANAGEMENT), settings.SUBSCRIPTION,
+        url=azure.url("management"), ca=str(azure.ca),
+    )  # fmt: skip
+    names = {"writers": "writer", "collectors": "collector", "readers": "reader"}
+    for role in ROLES:
+        principal = settings.IDENTITIES[names[role.key]].object_id
+        assert judge(role, principal, manager.assigned(wanted, principal) or []) == ""
+    nobody = settings.IDENTITIES["none"].object_id
+    assert manager.assigned(wanted, nobody) == []
+    powerful = settings.IDENTITIES["operator"].object_id
+    assert judge(ROLES[0], powerful, manager.assigned(wanted, powerful) or []) != ""
