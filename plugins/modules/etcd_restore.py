@@ -28,16 +28,16 @@ options:
     description:
       - V(surveyed) reads what the host has.
       - V(admitted) refuses what would go wrong, before anything is stopped.
-      - V(pods_stopped) and V(pods_started) are about the programs of a control plane.
-      - V(set_aside) stops etcd and renames its data.
+      - V(stopped) stops the programs of a control plane (O(pods)), and etcd (O(data)), whose data it renames.
       - V(restored) makes data and serves them for this host only.
       - V(released) serves them to all.
+      - V(pods_started) starts the programs of a control plane.
       - V(finished) ends the restore on the host that it was made on.
     type: str
     required: true
-    choices: [surveyed, admitted, pods_stopped, set_aside, restored, released, pods_started, finished]
+    choices: [surveyed, admitted, stopped, restored, released, pods_started, finished]
   point:
-    description: What is restored. For V(set_aside) on the host only on which the store is made anew.
+    description: What is restored. For V(stopped) on the host only on which the store is made anew.
     type: str
     default: ""
   source:
@@ -46,9 +46,17 @@ options:
     choices: [auto, backup, survivor]
     default: auto
   keep_cluster:
-    description: Data of this cluster are the restored ones already, and V(set_aside) leaves them.
+    description: Data of this cluster are the restored ones already, and V(stopped) leaves them.
     type: str
     default: ""
+  pods:
+    description: Whether V(stopped) is about the programs of a control plane.
+    type: bool
+    default: false
+  data:
+    description: Whether V(stopped) is about etcd and its data.
+    type: bool
+    default: false
   force:
     description: Consent to V(admitted) for data and a backup of different clusters.
     type: bool
@@ -77,7 +85,7 @@ going_on:
   type: dict
 aside:
   description: Where the former data are, empty when there were none.
-  returned: V(set_aside)
+  returned: V(stopped)
   type: str
 revision:
   description: The last revision that was restored.
@@ -104,8 +112,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine i
 STATES = {
     "surveyed": steps.surveyed,
     "admitted": steps.admitted,
-    "pods_stopped": steps.pods_stopped,
-    "set_aside": steps.put_aside,
+    "stopped": steps.stopped,
     "restored": steps.restored,
     "released": steps.released,
     "pods_started": steps.pods_started,
@@ -122,6 +129,8 @@ def main() -> None:
             "point": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["auto", "backup", "survivor"], "default": "auto"},
             "keep_cluster": {"type": "str", "default": ""},
+            "pods": {"type": "bool", "default": False},
+            "data": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,7 +110,7 @@ class Restored(Cluster):
         self.on(
             "az-1",
             "kubectl --kubeconfig /etc/kubernetes/admin.conf create configmap "
-            f"{name} --from-literal=value={value} --dry-run=client -o yaml | "
+            f"{name} --from-literal=value={shlex.quote(value)} --dry-run=client -o yaml | "
             "kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f -",
         )
 
@@ -207,8 +208,7 @@ def test_two_members_lost(site: Restored) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "Stop the API server and the controllers",
-        "Stop etcd and rename its data",
+        "Stop the API server, the controllers and etcd, and rename its data",
         "Make its data and serve them for this host only",
         "Let everybody talk to it",
         "Start the API server, and the controllers when it is ready",

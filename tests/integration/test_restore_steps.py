@@ -18,7 +18,14 @@ from tests.support.etcd_members import find_etcd
 from tests.support.restored_host import DATA, RestoredHost
 
 pytestmark = pytest.mark.lab
-ARGUMENTS = {"point": "latest", "source": "auto", "keep_cluster": "", "force": False}
+ARGUMENTS = {
+    "point": "latest",
+    "source": "auto",
+    "keep_cluster": "",
+    "pods": False,
+    "data": True,
+    "force": False,
+}
 FEW_KILLS = (6, 11, 17, 23)
 """Places where a kill strikes in the short version: data just moved, salvage, new data moved, released."""
 MANY_KILLS = [n for n in range(1, 45) if n not in FEW_KILLS]
@@ -116,7 +123,7 @@ def test_the_backup_is_restored_where_it_is_asked_for(host: RestoredHost, option
 
 def test_until_it_is_released_only_this_host_reaches_it(host: RestoredHost) -> None:
     machine = Machine(str(host.root))
-    steps.put_aside(machine, ARGUMENTS)
+    steps.stopped(machine, ARGUMENTS)
     steps.restored(machine, ARGUMENTS)
     assert host.etcdctl("get", "/registry/k1")
     with pytest.raises(subprocess.CalledProcessError):

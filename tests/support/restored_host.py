@@ -18,7 +18,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
 
-STATES = (steps.put_aside, steps.restored, steps.released, steps.finished)
+STATES = (steps.stopped, steps.restored, steps.released, steps.finished)
 DATA = "var/lib/etcd/uid"
 SYSTEMCTL = """\
     #!{python}
@@ -169,7 +169,15 @@ def main(root: str, arguments: dict[str, str]) -> None:
     """Do all steps; prints how many places a kill could have struck at, and what the steps returned."""
     machine = Machine(root)
     machine.lock()
-    given = {"point": "latest", "source": "auto", "keep_cluster": "", "force": False, **arguments}
+    given = {
+        "point": "latest",
+        "source": "auto",
+        "keep_cluster": "",
+        "pods": False,
+        "data": True,
+        "force": False,
+        **arguments,
+    }
     results = [state(machine, given) for state in STATES]
     print(json.dumps({"places": machine.crash.reached, "results": results}))
 

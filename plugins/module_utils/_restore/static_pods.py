@@ -24,7 +24,7 @@ STOP_SECONDS = 60.0
 """The kubelet gives a pod 30 s to end."""
 READY_SECONDS = 180.0
 _PORT = re.compile(r"--secure-port=(\d+)")
-_LATE_SECONDS = 5.0
+_LATE_SECONDS = 1.0
 """After these a program that was asked to end is killed: nothing it could still write has a store."""
 
 
@@ -33,12 +33,8 @@ def present(machine: Machine) -> t.List[str]:
     return [name for name in PODS if any(os.path.exists(machine.path(path)) for path in _paths(name))]
 
 
-def stop(machine: Machine) -> bool:
-    """Stop the programs and wait until they have ended; returns whether any was there.
-
-    Raises:
-        RestoreError: one does not end.
-    """
+def take_away(machine: Machine) -> bool:
+    """Let the kubelet stop the programs, without waiting for it; returns whether any was there."""
     moved = False
     os.makedirs(machine.path(ASIDE), mode=0o700, exist_ok=True)
     for name in reversed(PODS):
@@ -46,6 +42,15 @@ def stop(machine: Machine) -> bool:
         if os.path.exists(machine.path(manifest)):
             machine.rename(manifest, aside)
             moved = True
+    return moved
+
+
+def wait_until_ended(machine: Machine) -> None:
+    """Wait until the kubelet has stopped the programs.
+
+    Raises:
+        RestoreError: one does not end.
+    """
     begun = time.monotonic()
     while processes := [process for name in PODS for process in running(machine, name)]:
         waited = time.monotonic() - begun
@@ -58,7 +63,6 @@ def stop(machine: Machine) -> bool:
             for process in processes:
                 _kill(process)
         time.sleep(0.1)
-    return moved
 
 
 def start(machine: Machine) -> bool:

@@ -53,24 +53,27 @@ def admitted(machine: Machine, arguments: Arguments) -> Result:
     return {"changed": False}
 
 
-def pods_stopped(machine: Machine, arguments: Arguments) -> Result:
-    """Stop the programs of a control plane."""
-    return {"changed": static_pods.stop(machine)}
-
-
 def pods_started(machine: Machine, arguments: Arguments) -> Result:
     """Start them, in order."""
     return {"changed": static_pods.start(machine)}
 
 
-def put_aside(machine: Machine, arguments: Arguments) -> Result:
+def stopped(machine: Machine, arguments: Arguments) -> Result:
+    """Stop the programs of a control plane, and etcd, whose data are renamed."""
+    changed = arguments["pods"] and static_pods.take_away(machine)
+    aside = _put_aside(machine, arguments) if arguments["data"] else ""
+    if arguments["pods"]:
+        static_pods.wait_until_ended(machine)
+    return {"changed": changed or bool(aside), "aside": aside}
+
+
+def _put_aside(machine: Machine, arguments: Arguments) -> str:
     """Stop etcd and rename its data; with a point, begin the restore on this host."""
     own = _own(machine)
     if arguments["point"]:
         store.begin(machine, own, arguments["point"])
     record = machine.record() if arguments["point"] else {}
-    aside = store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
-    return {"changed": bool(aside), "aside": aside}
+    return store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
 
 
 def restored(machine: Machine, arguments: Arguments) -> Result:
