@@ -26,7 +26,7 @@ from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.main import main
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild import rebuild as rebuild_module
-from ironspan.backup.rebuild.drill import metrics_text
+from ironspan.backup.rebuild.drill import Place, drill, metrics_text
 from ironspan.backup.rebuild.drills import Drills
 from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.replay import Replayed, last_revision, replay, seal
@@ -34,6 +34,7 @@ from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.rebuild.verify import verify
 from ironspan.backup.records import Coalesced, Record, Revision
 from ironspan.backup.settings import load as load_settings
+from tests.integration.loopback_cluster import find_programs
 from tests.support import etcd_history as history
 from tests.support.backup_site import BackupSite
 from tests.support.etcd_members import find_etcd, running
@@ -355,7 +356,7 @@ from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.scratch import Scratch
 folder, database, *programs = map(pathlib.Path, sys.argv[1:])
 with Scratch(folder, Programs(*programs)) as scratch:
-    scratch._limited = list  # as where setpriv is missing
+    scratch.limited = list  # as where setpriv is missing
     scratch.restore(database)
     scratch.start()
     os.kill(os.getpid(), 9)
@@ -395,7 +396,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(site: BackupSite, tmp_path:
 def test_the_scratch_etcd_ends_with_who_started_it(site: BackupSite, tmp_path: Path) -> None:
     if not shutil.which("setpriv"):
         pytest.skip("setpriv is not installed")
-    done = run_python(STARTER, *Scratch(tmp_path, site.tools.programs)._limited(["sleep", "100"]))
+    done = run_python(STARTER, *Scratch(tmp_path, site.tools.programs).limited(["sleep", "100"]))
     end = time.monotonic() + 5
     while is_running(int(done.stdout)):
         assert time.monotonic() < end
@@ -416,6 +417,26 @@ def test_a_revision_of_57_000_deletes(site: BackupSite, tmp_path: Path) -> None:
     facts = job.run(site.snapshot())
     assert facts.replayed["events"] == 57_000
     assert facts.objects == len(history.contents(site.client, last))
+
+
+@pytest.mark.long
+def test_an_api_server_reads_what_was_restored(
+    site: BackupSite, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    program = find_programs(tmp_path_factory.mktemp("kubernetes"))["kube-apiserver"]
+    site.client.delete(b"/registry/", b"/registry0")
+    good = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%d","namespace":"default","uid":"u"}}'
+    for number in range(3):
+        site.client.put(b"/registry/configmaps/default/%d" % number, good % number)
+    site.snapshot()
+    place = Place("drill-1", site.folder / "drill", site.tools, program)
+    verdict = drill(site.store, site.keys, site.names, "", place)
+    assert (verdict.verified, verdict.findings) == (True, ())
+    site.client.put(b"/registry/configmaps/default/broken", b"no object")
+    site.snapshot()
+    verdict = drill(site.store, site.keys, site.names, "", place)
+    assert not verdict.verified
+    assert "the API server cannot read /api/v1/configmaps: 500" in verdict.findings[0]
 
 
 def settings_file(site: BackupSite, *stores: Path) -> Path:

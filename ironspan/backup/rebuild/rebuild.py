@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ironspan.backup import chain as chains
+from ironspan.backup import objects
 from ironspan.backup.catalogue import Catalogue
 from ironspan.backup.chain import Chain
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import BackupError, ChainError
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Manifest
+from ironspan.backup.rebuild.apiserver import read_all
 from ironspan.backup.rebuild.check import check
 from ironspan.backup.rebuild.fetch import fetch
 from ironspan.backup.rebuild.programs import Programs
@@ -176,6 +178,9 @@ class Rebuild:
             scratch.restore(self._folder / DATABASE)
             client = scratch.start()
             found = check(client, scratch.endpoint, self._manifest, replayed, later)
+            if apiserver is not None and not found.findings:
+                counts = objects.count(client, scratch.endpoint, found.revision)
+                found.findings.extend(read_all(scratch, apiserver, counts))
         if found.findings:
             raise NotProven(
                 f"What snapshot {self._chain.snapshot.id} and its log lead to is not what was backed up: "

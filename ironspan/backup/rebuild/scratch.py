@@ -121,7 +121,7 @@ class Scratch:
         log = self.folder / "etcd.log"
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                self._limited(
+                self.limited(
                     [
                         *(str(self._programs.etcd), "--name=scratch", f"--data-dir={self.data.absolute()}"),
                         f"--initial-cluster=scratch=unix://{_PEER}",
@@ -156,6 +156,10 @@ class Scratch:
                 process.kill()
                 process.wait()
 
+    def limited(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs another one with the limits, and ends it with this process."""
+        return [*in_scope(self._limits), *end_with_starter(), "nice", "-n", "10", *command]
+
     # -- processes ---------------------------------------------------------------------------------
 
     def _wait(self, client: EtcdClient, log: Path) -> None:
@@ -170,7 +174,7 @@ class Scratch:
                 what = (
                     f"ends with {ended}" if ended is not None else f"does not answer in {START_SECONDS:.0f} s"
                 )
-                raise ScratchError(f"The scratch etcd {what}: {_tail(log)}")
+                raise ScratchError(f"The scratch etcd {what}: {tail(log)}")
             time.sleep(0.05)
 
     def _run(self, command: Sequence[str]) -> str:
@@ -178,7 +182,7 @@ class Scratch:
         log = self.folder / "etcdutl.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                self._limited(command),
+                self.limited(command),
                 cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -192,10 +196,7 @@ class Scratch:
             process.kill()
             process.wait()
             raise
-        return _tail(log) if failed else ""
-
-    def _limited(self, command: Sequence[str]) -> list[str]:
-        return [*in_scope(self._limits), *end_with_starter(), "nice", "-n", "10", *command]
+        return tail(log) if failed else ""
 
     def _environment(self) -> dict[str, str]:
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder)}
@@ -272,6 +273,7 @@ def _started(pid: int) -> str:
     return "" if fields[0] == "Z" else f"{boot}/{fields[19]}"
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """Return the last words of a program's log."""
     text = log.read_text(errors="replace").strip()
     return " ".join(text[-1000:].split()) or "it said nothing."
