@@ -58,7 +58,8 @@ def test_every_option_is_explained(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_option_is_used(role: str) -> None:
-    sources = [path.read_text() for path in (ROOT / "roles").rglob("*.j2")]
+    files = [*(ROOT / "roles").rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml")]
+    sources = [path.read_text() for path in files]
     for name in load("roles", role, "defaults", "main.yml"):
         assert any(re.search(rf"\b{name}\b", text) for text in sources), name
 
