@@ -64,9 +64,13 @@ def fetch(
         size = file.tell()
         file.flush()
         os.fsync(file.fileno())
-    if (size, digest.hexdigest()) != (manifest.size, manifest.sha256):
-        path.unlink()
+    if (size, digest.hexdigest()) == (manifest.size, manifest.sha256):
+        return
+    path.unlink()
+    if not have:
         raise _altered(name, f"it has {size} bytes with another SHA-256 than its manifest says")
+    # What was there of an earlier call is not what that call wrote.
+    fetch(store, keys, name, manifest, path, progress)
 
 
 def _have(file: t.BinaryIO, digest: t.Any, manifest: Manifest) -> int:
