@@ -31,6 +31,9 @@ from tests.support.lab_azure import LabAzure, azure, container, running_azure  #
 from tests.unit.backup.store_cases import StoreCases, whole
 
 MIB = 1 << 20
+AsRole = Callable[..., BlobStore]
+IMPATIENT = 2.0
+"""Seconds without an answer, where a test wants none."""
 LOG = "lab/log"
 
 
@@ -41,18 +44,18 @@ def _no_sleep_in_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def as_role(azure: LabAzure, container: str) -> Callable[[str], BlobStore]:
+def as_role(azure: LabAzure, container: str) -> AsRole:
     """The container as an identity sees it."""
 
-    def make(identity: str) -> BlobStore:
-        way = transport(private=True, ca=str(azure.ca), read_s=1)
+    def make(identity: str, read_s: float = 60) -> BlobStore:
+        way = transport(private=True, ca=str(azure.ca), read_s=read_s)
         return BlobStore(azure.client(identity, transport=way), container, "pre/", delays=(0.01, 0.02))
 
     return make
 
 
 @pytest.fixture
-def store(as_role: Callable[[str], BlobStore]) -> BlobStore:
+def store(as_role: AsRole) -> BlobStore:
     return as_role("writer")
 
 
@@ -66,7 +69,7 @@ def log(store: BlobStore) -> BlobStore:
 
 class TestBlobStore(StoreCases):
     @pytest.fixture
-    def store(self, as_role: Callable[[str], BlobStore]) -> Store:
+    def store(self, as_role: AsRole) -> Store:
         return as_role("operator")
 
 
@@ -106,12 +109,13 @@ FAULTS: list[tuple[str, dict[str, t.Any], Callable[[BlobStore], object]]] = [
 
 @pytest.mark.parametrize(("kind", "fault", "work"), FAULTS)
 def test_a_fault_that_passes_is_not_seen(
-    store: BlobStore,
+    as_role: AsRole,
     azure: LabAzure,
     kind: str,
     fault: dict[str, t.Any],
     work: Callable[[BlobStore], object],
 ) -> None:
+    store = as_role("writer", IMPATIENT) if kind == "hang" else as_role("writer")
     number = azure.fault(kind, count=1, **fault)
     work(store)
     (hit,) = [one for one in azure.do("status")["faults"] if one["id"] == number]
@@ -152,10 +156,13 @@ def test_what_lasts_is_told_with_the_time_to_wait(store: BlobStore, azure: LabAz
 
 
 @pytest.mark.parametrize("kind", ["status", "reset", "hang", "outage"])
-def test_an_append_is_not_repeated_and_can_be_sent_again(log: BlobStore, azure: LabAzure, kind: str) -> None:
+def test_an_append_is_not_repeated_and_can_be_sent_again(
+    log: BlobStore, as_role: AsRole, azure: LabAzure, kind: str
+) -> None:
+    store = as_role("writer", IMPATIENT) if kind == "hang" else log
     azure.fault(kind, comp="appendblock")
     with pytest.raises(StoreError) as caught:
-        log.append(LOG, b"two", 3)
+        store.append(LOG, b"two", 3)
     assert caught.value.retryable
     (fault,) = azure.do("status")["faults"]
     assert fault["hits"] == 1
@@ -175,7 +182,7 @@ def test_an_append_that_landed_unseen_is_settled(log: BlobStore, azure: LabAzure
 
 def test_an_unknown_outcome_does_not_claim_another_writers_append(
     log: BlobStore,
-    as_role: Callable[[str], BlobStore],
+    as_role: AsRole,
     azure: LabAzure,
 ) -> None:
     azure.fault("reset", comp="appendblock", count=1)
@@ -201,7 +208,7 @@ def test_a_store_that_lies_is_found_out(log: BlobStore, azure: LabAzure) -> None
 
 def test_a_writer_under_a_policy(
     log: BlobStore,
-    as_role: Callable[[str], BlobStore],
+    as_role: AsRole,
     azure: LabAzure,
     container: str,
 ) -> None:
@@ -228,7 +235,7 @@ def test_a_writer_under_a_policy(
 @pytest.mark.parametrize(
     ("identity", "role"), [("reader", "writer"), ("collector", "writer"), ("none", "writer")]
 )
-def test_a_missing_role_is_named(as_role: Callable[[str], BlobStore], identity: str, role: str) -> None:
+def test_a_missing_role_is_named(as_role: AsRole, identity: str, role: str) -> None:
     with pytest.raises(RoleMissing, match=f"ironspan backup {role}"):
         as_role(identity).put("lab/a", [b"x"])
 
@@ -312,7 +319,7 @@ CHECKED = [
 
 @pytest.mark.parametrize(("identity", "policy", "missing"), CHECKED)
 def test_check_store(
-    as_role: Callable[[str], BlobStore],
+    as_role: AsRole,
     azure: LabAzure,
     container: str,
     identity: str,

@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container import StoreSetupError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management import Management
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import (
-    ADD,
-    DELETE,
-    READ,
-    WRITE,
-    Allowed,
-)
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.setup import Outcome, set_up
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.setup import Outcome, set_up, wanted_of
 
 from ironspan.lab.azure import settings
 from tests.support.lab_azure import MANAGEMENT, Credential, LabAzure, azure, running_azure  # noqa: F401
@@ -156,31 +149,34 @@ def test_a_resource_manager_that_stumbles_is_asked_again(setting_up: SetUp, azur
 
 
 @pytest.mark.parametrize(
-    ("assigned", "wrong", "not_seen"),
+    ("named", "wrong"),
     [
-        ([Allowed((READ, WRITE, ADD))], [], 0),
-        ([Allowed((READ, WRITE, ADD, DELETE))], ["may also delete"], 0),
-        ([], ["lacks read, write, add"], 0),
-        (None, [], 1),
+        ({"writers": "writer", "collectors": "collector", "readers": "reader"}, ""),
+        ({"writers": "operator"}, "may also delete"),
+        ({"writers": "none"}, "lacks read, write, add"),
+        ({"readers": "writer"}, "may also add, write"),
     ],
 )
-def test_roles_are_judged(
-    setting_up: SetUp,
-    monkeypatch: pytest.MonkeyPatch,
-    assigned: list[Allowed] | None,
-    wrong: list[str],
-    not_seen: int,
-) -> None:
-    monkeypatch.setattr(Management, "assigned", lambda *arguments: assigned)
-    found = setting_up(writers=["an-object-id"])
-    assert len(found.wrong) == len(wrong)
-    assert all(text in line for text, line in zip(wrong, found.wrong, strict=True))
-    assert len(found.not_seen) == not_seen
+def test_roles_are_read_and_judged(setting_up: SetUp, named: dict[str, str], wrong: str) -> None:
+    principals = {key: [settings.IDENTITIES[name].object_id] for key, name in named.items()}
+    found = setting_up(check=True, **principals)
+    assert len(found.wrong) == bool(wrong)
+    assert all(wrong in line for line in found.wrong)
+    assert not found.not_seen
     assert [one["role"]["Name"] for one in found.roles] == [
         "ironspan backup writer",
         "ironspan backup garbage collector",
         "ironspan backup reader",
     ]
+
+
+def test_roles_that_may_not_be_read_are_not_seen(
+    setting_up: SetUp, azure: LabAzure, entry: dict[str, object]
+) -> None:
+    prefix = f"{wanted_of(entry).scope}/providers/Microsoft.Authorization"
+    azure.fault("status", service="management", status=403, prefix=prefix)
+    (said,) = setting_up(check=True, writers=["an-object-id"]).not_seen
+    assert "an-object-id" in said
 
 
 PLAY = """\
@@ -203,7 +199,8 @@ def site(tmp_path: pathlib.Path, azure: LabAzure, entry: dict[str, object]) -> I
         "url": azure.url("management"),
         "ca": str(azure.ca),
     }
-    variables = {"containers": [{**entry, "writers": ["an-object-id"]}], "management": management}
+    writers = [settings.IDENTITIES["writer"].object_id]
+    variables = {"containers": [{**entry, "writers": writers}], "management": management}
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {}}, "vars": variables}}))
     with azure.managed_identity():
         yield tmp_path
@@ -218,7 +215,6 @@ def test_the_action_in_a_play(site: pathlib.Path, azure: LabAzure, container: st
     made = play(site, PLAY)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "has to exist: ironspan backup writer" in made.stdout
-    assert "not seen: the roles of an-object-id" in made.stdout
     assert policy_of(azure, container)
     again = play(site, PLAY)
     assert "changed=0" in again.stdout, again.stdout + again.stderr
