@@ -90,17 +90,34 @@ def catalogue(store: Store, names: Names) -> Catalogue:
     """
     damaged: dict[str, str] = {}
     epochs: list[Epoch] = []
-    for item in store.list(names.epochs):
-        number = names.parse_epoch(item.name)
-        epoch = _small(store, Epoch, item.name, damaged) if number else None
+    for number in epoch_numbers(store, names):
+        name = names.epoch(number)
+        epoch = _small(store, Epoch, name, damaged)
         if epoch and epoch.epoch == number:
             epochs.append(epoch)
         elif epoch:
-            damaged[item.name] = f"it says that it is epoch {epoch.epoch}"
+            damaged[name] = f"it says that it is epoch {epoch.epoch}"
     found = Catalogue(names, tuple(epochs), (), (), damaged=damaged)
     for epoch in epochs:
         found = _with_epoch(store, found, epoch)
     return dataclasses.replace(found, recoveries=tuple(store.list(names.recoveries)))
+
+
+def epoch_numbers(store: Store, names: Names) -> list[int]:
+    """Return the numbers of the epochs there are.
+
+    An epoch that is overlooked lets a former cluster write. So a list of names, which may be old, is not
+    enough: the next name is asked for itself.
+    """
+    listed = [names.parse_epoch(item.name) for item in store.list(names.epochs)]
+    numbers = sorted(number for number in listed if number)
+    while True:
+        following = numbers[-1] + 1 if numbers else 1
+        try:
+            store.size(names.epoch(following))
+        except NotThere:
+            return numbers
+        numbers.append(following)
 
 
 def _with_epoch(store: Store, found: Catalogue, epoch: Epoch) -> Catalogue:

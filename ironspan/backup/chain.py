@@ -10,11 +10,11 @@ import typing as t
 
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import BackupError, ChainError, NotThere
 from ironspan.backup.frame import Header, Torn, altered, first_header, last_frame, read_frames, seal_of
 from ironspan.backup.log_reader import data_key
 from ironspan.backup.manifest import Epoch
-from ironspan.backup.store import Store
+from ironspan.backup.store import Item, Store
 
 SNAPSHOT_MARGIN_MS = 5000
 """A snapshot shows the database a little after the time it names: between request and first byte."""
@@ -201,6 +201,7 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
     upcoming = _headed(store, segments[start:])
     current = next(upcoming, None)
     before: Link | None = None
+    number = segments[-1].number if segments else 0
     while current is not None:
         (segment, header), current = current, next(upcoming, None)
         following = current[1] if current else None
@@ -231,6 +232,26 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
             return
         if point.kind == "time" and before.time_ms > point.value:
             return
+        while current is None:
+            number += 1
+            unlisted = _unlisted(store, found, snapshot.epoch, before, number)
+            if unlisted is None:
+                return
+            current = next(_headed(store, [unlisted]), None)
+
+
+def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: int) -> Segment | None:
+    """Return the segment behind a sealed one that the store's list of names did not have, if there is one.
+
+    Lists may be old, and the log grows while it is read.
+    """
+    if not last.digest:
+        return None
+    name = found.names.log(epoch, last.revision + 1, number)
+    try:
+        return Segment(Item(name, store.size(name), 0.0, 0.0), epoch, last.revision + 1, number)
+    except NotThere:
+        return None
 
 
 def _headed(store: Store, segments: t.Iterable[Segment]) -> t.Iterator[tuple[Segment, Header | ChainError]]:

@@ -106,7 +106,7 @@ class SegmentWriter:
     def append(self, records: collections.abc.Sequence[Record]) -> int:
         """Put records into the store, in as many frames as they need, and return the durable revision.
 
-        What an earlier call left is sent first.
+        What an earlier call left is sent first; if that fails, these records are kept as well.
 
         Args:
             records: with revisions that follow without gap on what was appended before.
@@ -117,7 +117,6 @@ class SegmentWriter:
             LeaseLost: another writer has taken over.
             StoreError: the store failed; see above.
         """
-        self.flush()
         place = Place(self.revision, self._partial)
         for record in records:
             place.follow(record)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ironspan.backup import manifest
+from ironspan.backup.catalogue import epoch_numbers
 from ironspan.backup.errors import AlreadyThere, WrongCluster
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
@@ -18,10 +19,10 @@ def newest(store: Store, names: Names) -> Epoch | None:
         StoreError: the store does not answer.
         ChainError: the epoch is not what was written.
     """
-    known = [item.name for item in store.list(names.epochs) if names.parse_epoch(item.name)]
-    if not known:
+    numbers = epoch_numbers(store, names)
+    if not numbers:
         return None
-    name = max(known, key=lambda item: names.parse_epoch(item) or 0)
+    name = names.epoch(numbers[-1])
     return manifest.load(Epoch, b"".join(store.read(name)), name)
 
 

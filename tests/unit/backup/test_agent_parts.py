@@ -167,7 +167,7 @@ def test_another_cluster_is_refused_and_nothing_is_written(store: FaultyStore) -
     store.calls.clear()
     with pytest.raises(WrongCluster, match="belongs to the etcd cluster abc; this one is def"):
         epochs.open_epoch(store, NAMES, 0xDEF, 6)
-    assert {what for what, _ in store.calls} == {"list", "read"}
+    assert {what for what, _ in store.calls} == {"list", "size", "read"}
 
 
 def test_the_newest_epoch_counts(store: FaultyStore) -> None:

@@ -125,6 +125,34 @@ def test_a_choice_reads_little(store: MemoryStore) -> None:
     assert store.requests["read"] <= 6
 
 
+def test_what_an_old_list_lacks_is_found_by_its_name(store: MemoryStore) -> None:
+    segment = segment_at(store, 51)
+    take_over(store, NAMES, 1, "az-2")
+    old = catalogue(store, NAMES)
+    SegmentWriter.begin(store, KEYS, NAMES, 1, take_over(store, NAMES, 1, "az-2")).seal()
+    for first in (61, 66):
+        add_log(store, KEYS, [[revision(n) for n in range(first, first + 5)]])
+    assert old.segments[-1].name == segment
+    chain = choose(store, old, Point(), KEYS)
+    assert chain.revision == 70
+    assert replayed(store, chain) == list(range(41, 71))
+    assert choose(store, old, Point("revision", 62)).links[-1].revision == 65
+
+
+def test_an_epoch_that_an_old_list_lacks_is_found_by_its_name(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored_at(store, 55, 70)
+    everything = store.list
+    for hidden in (NAMES.epoch(2), NAMES.epochs):
+        monkeypatch.setattr(
+            store,
+            "list",
+            lambda prefix, hidden=hidden: (i for i in everything(prefix) if not i.name.startswith(hidden)),
+        )
+        assert [epoch.epoch for epoch in catalogue(store, NAMES).epochs] == [1, 2]
+
+
 def test_an_idle_log_proves_how_far_it_is(store: MemoryStore) -> None:
     add_log(store, KEYS, [[Progress(60, START_MS + 90_000)]], sealed=False)
     chain = chosen(store)

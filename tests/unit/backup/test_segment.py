@@ -150,6 +150,20 @@ def test_an_append_without_answer_lands_once(fault: str) -> None:
     assert revisions(read(store, writer.name)) == [11, 12, 13]
 
 
+def test_records_are_kept_though_the_ones_before_them_could_not_be_sent() -> None:
+    store = MemoryStore()
+    writer = begin(store)
+    store.faults = ["before", "after", "before"]
+    for number in (11, 12):
+        with pytest.raises(StoreError):
+            writer.append([revision(number)])
+    with pytest.raises(StoreError):
+        writer.flush()
+    writer.flush()
+    assert writer.durable == 12
+    assert revisions(read(store, writer.name)) == [11, 12]
+
+
 @given(st.lists(st.sampled_from(["", "before", "after"]), max_size=30), st.integers(1, 8))
 def test_whatever_answers_are_lost_the_log_is_whole(faults: list[str], count: int) -> None:
     store = MemoryStore()
