@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -30,6 +34,7 @@ from azure.mgmt.storage import StorageManagementClient
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from ironspan.lab.azure import settings
+from ironspan.lab.azure.tokens import verify
 from tests.support.lab_azure import (  # noqa: F401
     MANAGEMENT,
     STORAGE,
@@ -239,6 +244,22 @@ def test_a_service_account_is_exchanged_for_an_identity(azure: LabAzure) -> None
     token.write_text(forged(token.read_text()))
     with pytest.raises(ClientAuthenticationError, match="Signature validation failed"):
         use(azure, workload(azure, "writer", token))
+
+
+def test_anybody_can_check_the_tokens(azure: LabAzure) -> None:
+    trusted = ssl.create_default_context(cafile=str(azure.ca))
+
+    def get(url: str) -> Any:
+        with urllib.request.urlopen(url, context=trusted) as answer:
+            return json.load(answer)
+
+    about = get(f"{azure.url('login')}/{settings.TENANT}/v2.0/.well-known/openid-configuration")
+    assert about["token_endpoint"] == f"{azure.url('login')}/{settings.TENANT}/oauth2/v2.0/token"
+    keys = get(about["jwks_uri"])["keys"]
+    token = azure.do("token", identity="reader", audience=STORAGE)["token"]
+    assert verify(token, keys, time.time())["oid"] == settings.IDENTITIES["reader"].object_id
+    with pytest.raises(urllib.error.HTTPError):
+        get(f"{azure.url('login')}/{settings.SUBSCRIPTION}/discovery/v2.0/keys")
 
 
 def test_an_identity_service_that_is_down(azure: LabAzure) -> None:

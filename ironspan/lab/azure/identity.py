@@ -158,20 +158,18 @@ class Login(_Service):
 
     name = "login"
 
-    def __init__(self, world: World, base_url: str) -> None:
-        super().__init__(world)
-        self._base = base_url
-
     async def serve(self, request: Request) -> Response:
         """Answer OpenID discovery, keys, instance discovery and token requests."""
+        # Whoever asks by an address is told addresses: the controller knows none of the lab's names.
+        base = f"https://{request.headers.get('host', settings.LOGIN_HOST)}/{settings.TENANT}"
         tenant, _, rest = request.path.lstrip("/").partition("/")
         if request.path == "/common/discovery/instance":
-            return self._instances()
+            return self._instances(base)
         if tenant not in (settings.TENANT, "common", "organizations"):
             return _refused(400, "invalid_request", f"AADSTS90002: Tenant '{tenant}' not found.")
         match (request.method, rest):
             case ("GET", "v2.0/.well-known/openid-configuration" | ".well-known/openid-configuration"):
-                return self._configuration()
+                return self._configuration(base)
             case ("GET", "discovery/v2.0/keys" | "discovery/keys"):
                 return answer(200, {"keys": [self.world.signer.jwk()]})
             case ("POST", "oauth2/v2.0/token"):
@@ -179,8 +177,7 @@ class Login(_Service):
                 return self._exchange({name: values[0] for name, values in form.items()})
         return answer(404, {"error": "Not found"})
 
-    def _configuration(self) -> Response:
-        base = f"{self._base}/{settings.TENANT}"
+    def _configuration(self, base: str) -> Response:
         return answer(
             200,
             {
@@ -194,13 +191,12 @@ class Login(_Service):
             },
         )
 
-    def _instances(self) -> Response:
+    def _instances(self, base: str) -> Response:
         host = settings.LOGIN_HOST
-        base = f"{self._base}/{settings.TENANT}/v2.0"
         return answer(
             200,
             {
-                "tenant_discovery_endpoint": f"{base}/.well-known/openid-configuration",
+                "tenant_discovery_endpoint": f"{base}/v2.0/.well-known/openid-configuration",
                 "api-version": "1.1",
                 "metadata": [{"preferred_network": host, "preferred_cache": host, "aliases": [host]}],
             },

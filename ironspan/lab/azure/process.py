@@ -72,11 +72,9 @@ async def _serve(folder: Path, config: Config) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*server(folder))
     where = config.endpoints
-    login_host, login_port = where["login"]
-    base = f"https://{settings.LOGIN_HOST if login_port == 443 else f'{login_host}:{login_port}'}"
     services: dict[str, Handler] = {
         "store": Store(world, upstream),
-        "login": identity.Login(world, base),
+        "login": identity.Login(world),
         "management": Management(world, upstream),
         "metadata": identity.Metadata(world),
         "arc": identity.Arc(world, _placer(config), config.arc_folder),
