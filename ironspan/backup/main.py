@@ -19,6 +19,7 @@ from ironspan.backup.etcd.errors import EtcdError
 
 AREAS = (
     "ironspan.backup.agent.commands",
+    "ironspan.backup.care.commands",
     "ironspan.backup.check_store",
     "ironspan.backup.gc",
     "ironspan.backup.new_epoch",

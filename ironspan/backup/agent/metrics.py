@@ -15,6 +15,7 @@ from prometheus_client import (
     start_http_server,
 )
 
+from ironspan.backup.care.caretaker import CareMetrics
 from ironspan.backup.errors import BackupError, ChainError, KeyMissing, LeaseLost, StoreError, WrongCluster
 from ironspan.backup.etcd.errors import Compacted, EtcdError
 
@@ -68,6 +69,7 @@ class Metrics:
         self.gaps = self._counter("gaps", "Times that revisions were lost to the log.")
         self.stalls = self._counter("watch_stalls", "Times that etcd's watch fell silent and was begun anew.")
         self.errors = Counter(f"{PREFIX}_errors", "Failures.", ["kind"], registry=self.registry)
+        self.care = CareMetrics(self.registry)
         for kind in KINDS:
             self.errors.labels(kind)
         for what in ("log", "snapshot", "copy"):
@@ -78,6 +80,7 @@ class Metrics:
         self.rpo.set_function(float)
         for gauge in (self.active, self.spool_bytes):
             gauge.set(0)
+        self.care.forget()
 
     def failed(self, error: BaseException) -> str:
         """Count a failure and return its kind."""

@@ -19,6 +19,9 @@ from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
 from ironspan.backup.agent.snapshotter import Snapshotter
 from ironspan.backup.agent.watched import Watched
+from ironspan.backup.care.caretaker import PAUSE_SECONDS as CARE_PAUSE_SECONDS
+from ironspan.backup.care.caretaker import Caretaker
+from ironspan.backup.care.commands import certificates_of
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import LeaseLost, WrongCluster
@@ -69,6 +72,15 @@ class Session:
         self._names = Names(settings.site)
         self._newest: Epoch | None = None
         self._copies: list[Repeating] = []
+        self._pipeline: Pipeline | None = None
+        self._caretaker = Caretaker(
+            client,
+            settings.care,
+            certificates_of(settings),
+            metrics.care,
+            self._received,
+            leadership.held,
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set.
@@ -92,6 +104,7 @@ class Session:
         with contextlib.ExitStack() as chores:
             while not stop.is_set():
                 pipeline = self._begin(cluster_id, epoch, after, snapshots)
+                self._pipeline = pipeline
                 if after is None:
                     chores.enter_context(self._chores(snapshots))
                 pipeline.start()
@@ -163,6 +176,7 @@ class Session:
         """Do beside the log what need not be done at once."""
         failed = self._metrics.failed
         chores = [
+            Repeating("care", self._care, CARE_PAUSE_SECONDS, failed),
             Repeating("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, failed),
             Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
             Repeating("inventory", self._inventory, INVENTORY_PAUSE_SECONDS, failed),
@@ -184,6 +198,13 @@ class Session:
         finally:
             for chore in chores:
                 chore.stop()
+
+    def _care(self) -> None:
+        self._caretaker.step()
+
+    def _received(self) -> int:
+        """Return the last revision that the log has, if only on this host yet."""
+        return self._pipeline.position.received_revision if self._pipeline else 0
 
     def _keep_recovery(self) -> None:
         """Do what the playbook does when it brings another copy of the PKI store, if it could not then."""
