@@ -59,6 +59,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Set the containers up, or say why not; the roles that have to exist are shown."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
+        if not arguments["containers"]:
+            return {**result, "changed": False, "msg": "etcd_backup_containers names no container."}
         managed = arguments["management"]
 
         def connect(subscription: str) -> Management:
@@ -70,7 +72,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 arguments["containers"], connect, arguments["lock"], check=bool(self._task.check_mode)
             )
         except StoreSetupError as error:
-            return {**result, "failed": True, "msg": f"{error}; nothing was changed."}
+            return {**result, "failed": True, "msg": str(error)}
         show = Display().display
         for text in [*found.changes, *(f"not seen: {text}" for text in found.not_seen)]:
             show(f"  {text}")

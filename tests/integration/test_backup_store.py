@@ -134,6 +134,16 @@ def test_an_account_that_is_not_fit_is_refused(
     assert policy_of(azure, container) is None
 
 
+def test_what_was_done_before_a_failure_is_told(setting_up: SetUp, azure: LabAzure, container: str) -> None:
+    azure.fault("status", service="management", method="PUT", status=409, count=1)
+    with pytest.raises(StoreSetupError, match="done before: nothing"):
+        setting_up()
+    setting_up()
+    azure.fault("status", service="management", method="POST", status=409)
+    with pytest.raises(StoreSetupError, match=r"done before: retention of labstore/.*: 3 days -> 4 days"):
+        setting_up(lock=f"{settings.ACCOUNT}/{container}", retention_days=4)
+
+
 def test_an_identity_without_rights_is_told(
     azure: LabAzure, entry: dict[str, object], container: str
 ) -> None:

@@ -63,23 +63,39 @@ def set_up(
         What was done, or would be.
 
     Raises:
-        StoreSetupError: an account is not fit for backups, or a container cannot be made as wanted;
-            nothing was changed then.
+        StoreSetupError: an account is not fit for backups, or a container cannot be made as wanted; it says
+            what was changed until then.
     """
+    outcome = Outcome()
+    try:
+        planned = _plan(entries, connect, lock, outcome)
+    except StoreSetupError as error:
+        raise StoreSetupError(f"{error}; nothing was changed") from None
+    done: list[str] = []
+    for manager, wanted, step in () if check else planned:
+        try:
+            manager.apply(wanted, step)
+        except StoreSetupError as error:
+            raise StoreSetupError(f"{error}; done before: {', '.join(done) or 'nothing'}") from None
+        done.append(step.text)
+    return outcome
+
+
+def _plan(
+    entries: Sequence[Mapping[str, t.Any]], connect: Connect, lock: str, outcome: Outcome
+) -> list[tuple[Management, Wanted, Step]]:
+    """Look at everything and return the steps of all containers."""
     all_wanted = [wanted_of(entry) for entry in entries]
     if lock and lock not in [wanted.name for wanted in all_wanted]:
-        raise StoreSetupError(
-            f"ironspan_lock names {lock}, which is none of this site's containers", "correct it"
-        )
-    outcome = Outcome()
-    planned: list[tuple[Management, Wanted, list[Step]]] = []
+        raise StoreSetupError(f"ironspan_lock names {lock}, which is none of this site's containers")
+    planned: list[tuple[Management, Wanted, Step]] = []
     unfit: list[str] = []
     for entry, wanted in zip(entries, all_wanted, strict=True):
         manager = connect(wanted.subscription)
         unfit += manager.account_faults(wanted)
         found = manager.find(wanted)
         made = steps(wanted, found, lock == wanted.name)
-        planned.append((manager, wanted, made))
+        planned += [(manager, wanted, step) for step in made]
         outcome.changes += [step.text for step in made]
         if made:
             outcome.diff.append(
@@ -93,11 +109,7 @@ def set_up(
         _look_at_roles(manager, wanted, entry, outcome)
     if unfit:
         raise StoreSetupError("no backups should go there: " + "; ".join(unfit))
-    if not check:
-        for manager, wanted, made in planned:
-            for step in made:
-                manager.apply(wanted, step)
-    return outcome
+    return planned
 
 
 def _look_at_roles(manager: Management, wanted: Wanted, entry: Mapping[str, t.Any], outcome: Outcome) -> None:
