@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import argparse
+import collections.abc
 import dataclasses
 import logging
+import shlex
+import sys
 import typing as t
 
 from ironspan.backup.catalogue import catalogue
-from ironspan.backup.errors import BackupError, Forbidden, NotThere, StoreError
+from ironspan.backup.errors import BackupError, Forbidden, NotThere, RoleMissing, StoreError
 from ironspan.backup.names import Names
 from ironspan.backup.retention import Counts, Plan, Removal, plan
 from ironspan.backup.store import Store
@@ -78,6 +81,9 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
         try:
             _remove(store, removal, outcome)
             failures = 0
+        except RoleMissing as error:
+            outcome.failed.append(f"{error} Run this with the collector's identity (--identity).")
+            break
         except StoreError as error:
             outcome.failed.append(str(error))
             failures += 1
@@ -93,6 +99,8 @@ def _remove(store: Store, removal: Removal, outcome: Outcome) -> None:
             store.delete(name)
         except NotThere:
             continue
+        except RoleMissing:
+            raise
         except Forbidden as error:
             log.info("%s: %s", name, error)
             outcome.protected.append(name)
@@ -106,21 +114,71 @@ def add_commands(subparsers: t.Any) -> None:
     command = subparsers.add_parser(
         "gc",
         help="delete what retention lets go",
-        description="Delete what retention lets go from every store. The settings given with --settings "
-        "name the identity that may delete; the agent's own may not.",
+        description="Delete what retention lets go from every store. The agent's own identity may not; this "
+        "runs on a host that has the collector's, with a copy of the agents' settings.",
     )
+    command.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
     command.add_argument("--dry-run", action="store_true", help="show what would go, delete nothing")
+    command.add_argument(
+        "--print-units", action="store_true", help="print a systemd service and timer that run this every day"
+    )
     command.set_defaults(func=_gc)
+
+
+def as_collector(
+    entry: collections.abc.Mapping[str, t.Any], identity: str | None
+) -> collections.abc.Mapping[str, t.Any]:
+    """Return a store's settings with the collector's identity in the place of the agent's.
+
+    Args:
+        entry: of ``stores`` in the settings.
+        identity: its client id, or None for what the settings say. A folder has no identities.
+    """
+    if identity is None or "credential" not in entry:
+        return entry
+    return {**entry, "credential": {**entry["credential"], "client_id": identity}}
+
+
+def units(command: collections.abc.Sequence[str]) -> str:
+    """Return a systemd service and its timer that run a command every day."""
+    return f"""\
+# /etc/systemd/system/ironspan-etcd-backup-gc.service
+[Unit]
+Description=Delete backups of etcd that have served their time
+After=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart={shlex.join(command)}
+NoNewPrivileges=yes
+PrivateTmp=yes
+
+# /etc/systemd/system/ironspan-etcd-backup-gc.timer
+[Unit]
+Description=Delete backups of etcd that have served their time every day
+
+[Timer]
+OnCalendar=daily
+RandomizedDelaySec=1h
+Persistent=true
+
+[Install]
+WantedBy=timers.target"""
 
 
 def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.main import FAILED, answer
     from ironspan.backup.stores import open_store
 
+    if arguments.print_units:
+        command = [sys.argv[0], "gc", "--settings", str(arguments.settings)]
+        text = units([*command, *(["--identity", arguments.identity] if arguments.identity else [])])
+        answer(arguments, {"units": text}, text)
+        return 0
     outcomes = []
     for entry in settings.stores:
         try:
-            store = open_store(entry)
+            store = open_store(as_collector(entry, arguments.identity))
             outcomes.append(
                 collect(store, Names(settings.site), settings.retention, only_show=arguments.dry_run)
             )
@@ -128,7 +186,7 @@ def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
             outcomes.append(Outcome(str(entry.get("path") or entry.get("account_url")), failed=[str(error)]))
     answer(
         arguments,
-        {"stores": [dataclasses.asdict(outcome) for outcome in outcomes]},
+        {"stores": [{**dataclasses.asdict(outcome), "text": outcome.text} for outcome in outcomes]},
         "\n".join(outcome.text for outcome in outcomes),
     )
     return FAILED if any(outcome.failed for outcome in outcomes) else 0

@@ -51,6 +51,16 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     drilled.add_argument(
         "--apiserver", metavar="PROGRAM", help="a kube-apiserver on that host that has to serve from it"
     )
+    collected = actions.add_parser(
+        "gc",
+        help="delete what retention lets go",
+        description="Run playbooks/backup_gc.yml on a host with the identity that may delete; the agents' "
+        "own may not. The newest snapshot and the last one that was proven always stay.",
+    )
+    _options(collected, "where (the last member)")
+    collected.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
+    collected.add_argument("--check", action="store_true", help="say what would go, delete nothing")
+    collected.set_defaults(func=collect)
     restored = actions.add_parser(
         "restore",
         help="make the store anew from a backup",
@@ -107,6 +117,21 @@ def prove(arguments: argparse.Namespace) -> int:
             display.note("\n".join(backup_text.read(answer)))
         elif isinstance(answer, dict) and "findings" in answer:
             display.note("\n".join(backup_text.drilled(answer)))
+    return int(code)
+
+
+def collect(arguments: argparse.Namespace) -> int:
+    """Run playbooks/backup_gc.yml and show what went and what stays."""
+    asked = ["--dry-run"] if arguments.check else []
+    asked += [f"--identity={arguments.identity}"] if arguments.identity else []
+    # The program shows what would go, which Ansible's check mode could not ask it for.
+    arguments.check = False
+    code, answers, display = _ask(arguments, "backup_gc", {"ironspan_arguments": asked})
+    for host, answer in sorted(answers.items()):
+        if display.mode == "json":
+            display.event("gc", host=host, answer=answer)
+        elif isinstance(answer, dict) and "stores" in answer:
+            display.note("\n".join(store["text"] for store in answer["stores"]))
     return int(code)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ironspan.backup import chain, gc
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, catalogue
 from ironspan.backup.chain import Point
-from ironspan.backup.errors import BackupError, StoreError
+from ironspan.backup.errors import BackupError, RoleMissing, StoreError
 from ironspan.backup.manifest import Epoch, Manifest, Verdict
 from ironspan.backup.names import snapshot_id
 from ironspan.backup.retention import Plan, key, plan
@@ -289,6 +289,38 @@ def test_a_store_that_fails_is_left_alone() -> None:
     outcome = gc.collect(store, NAMES, Keep(2, 1, 1, 1))
     assert store.requests["delete"] == gc.FAILURES
     assert "left alone" in outcome.failed[-1]
+
+
+def test_an_identity_that_may_not_delete_is_told_apart_from_a_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(name: str) -> None:
+        raise RoleMissing(f"{name}: no role allows deletion.")
+
+    store = filled()
+    monkeypatch.setattr(store, "delete", refuse)
+    outcome = gc.collect(store, NAMES, Keep(2, 1, 1, 1))
+    assert not outcome.protected
+    assert len(outcome.failed) == 1
+    assert "--identity" in outcome.failed[0]
+
+
+def test_the_collector_takes_the_place_of_the_agent() -> None:
+    azure = {"kind": "azure", "credential": {"kind": "managed_identity", "client_id": "agent"}}
+    folder = {"kind": "file", "path": "/srv"}
+    assert gc.as_collector(azure, "other") == {
+        "kind": "azure",
+        "credential": {"kind": "managed_identity", "client_id": "other"},
+    }
+    assert gc.as_collector(azure, None) == azure
+    assert gc.as_collector(folder, "other") == folder
+    assert azure["credential"]["client_id"] == "agent"  # type: ignore[index]
+
+
+def test_the_units_run_the_command() -> None:
+    text = gc.units(["/opt/a b", "gc", "--identity", "x"])
+    assert "ExecStart='/opt/a b' gc --identity x" in text
+    assert "OnCalendar=daily" in text
 
 
 def test_damaged_objects_stay_for_people_to_look_at() -> None:

@@ -13,10 +13,12 @@ import typing as t
 import pytest
 import yaml
 
+from ironspan.backup import gc
 from ironspan.backup.agent.listing import contents
 from ironspan.backup.main import build_parser as program_parser
 from ironspan.backup.manifest import Verdict
 from ironspan.backup.rebuild.verify import Read
+from ironspan.backup.settings import Retention
 from ironspan.cli import backup_text, playbook
 from ironspan.cli.main import build_parser
 from ironspan.cli.outcome import Exit
@@ -182,6 +184,15 @@ def test_drill_says_what_it_found(
     assert expected in out
 
 
+def test_gc_shows_what_went(fake: type[FakeRun], capsys: pytest.CaptureFixture[str]) -> None:
+    shown = gc.collect(filled(), NAMES, Retention(1, 1, 1, 1), only_show=True)
+    fake.answers = {"az-3": {"stores": [{"text": shown.text}]}}
+    assert ran("gc", "--check", "--identity", "one") == Exit.OK
+    assert asked(fake) == ("backup_gc.yml", {"ironspan_arguments": ["--dry-run", "--identity=one"]})
+    assert "--check" not in fake.started[-1][1]
+    assert "2 snapshots stay, 2 objects would go" in capsys.readouterr().out
+
+
 def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None:
     assert ran("restore") == Exit.OK
     assert asked(fake) == ("etcd_restore.yml", {"ironspan_point": "latest"})
@@ -205,6 +216,7 @@ def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None
         ("list", []),
         ("verify", ["00-1", "--store=2"]),
         ("drill", ["00-1", "--store=2", "--apiserver=/opt/a"]),
+        ("gc", ["--dry-run", "--identity=one"]),
     ],
 )
 def test_the_program_knows_what_the_playbooks_ask(verb: str, words: list[str]) -> None:
