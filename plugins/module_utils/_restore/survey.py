@@ -30,20 +30,26 @@ def records(log: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
         size, padding = head & ((1 << 56) - 1), (head >> 56) & 7 if head >> 63 else 0
         if not size or at + 8 + size > len(log):
             return
-        try:
-            found = dict(_fields(log[at + 8 : at + 8 + size]))
-        except IndexError:
-            return
-        content = found.get(3, b"")
-        yield int(found.get(1, 0)), content if isinstance(content, bytes) else b""
+        found = _message(log[at + 8 : at + 8 + size])
+        kind, content = found.get(1), found.get(3)
+        if isinstance(kind, int) and isinstance(content, bytes):
+            yield kind, content
         at += 8 + size + padding
 
 
 def commit_index(log: bytes) -> int:
     """Return the last commit index that a write-ahead log's file tells, 0 when it tells none."""
-    states = [dict(_fields(content)) for kind, content in records(log) if kind == STATE]
+    commits = [_message(content).get(3) for kind, content in records(log) if kind == STATE]
     # etcd begins each file with the state at that moment.
-    return max((int(state.get(3, 0)) for state in states), default=0)
+    return max((commit for commit in commits if isinstance(commit, int)), default=0)
+
+
+def _message(data: bytes) -> t.Dict[int, t.Any]:
+    """Return the fields of a protobuf message by number; none of one that is damaged."""
+    try:
+        return dict(_fields(data))
+    except IndexError:
+        return {}
 
 
 def data_of(machine: Machine, folder: str) -> t.Optional[t.Dict[str, t.Any]]:

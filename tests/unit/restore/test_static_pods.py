@@ -1,0 +1,116 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane's programs are stopped and started by their manifests, in order."""
+
+from __future__ import annotations
+
+import http.server
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import static_pods
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+
+MANIFESTS = Path("etc/kubernetes/manifests")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Stands in for the API server: ready after some questions; notes what was there when it was asked."""
+
+    root: Path
+    refusals = 2
+    seen: list[set[str]]
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.seen.append({path.stem for path in (self.server.root / MANIFESTS).iterdir()})
+        ready = len(self.server.seen) > self.server.refusals and self.path == "/readyz"
+        self.send_response(200 if ready else 500)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    pair = tmp_path / "pair.pem"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-subj", "/CN=api", "-out", pair, "-keyout", tmp_path / "key.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    made = Server(("127.0.0.1", 0), Answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair, tmp_path / "key.pem")
+    made.socket = context.wrap_socket(made.socket, server_side=True)
+    made.root, made.seen = tmp_path / "root", []
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def machine(server: Server) -> Machine:
+    (server.root / MANIFESTS).mkdir(parents=True)
+    (server.root / "proc").mkdir()
+    for name in static_pods.PODS:
+        text = f"- --secure-port={server.server_port}\n" if name == static_pods.API_SERVER else ""
+        (server.root / MANIFESTS / f"{name}.yaml").write_text(text)
+    (server.root / MANIFESTS / "other.yaml").touch()
+    return Machine(str(server.root))
+
+
+def present(server: Server) -> set[str]:
+    return {path.stem for path in (server.root / MANIFESTS).iterdir()}
+
+
+def test_controllers_start_when_the_api_server_is_ready(server: Server, machine: Machine) -> None:
+    assert static_pods.present(machine) == list(static_pods.PODS)
+    assert static_pods.take_away(machine)
+    assert not static_pods.take_away(machine)
+    static_pods.wait_until_ended(machine)
+    assert present(server) == {"other"}
+    # They still count as this host's.
+    assert static_pods.present(machine) == list(static_pods.PODS)
+    assert static_pods.start(machine)
+    assert server.seen == [{"other", "kube-apiserver"}] * 3
+    assert present(server) == {"other", *static_pods.PODS}
+    assert not static_pods.start(machine)
+    assert not (server.root / "etc/kubernetes/ironspan-restore").exists()
+
+
+def test_an_api_server_that_does_not_come_up(
+    server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.refusals = 1000
+    monkeypatch.setattr(static_pods, "READY_SECONDS", 0.3)
+    static_pods.take_away(machine)
+    with pytest.raises(RestoreError, match=r"not ready after 0 s .*500"):
+        static_pods.start(machine)
+    # The next run finds what is left to do.
+    server.refusals = 0
+    assert static_pods.start(machine)
+    assert present(server) == {"other", *static_pods.PODS}
+
+
+def test_a_program_that_does_not_end(
+    server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = server.root / "proc/4194304"
+    process.mkdir()
+    (process / "cmdline").write_bytes(b"/usr/local/bin/kube-apiserver\0--x\0")
+    monkeypatch.setattr(static_pods, "STOP_SECONDS", 0.2)
+    with pytest.raises(RestoreError, match=r"do not end .processes .4194304"):
+        static_pods.wait_until_ended(machine)
