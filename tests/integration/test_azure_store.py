@@ -305,7 +305,10 @@ def test_every_kind_of_identity_opens_the_store(identified: dict[str, t.Any]) ->
 
 def test_an_identity_that_nobody_proves(whole_settings: dict[str, t.Any], azure: LabAzure) -> None:
     credential = {"kind": "managed_identity", "client_id": "00000000-0000-0000-0000-000000000009"}
-    with azure.managed_identity(), pytest.raises(StoreError, match="No token for"):
+    with (
+        azure.managed_identity(),
+        pytest.raises(StoreError, match="There is no token for the managed identity"),
+    ):
         open_azure({**whole_settings, "credential": credential}).size("lab/a")
 
 

@@ -24,7 +24,7 @@ from ironspan.backup.azure.failures import Place, code_of, explain, outcome_unkn
 from ironspan.backup.azure.identity import credential, refuse_secrets
 from ironspan.backup.azure.lease import BlobLease
 from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, refuse_public, transport
-from ironspan.backup.azure.transfer import DELAYS, PIECE, in_order, numbered, pieces, repeat
+from ironspan.backup.azure.transfer import DELAYS, PIECE, in_order, numbered, ours, pieces, repeat
 from ironspan.backup.errors import (
     AlreadyThere,
     BackupError,
@@ -204,7 +204,7 @@ class BlobStore:
         """Make a request that may be repeated, and say in our words what went wrong."""
         return repeat(
             request,
-            lambda error: self._explain(error, name, need) if isinstance(error, AzureError) else _ours(error),
+            lambda error: self._explain(error, name, need) if isinstance(error, AzureError) else ours(error),
             delays=self._delays,
         )
 
@@ -302,7 +302,3 @@ def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
         max_block_size=PIECE,
     )
     return BlobStore(service, settings["container"], settings.get("prefix", ""), private)
-
-
-def _ours(error: Exception) -> BackupError | None:
-    return error if isinstance(error, BackupError) else None

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from azure.core.exceptions import (
     AzureError,
-    ClientAuthenticationError,
     HttpResponseError,
     ServiceRequestError,
     ServiceResponseError,
@@ -68,7 +67,7 @@ def retry_after(error: AzureError) -> float | None:
 
 def outcome_unknown(error: AzureError) -> bool:
     """Say whether the request may have been carried out although it failed."""
-    if isinstance(error, ServiceRequestError | ClientAuthenticationError):
+    if isinstance(error, ServiceRequestError):
         return False
     status = getattr(error, "status_code", None)
     return status is None or status == 408 or status >= 500
@@ -84,14 +83,6 @@ def explain(error: AzureError, place: Place, need: str) -> BackupError:
     """
     if isinstance(error, ServiceRequestError):
         return _unreachable(error, place)
-    if isinstance(error, ClientAuthenticationError) and error.response is None:
-        return StoreError(
-            f"No token for {place}: the identity could not be proven to Microsoft Entra.",
-            "Managed identity: check that it is assigned to this machine, and its client id. Arc: check that "
-            "the agent runs and this program's user is in the group himds. Workload identity: check the "
-            "projected token's file, the federated credential and the way to login.microsoftonline.com.",
-            retryable=True,
-        )
     if not isinstance(error, HttpResponseError) or error.status_code is None:
         slow = isinstance(error, ServiceResponseError)
         what = "did not answer in time or broke the connection" if slow else "sent an incomplete response"

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import typing as t
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
-from azure.core.credentials import TokenCredential
+from azure.core.credentials import AccessToken, AccessTokenInfo, TokenRequestOptions
+from azure.core.exceptions import AzureError
 from azure.identity import ManagedIdentityCredential, WorkloadIdentityCredential
 
-from ironspan.backup.errors import BackupError
+from ironspan.backup.errors import BackupError, StoreError
 
 ARC_AGENT = "http://127.0.0.1:40342"
 """Where the Azure Connected Machine agent answers, by its documentation."""
@@ -49,7 +51,45 @@ def _leaves(settings: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def credential(settings: Mapping[str, t.Any], ca: str = "") -> TokenCredential:
+class Identity:
+    """A credential of the SDK whose failures are told apart from those of the service that wants the token.
+
+    Args:
+        proven: the SDK's credential.
+        who: what it is, for messages.
+        remedy: what to look at when there is no token.
+    """
+
+    def __init__(
+        self, proven: ManagedIdentityCredential | WorkloadIdentityCredential, who: str, remedy: str
+    ) -> None:
+        self._proven, self._who, self._remedy = proven, who, remedy
+
+    def get_token(self, *scopes: str, **options: t.Any) -> AccessToken:
+        """Return a token. Raises StoreError (retryable) when there is none."""
+        try:
+            return self._proven.get_token(*scopes, **options)
+        except AzureError as error:
+            raise self._refused(error) from None
+
+    def get_token_info(self, *scopes: str, options: TokenRequestOptions | None = None) -> AccessTokenInfo:
+        """Return a token and when to renew it. Raises StoreError (retryable) when there is none."""
+        try:
+            return self._proven.get_token_info(*scopes, options=options)
+        except AzureError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: AzureError) -> StoreError:
+        # Of the SDK's text only Entra's code: the rest may quote what was sent.
+        code = re.search(r"AADSTS\d+", str(error.message))
+        return StoreError(
+            f"There is no token for the {self._who}{f' ({code[0]})' if code else ''}.",
+            self._remedy,
+            retryable=True,
+        )
+
+
+def credential(settings: Mapping[str, t.Any], ca: str = "") -> Identity:
     """Return the credential of an identity.
 
     Args:
@@ -65,12 +105,27 @@ def credential(settings: Mapping[str, t.Any], ca: str = "") -> TokenCredential:
     client_id = settings.get("client_id") or None
     if kind == "managed_identity":
         _insist_on_no_arc()
-        return ManagedIdentityCredential(client_id=client_id, retry_total=2)
+        return Identity(
+            ManagedIdentityCredential(client_id=client_id, retry_total=2),
+            "managed identity of this machine",
+            "Check that it is assigned to the machine, its client id in the settings (needed when there are "
+            "several), and that 169.254.169.254 can be reached.",
+        )
     if kind == "arc":
         _point_to_arc()
-        return ManagedIdentityCredential(client_id=client_id, retry_total=2)
+        return Identity(
+            ManagedIdentityCredential(client_id=client_id, retry_total=2),
+            "identity of this Arc server",
+            "Check that the agent runs (azcmagent show), that the program's user is root or in the group "
+            "himds, and that the agent is new enough for a client id.",
+        )
     if kind == "workload_identity":
-        return _workload(settings, ca)
+        return Identity(
+            _workload(settings, ca),
+            "workload identity",
+            "Check the federated credential (issuer, subject, audience), tenant and client id, the age of "
+            "the projected token, and the way to login.microsoftonline.com.",
+        )
     raise BackupError(
         f"{kind!r} is no kind of credential.",
         "Write managed_identity, arc or workload_identity; keys are not used.",
@@ -91,7 +146,7 @@ def _point_to_arc() -> None:
     os.environ.setdefault("IDENTITY_ENDPOINT", f"{ARC_AGENT}/metadata/identity/oauth2/token")
 
 
-def _workload(settings: Mapping[str, t.Any], ca: str) -> TokenCredential:
+def _workload(settings: Mapping[str, t.Any], ca: str) -> WorkloadIdentityCredential:
     missing = [name for name in ("tenant_id", "client_id", "token_file") if not settings.get(name)]
     if missing:
         raise BackupError(

@@ -24,7 +24,7 @@ from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
 from ironspan.backup.azure.failures import Place, explain
 from ironspan.backup.azure.identity import credential, refuse_secrets
 from ironspan.backup.azure.private_endpoint import Endpoint, refuse_public, transport
-from ironspan.backup.azure.transfer import DELAYS, repeat
+from ironspan.backup.azure.transfer import DELAYS, ours, repeat
 from ironspan.backup.errors import BackupError, KeyMissing, StoreError
 
 LOG = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class VaultKeys:
     def _ask[Made](self, request: Callable[[], Made], version: str) -> Made:
         return repeat(
             request,
-            lambda error: self._explain(error, version) if isinstance(error, AzureError) else None,
+            lambda error: self._explain(error, version) if isinstance(error, AzureError) else ours(error),
             delays=self._delays,
         )
 

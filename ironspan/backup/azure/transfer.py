@@ -67,6 +67,11 @@ def in_order[Given, Made](
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def ours(error: Exception) -> BackupError | None:
+    """Return an error that is in our words already, None for another."""
+    return error if isinstance(error, BackupError) else None
+
+
 def repeat[Made](
     attempt: Callable[[], Made],
     explain: Callable[[Exception], BackupError | None],

@@ -11,7 +11,6 @@ import typing as t
 import pytest
 from azure.core.exceptions import (
     AzureError,
-    ClientAuthenticationError,
     HttpResponseError,
     ServiceRequestError,
     ServiceResponseError,
@@ -106,7 +105,6 @@ def test_retry_after(text: str, seconds: float | None) -> None:
         ),
         (ServiceResponseError("x"), True, ["did not answer"]),
         (HttpResponseError("x"), True, ["incomplete response"]),
-        (ClientAuthenticationError("no token"), False, ["No token", "himds", "federated credential"]),
         (answered(500), True, []),
         (answered(503), True, []),
         (answered(429), False, []),

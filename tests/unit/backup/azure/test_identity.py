@@ -9,11 +9,11 @@ import pathlib
 import typing as t
 
 import pytest
-from azure.identity import ManagedIdentityCredential, WorkloadIdentityCredential
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceResponseError
 
 from ironspan.backup.azure.blob import open_azure
-from ironspan.backup.azure.identity import credential, refuse_secrets
-from ironspan.backup.errors import BackupError
+from ironspan.backup.azure.identity import Identity, credential, refuse_secrets
+from ironspan.backup.errors import BackupError, StoreError
 
 URL = "https://acme.blob.core.windows.net"
 MANAGED = {"kind": "managed_identity", "client_id": ""}
@@ -26,6 +26,10 @@ def _no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
         # Set first, so that what the code under test sets is taken away again.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+
+
+def who(settings: dict[str, t.Any]) -> str:
+    return credential(settings)._who
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_store_without_tls_is_refused() -> None:
 
 
 def test_managed_identity() -> None:
-    assert isinstance(credential({"kind": "managed_identity", "client_id": "x"}), ManagedIdentityCredential)
+    assert "managed identity" in who({"kind": "managed_identity", "client_id": "x"})
     assert "IDENTITY_ENDPOINT" not in os.environ
 
 
@@ -75,8 +79,7 @@ def test_managed_identity_on_an_arc_server_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_arc_asks_the_agent_of_this_host() -> None:
-    made = credential({"kind": "arc"})
-    assert isinstance(made, ManagedIdentityCredential)
+    assert "Arc" in who({"kind": "arc"})
     assert os.environ["IDENTITY_ENDPOINT"] == "http://127.0.0.1:40342/metadata/identity/oauth2/token"
 
 
@@ -92,7 +95,7 @@ def test_workload_identity(tmp_path: pathlib.Path) -> None:
     with pytest.raises(BackupError, match="is not there or cannot be read"):
         credential(settings)
     file.write_text("x")
-    assert isinstance(credential(settings), WorkloadIdentityCredential)
+    assert "workload" in who(settings)
     with pytest.raises(BackupError, match="needs tenant_id, client_id"):
         credential({"kind": "workload_identity", "token_file": str(file)})
 
@@ -100,3 +103,29 @@ def test_workload_identity(tmp_path: pathlib.Path) -> None:
 def test_another_kind_is_refused() -> None:
     with pytest.raises(BackupError, match="keys are not used"):
         credential({"kind": "account_key"})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (
+            ClientAuthenticationError("AADSTS70021: No matching federated identity record, eyJ0eXAi"),
+            " (AADSTS70021).",
+        ),
+        (ServiceResponseError("Connection aborted eyJ0eXAi"), "workload identity."),
+    ],
+)
+@pytest.mark.parametrize("method", ["get_token", "get_token_info"])
+def test_no_token_is_no_failure_of_the_store(error: AzureError, code: str, method: str) -> None:
+    class Failing:
+        def get_token(self, *scopes: str, **options: t.Any) -> t.NoReturn:
+            raise error
+
+        get_token_info = get_token
+
+    proven: t.Any = Failing()
+    with pytest.raises(StoreError, match="There is no token for the workload identity") as caught:
+        getattr(Identity(proven, "workload identity", "Look at it."), method)("scope")
+    assert caught.value.retryable
+    assert code in str(caught.value)
+    assert "eyJ0eXAi" not in str(caught.value)
