@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -140,7 +141,9 @@ class Drills:
             *(sys.executable, "-m", "ironspan.backup.main", "drill", snapshot),
             *("--store=1", f"--settings={self._path}"),
         ]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        # The packed program finds its code through this process's path only.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
+import logging
 import os
 import shutil
 import signal
@@ -28,6 +30,8 @@ RESTORE_SECONDS = 600.0
 _SOCKET, _PEER = "client:1", "peer:1"
 """etcd wants host:port in every URL; for a socket that is its file's name, below the working folder."""
 _GIB = 1 << 30
+_SCOPE = ("systemd-run", "--scope", "--quiet", "--collect")
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,16 +250,26 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def in_scope(limits: Limits) -> list[str]:
-    """Return the command that runs what follows it in a control group with limits, where systemd runs."""
-    systemd = os.geteuid() == 0 and Path("/run/systemd/system").is_dir() and shutil.which("systemd-run")
-    if not systemd or limits == NO_LIMITS:
+    """Return the command that runs what follows it in a control group with limits, if systemd makes one."""
+    if limits == NO_LIMITS or not _makes_scopes():
         return []
     properties = []
     if limits.memory_max:
         properties += [f"--property=MemoryMax={limits.memory_max}", "--property=MemorySwapMax=0"]
     if limits.cpu_quota_percent:
         properties.append(f"--property=CPUQuota={limits.cpu_quota_percent}%")
-    return ["systemd-run", "--scope", "--quiet", "--collect", *properties, "--"]
+    return [*_SCOPE, *properties, "--"]
+
+
+@functools.cache
+def _makes_scopes() -> bool:
+    """Say whether systemd runs here and gives this process control groups."""
+    if os.geteuid() or not Path("/run/systemd/system").is_dir() or not shutil.which(_SCOPE[0]):
+        return False
+    done = subprocess.run([*_SCOPE, "--", "true"], capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        LOG.warning("The scratch etcd runs without limits of its own: %s", done.stderr.strip())
+    return done.returncode == 0
 
 
 def end_with_starter() -> list[str]:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from ironspan.backup.errors import BackupError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, Manifest, Verdict
 from ironspan.backup.names import Names, snapshot_id
-from ironspan.backup.rebuild import drills
+from ironspan.backup.rebuild import drills, scratch
 from ironspan.backup.rebuild.drills import (
     CHAIN_SECONDS,
     LEADER_WAITS_SECONDS,
@@ -100,6 +102,41 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock()
 
 
+FAKE_SYSTEMD = """#!/bin/sh
+echo "$@" >> $0.calls
+[ -e $0.broken ] && { echo no bus >&2; exit 1; }
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_limits_are_a_control_groups_where_systemd_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: bool
+) -> None:
+    program = tmp_path / "systemd-run"
+    program.write_text(FAKE_SYSTEMD)
+    program.chmod(0o755)
+    if broken:
+        (tmp_path / "systemd-run.broken").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "is_dir", lambda path: True)
+    scratch._makes_scopes.cache_clear()
+    try:
+        command = scratch.in_scope(scratch.Limits(1 << 30, 50))
+    finally:
+        scratch._makes_scopes.cache_clear()
+    if broken:
+        assert command == []
+        assert "without limits of its own: no bus" in caplog.text
+    else:
+        assert command[:2] == ["systemd-run", "--scope"]
+        assert {"--property=MemoryMax=1073741824", "--property=CPUQuota=50%"} <= set(command)
+        assert subprocess.run([*command, "echo", "done"], capture_output=True).stdout == b"done\n"
+
+
 def drills_of(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, code: str, leads: bool = False
 ) -> Drills:
@@ -118,7 +155,10 @@ def drills_of(
 def test_the_command_is_run_by_one_host_at_a_time(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = drills_of(tmp_path, clock, monkeypatch, f'echo "$@" >> {tmp_path}/ran')
+    monkeypatch.syspath_prepend(tmp_path / "unpacked")
+    one = drills_of(
+        tmp_path, clock, monkeypatch, f'echo "$@" >> {tmp_path}/ran; echo $PYTHONPATH > {tmp_path}/path'
+    )
     other = FileStore(tmp_path / "store", "").acquire("test/drill", 60, "other")
     one.step()
     assert not (tmp_path / "ran").exists()
@@ -127,6 +167,8 @@ def test_the_command_is_run_by_one_host_at_a_time(
     assert (tmp_path / "ran").read_text() == (
         "-m ironspan.backup.main drill s --store=1 --settings=/settings\n"
     )
+    # The packed program's code is where only this process knows.
+    assert str(tmp_path / "unpacked") in (tmp_path / "path").read_text().strip().split(":")
     FileStore(tmp_path / "store", "").acquire("test/drill", 60, "other").release()
 
 
