@@ -13,7 +13,6 @@ from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
 from ironspan.backup.errors import BackupError, LeaseLost
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
 from ironspan.backup.stores import open_keys, open_store
@@ -21,7 +20,7 @@ from ironspan.backup.stores import open_keys, open_store
 LOG = logging.getLogger(__name__)
 _STEP_SECONDS = 0.1
 STAND_BACK_SECONDS = 5.0
-STAND_BACK_LONG_SECONDS = 10.0
+"""For so long other agents have the lease to themselves, which ask for it more often than this."""
 
 
 def run(settings: Settings) -> int:
@@ -58,20 +57,12 @@ def run(settings: Settings) -> int:
                 except BackupError as error:
                     LOG.error("%s", error)
                     metrics.failed(error)
-                    leadership.release(_stand_back(error))
+                    leadership.release(0.0 if isinstance(error, LeaseLost) else STAND_BACK_SECONDS)
     finally:
         metrics.standby()
         server.shutdown()
         server.server_close()
     return 0
-
-
-def _stand_back(error: BackupError) -> float:
-    """Return for how many seconds other agents shall have the lease to themselves."""
-    if isinstance(error, LeaseLost):
-        return 0.0
-    passing = isinstance(error, EtcdError) or getattr(error, "retryable", False)
-    return STAND_BACK_SECONDS if passing else STAND_BACK_LONG_SECONDS
 
 
 def _count(leadership: Leadership, metrics: Metrics) -> None:

@@ -128,19 +128,23 @@ class Session:
     def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
         """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
         end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
+        taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
+        reached = end.revision or max((snapshot.revision for snapshot in taken), default=0)
         revision = self._revision()
-        if end.revision > revision:
+        if reached > revision:
             raise WrongCluster(
-                f"The log in {self._store.name} is at revision {end.revision} and etcd at {revision}: this "
+                f"The backup in {self._store.name} is at revision {reached} and etcd at {revision}: this "
                 "database is older than its backup.",
                 "Restore the backup, or, if this database is the right one, begin an epoch for it with "
                 "`ironspan-etcd-backup new-epoch`.",
             )
-        if after is None and not end.revision:
+        if after is None and not reached:
             after = revision
         if after is not None:
             # Nothing leads into a log that begins anew but a snapshot that is not older.
             snapshots.need(after)
+        elif not end.revision:
+            after = reached
         folder = self._settings.spool.path / f"e{epoch.epoch:06d}-{epoch.cluster_id}"
         return Pipeline(
             self._client,
