@@ -36,8 +36,6 @@ def coalesce(records: Sequence[Record]) -> list[Record]:
                     kept = Coalesced(record.revision, record.time_ms, event.key)
                 if event.put:
                     replaced.add(event.key)
-                else:
-                    replaced.discard(event.key)
         result.append(kept)
     result.reverse()
     return result

@@ -62,6 +62,19 @@ def test_progress_does_not_hide_what_waits(clock: Clock) -> None:
     assert position.rpo() == 4
 
 
+def test_a_long_outage_takes_little_memory_and_is_told_about_right(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FACTS", 16)
+    position = Position(0, clock)
+    for revision in range(1, 1001):
+        clock.now += 1
+        position.received(revision)
+    assert len(position._facts) <= 16
+    position.stored(500)
+    assert 500 <= position.rpo() < 800
+
+
 def test_a_member_that_lags_is_found_out(clock: Clock) -> None:
     position = Position(10, clock)
     position.acknowledged(15, clock.now)

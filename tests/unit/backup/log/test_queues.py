@@ -192,6 +192,15 @@ def test_head_is_bounded(spool: Spool, clock: Clock) -> None:
     assert firsts(outbox.head(3 * size, 0)) == [1, 2, 3]
 
 
+def test_nothing_in_memory_overtakes_what_is_on_disk(spool: Spool, clock: Clock) -> None:
+    outbox = Outbox(spool, clock=clock)
+    outbox.put(batch(1))
+    outbox.put(batch(2, 5000))
+    outbox.spill()
+    outbox.put(batch(3))
+    assert firsts(outbox.head(3 * batch(1).size, 0)) == [1]
+
+
 def test_a_spool_that_is_full_makes_the_flusher_wait_and_keeps_the_order(tmp_path: Path) -> None:
     clock = Clock()
     size = batch(1).size

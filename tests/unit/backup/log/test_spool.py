@@ -152,6 +152,7 @@ def test_a_kill_at_any_byte_loses_nothing_that_was_taken_and_reorders_nothing(da
                 _tear(spool, data.draw(st.integers(1, 200)))
                 spool = Spool(folder, LIMIT)
                 assert spool.recover(stored) == following
+                assert sum(path.stat().st_size for path in folder.glob("*")) == spool.bytes
             assert revisions(spool.peek(LIMIT)) == list(range(stored + 1, following))
 
 
@@ -236,6 +237,7 @@ def test_a_disk_that_takes_no_more_is_said_and_leaves_the_rest_whole(
     failing.append(code)
     with pytest.raises(SpoolError, match=os.strerror(abs(code))):
         spool.append(batch(12))
+    assert sum(path.stat().st_size for path in folder.iterdir()) == spool.bytes
     spool.append(batch(12))
     assert revisions(spool.peek(LIMIT)) == [10, 11, 12]
     assert Spool(folder, LIMIT).recover(9) == 13
