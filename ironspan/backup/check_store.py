@@ -38,6 +38,8 @@ class Finding:
     ok: bool | None
     detail: str = ""
     remedy: str = ""
+    transient: bool = False
+    """Whether the same check may succeed later."""
 
 
 class Wrong(Exception):
@@ -95,8 +97,13 @@ def _found(store: str, title: str, check: Callable[[], object]) -> Finding:
         detail, remedy = wrong.args
         return Finding(store, title, False, detail, remedy)
     except BackupError as error:
-        return Finding(store, title, False, error.message, error.remedy)
+        return _failed(store, title, error)
     return Finding(store, title, True)
+
+
+def _failed(store: str, title: str, error: BackupError) -> Finding:
+    transient = isinstance(error, StoreError) and error.retryable
+    return Finding(store, title, False, error.message, error.remedy, transient)
 
 
 class _Probe:
@@ -177,7 +184,7 @@ def check_keys(settings: Mapping[str, t.Any]) -> Iterator[Finding]:
         keys = open_keys(settings)
         version, wrapped = keys.wrap(data_key)
     except BackupError as error:
-        yield Finding(where, "wrap a data key", False, error.message, error.remedy)
+        yield _failed(where, "wrap a data key", error)
         return
     yield Finding(where, "wrap a data key", True, f"version {version}")
 
@@ -201,19 +208,19 @@ def _run(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.stores import open_store
 
     findings: list[Finding] = []
-    transient = False
     for entry in settings.stores:
         try:
             findings += check_store(open_store(entry), settings.site, settings.host)
         except BackupError as error:
             where = f"{entry['kind']}:{entry.get('account_url') or entry.get('path')}"
-            findings.append(Finding(where, "open the store", False, error.message, error.remedy))
-            transient = transient or (isinstance(error, StoreError) and error.retryable)
+            findings.append(_failed(where, "open the store", error))
     findings += check_keys(settings.keys)
     wrong = [finding for finding in findings if finding.ok is False]
     result = {"ok": not wrong, "findings": [asdict(finding) for finding in findings]}
     answer(arguments, result, as_text(findings))
-    return (FAILED if transient else REFUSED) if wrong else 0
+    if not wrong:
+        return 0
+    return FAILED if all(finding.transient for finding in wrong) else REFUSED
 
 
 def as_text(findings: list[Finding]) -> str:
