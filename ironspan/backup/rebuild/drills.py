@@ -116,7 +116,7 @@ class Drills:
         now = self._clock()
         if now < self._not_before:
             return
-        wanted = due(catalogue(self._store, self._names), self._settings.drill, now)
+        wanted = self._due()
         if wanted is None or (now - wanted.since < LEADER_WAITS_SECONDS and self._leads()):
             return
         try:
@@ -125,7 +125,13 @@ class Drills:
             return
         try:
             LOG.info("Drill of snapshot %s: %s", wanted.snapshot, wanted.why)
-            self._run(wanted.snapshot, lease)
+            code = self._run(wanted.snapshot, lease)
+            left = self._due()
+            if left is not None and (left.snapshot, left.why) == (wanted.snapshot, wanted.why):
+                raise BackupError(
+                    f"The drill of snapshot {wanted.snapshot} ended with {code} and without a verdict.",
+                    "What it said before that in this log is the reason.",
+                )
         except BackupError:
             self._not_before = self._clock() + RETRY_SECONDS
             raise
@@ -133,7 +139,10 @@ class Drills:
             with contextlib.suppress(StoreError):
                 lease.release()
 
-    def _run(self, snapshot: str, lease: Lease) -> None:
+    def _due(self) -> Due | None:
+        return due(catalogue(self._store, self._names), self._settings.drill, self._clock())
+
+    def _run(self, snapshot: str, lease: Lease) -> int:
         rules = self._settings.drill
         command = [
             *in_scope(Limits(rules.memory_max, rules.cpu_quota_percent)),
@@ -147,15 +156,12 @@ class Drills:
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = process.wait(RENEW_SECONDS)
-                    break
+                    return process.wait(RENEW_SECONDS)
                 self._renew(lease)
         except BaseException:
             process.kill()
             process.wait()
             raise
-        if code not in (0, 1):
-            raise BackupError(f"The drill of snapshot {snapshot} ended with {code}.", "Its log says why.")
 
     def _renew(self, lease: Lease) -> None:
         try:

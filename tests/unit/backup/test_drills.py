@@ -96,9 +96,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(drills, "catalogue", lambda *_: None)
-    monkeypatch.setattr(drills, "due", lambda *_: Due("s", NOW, "it is new"))
+    # What the command leaves here stands for a verdict.
+    ran, wanted = tmp_path / "ran", Due("s", NOW, "it is new")
+    monkeypatch.setattr(drills, "due", lambda *_: None if ran.exists() else wanted)
     return Clock()
 
 
@@ -184,13 +186,14 @@ def test_the_leader_waits_for_others(tmp_path: Path, clock: Clock, monkeypatch: 
 def test_a_drill_that_could_not_be_done_is_tried_later(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = drills_of(tmp_path, clock, monkeypatch, f"echo >> {tmp_path}/ran; exit 2")
-    with pytest.raises(BackupError, match="drill of snapshot s ended with 2"):
+    monkeypatch.setattr(drills, "due", lambda *_: Due("s", NOW, "it is new"))
+    one = drills_of(tmp_path, clock, monkeypatch, f"echo >> {tmp_path}/ran; exit 1")
+    with pytest.raises(BackupError, match="drill of snapshot s ended with 1 and without a verdict"):
         one.step()
     one.step()
     assert (tmp_path / "ran").read_text() == "\n"
     clock.now += RETRY_SECONDS
-    with pytest.raises(BackupError, match="ended with 2"):
+    with pytest.raises(BackupError, match="ended with 1"):
         one.step()
 
 
