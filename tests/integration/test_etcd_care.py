@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.settings import Care
 from tests.support.etcd_members import Members, find_etcd, running
+from tests.unit.backup.test_alerts import ETCD_OWN
 
 MIB = 1 << 20
 QUOTA = 16 * MIB
@@ -166,3 +169,9 @@ def test_the_end_of_certificates_is_shown(client: EtcdClient, tmp_path: Path) ->
     assert shown == ends.timestamp()
     with pytest.raises(BackupError, match="cannot be read"):
         Caretaker(client, CARE, (tmp_path / "none",), CareMetrics(CollectorRegistry())).step()
+
+
+def test_the_alerts_ask_for_metrics_that_members_have(members: Members) -> None:
+    with urllib.request.urlopen(f"{members.endpoint()}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    assert not [name for name in ETCD_OWN if not re.search(rf"^{name}[{{ ]", text, re.MULTILINE)]

@@ -1,0 +1,63 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts and the dashboard ask for metrics that there are; the manual says what to do about each alert."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import typing as t
+
+import pytest
+import yaml
+
+from ironspan.backup.agent.metrics import Metrics
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+ALERTS = [
+    rule
+    for group in yaml.safe_load((ROOT / "monitoring/etcd-alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+ETCD_OWN = {
+    "etcd_server_has_leader",
+    "etcd_server_leader_changes_seen_total",
+    "etcd_disk_wal_fsync_duration_seconds_bucket",
+    "etcd_disk_backend_commit_duration_seconds_bucket",
+}
+"""Names of etcd 3.6's own metrics, as its members answer them (tests/integration/test_etcd_care.py)."""
+
+
+def known() -> set[str]:
+    found = set(ETCD_OWN)
+    for metric in Metrics().registry.collect():
+        found.add(f"{metric.name}_total" if metric.type == "counter" else metric.name)
+    return found
+
+
+def names(expression: str) -> set[str]:
+    return set(re.findall(r"\b(?:ironspan_)?etcd_\w+", expression))
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_what_there_is(rule: dict[str, t.Any]) -> None:
+    assert names(rule["expr"])
+    assert names(rule["expr"]) <= known()
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_the_manual_has_every_alert() -> None:
+    manual = (ROOT / "docs/etcd-care.md").read_text()
+    assert not [rule["alert"] for rule in ALERTS if f"`{rule['alert']}`" not in manual]
+
+
+def test_the_dashboard_asks_for_what_there_is() -> None:
+    board = json.loads((ROOT / "monitoring/etcd-dashboard.json").read_text())
+    targets = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(targets) >= 10
+    assert not set().union(*map(names, targets)) - known()
+    places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
+    assert len(set(places)) == len(places)
+    assert len({panel["id"] for panel in board["panels"]}) == len(places)
