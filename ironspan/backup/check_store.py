@@ -21,6 +21,7 @@ from ironspan.backup.errors import (
     RoleMissing,
     StoreError,
 )
+from ironspan.backup.names import Names
 from ironspan.backup.store import LEASE_SECONDS, Store
 
 if t.TYPE_CHECKING:
@@ -69,7 +70,7 @@ def check_store(store: Store, site: str, host: str, now: float | None = None) ->
         host: name of this host, in the probes' names.
         now: seconds since 1970, in the probes' names.
     """
-    probe = _Probe(store, f"{site}/probe/{host}-{int((now or time.time()) * 1000)}")
+    probe = _Probe(store, f"{Names(site).probes}{host}-{int((now or time.time()) * 1000)}")
     yield _found(store.name, "list objects", probe.lists)
     creation = _found(store.name, "create an object, whole", probe.creates)
     yield creation

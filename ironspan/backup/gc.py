@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import shlex
 import sys
+import time
 import typing as t
 
 from ironspan.backup.catalogue import catalogue
@@ -22,6 +23,8 @@ if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
 
 log = logging.getLogger(__name__)
+PROBE_SECONDS = 3600.0
+"""Age of what check-store wrote from which on it is not in use."""
 FAILURES = 3
 """Failures in a row after which a store is left alone until the next run."""
 
@@ -73,7 +76,7 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
     wanted: Plan = plan(found, counts)
     outcome = Outcome(store.name, only_show, wanted.kept, damaged=dict(found.damaged))
     failures = 0
-    for removal in wanted.removals:
+    for removal in (*wanted.removals, *_probes(store, names)):
         if only_show:
             outcome.deleted += removal.names
             outcome.bytes += removal.size
@@ -91,6 +94,12 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
                 outcome.failed.append(f"{store.name} is left alone until the next run.")
                 break
     return outcome
+
+
+def _probes(store: Store, names: Names) -> collections.abc.Iterator[Removal]:
+    for item in store.list(names.probes):
+        if item.modified < time.time() - PROBE_SECONDS:
+            yield Removal("probe", (item.name,), item.size)
 
 
 def _remove(store: Store, removal: Removal, outcome: Outcome) -> None:

@@ -122,6 +122,11 @@ class Names:
         return f"{self.verdicts(epoch, snapshot)}{unix}.json"
 
     @property
+    def probes(self) -> str:
+        """Prefix of what check-store writes."""
+        return f"{self.site}/probe/"
+
+    @property
     def recoveries(self) -> str:
         """Prefix of the bundles of PKI and encryption configuration."""
         return f"{self.site}/recovery/"

@@ -14,10 +14,13 @@ import typing as t
 
 import pytest
 
+from ironspan.backup import gc
 from ironspan.backup.check_store import check_keys, check_store
 from ironspan.backup.errors import AlreadyThere, Forbidden, LeaseLost, RoleMissing, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.main import main
+from ironspan.backup.names import Names
+from ironspan.backup.settings import Retention
 from ironspan.backup.store import Lease
 from tests.unit.backup.test_settings import GOOD
 
@@ -119,6 +122,17 @@ def test_probes_have_names_of_their_own(tmp_path: pathlib.Path) -> None:
     for now in (1000.0, 1000.5):
         assert all(finding.ok for finding in check_store(store, "lab", "az-1", now))
     assert {item.name.split("/")[1] for item in store.list("lab/")} == {"probe"}
+
+
+def test_probes_are_collected_when_they_are_old(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, names = FileStore(tmp_path), Names("lab")
+    assert all(finding.ok is not False for finding in check_store(store, "lab", "az-1"))
+    assert not gc.collect(store, names, Retention(1, 1, 1, 1)).deleted
+    monkeypatch.setattr(gc, "PROBE_SECONDS", -10.0)
+    assert len(gc.collect(store, names, Retention(1, 1, 1, 1)).deleted) == 3
+    assert not list(store.list(names.probes))
 
 
 def test_keys_are_tried(tmp_path: pathlib.Path) -> None:
