@@ -248,6 +248,8 @@ def test_the_inventory_can_say_where_etcd_is_backed_up_to(lab: Lab) -> None:
 def test_another_size_is_refused(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"is there with 1\+1 hosts.*lab down --name t1"):
         lab.up(3, 2)
+    with pytest.raises(LabError, match=r"is there with Azure's services.*lab down --name t1"):
+        lab.up(azure_services=False)
 
 
 def test_up_starts_again_what_died(lab: Lab) -> None:

@@ -8,7 +8,6 @@ Azure resources with Azure Arc-enabled servers", "OAuth 2.0 client credentials f
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 import time
@@ -127,6 +126,7 @@ class Arc(_Service):
         super().__init__(world)
         self._place = place
         self._folder = folder
+        #: Secret of a challenge -> the address of the machine that it was written into.
         self._secrets: dict[str, str] = {}
 
     async def serve(self, request: Request) -> Response:
@@ -139,8 +139,7 @@ class Arc(_Service):
         if scheme != "Basic":
             return self._challenge(request)
         # A challenge is good for one request.
-        wanted = self._secrets.pop(request.peer, None)
-        if wanted is None or not hmac.compare_digest(wanted, given):
+        if self._secrets.pop(given, None) != request.peer:
             return _refused(401, "unauthorized_client", "The challenge was not met.")
         return self.managed(request)
 
@@ -149,7 +148,7 @@ class Arc(_Service):
         secret = secrets.token_urlsafe(32)
         if not self._place(request.peer, path, secret):
             return _refused(403, "unauthorized_client", f"no Arc machine has the address {request.peer}")
-        self._secrets[request.peer] = secret
+        self._secrets[secret] = request.peer
         return answer(401, {"error": "unauthorized_client"}, {"www-authenticate": f"Basic realm={path}"})
 
 

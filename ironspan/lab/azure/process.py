@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ _CLONE_NEWNET = 0x40000000
 _HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
 #: How paths begin that only these services have: the controller has none of the lab's names.
 _PATHS = {settings.TENANT: "login", "common": "login", "subscriptions": "management"}
+#: Seconds that a challenge stays in its machine: several programs there may be asking at once.
+_CHALLENGE_S = 60.0
 #: Seconds between two tries while Azurite starts.
 _AGAIN_S = 0.05
 
@@ -116,7 +119,8 @@ def _placer(config: Config) -> identity.Place:
         target = found / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         for old in target.parent.glob("*.key"):
-            old.unlink(missing_ok=True)
+            if old.stat().st_mtime < time.time() - _CHALLENGE_S:
+                old.unlink(missing_ok=True)
         target.write_text(secret)
         target.chmod(0o640)
         return True

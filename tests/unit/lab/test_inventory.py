@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironspan.lab import inventory
+from ironspan.lab import inventory, keys
 from ironspan.lab.lab import WAN_MTU
 from ironspan.lab.layout import SIZES, Layout
 
@@ -95,6 +96,17 @@ def test_no_setting_of_the_whole_machine_is_ever_asked_for() -> None:
     variables = yaml.safe_load((inventory.GROUP_VARS / "all.yml").read_text())
     assert all(entry["name"].startswith("net.") for entry in variables["base_sysctls"])
     assert variables["base_kernel_modules"] == []
+
+
+def test_a_backed_up_lab_is_a_sound_site(tmp_path: Path) -> None:
+    layout = Layout("lab", 0, 3, 2)
+    keys.ensure(tmp_path, layout)
+    site, problems = load_site([inventory.write(layout, tmp_path, 1400, etcd_backup=True)])
+    assert [str(one) for one in problems] == []
+    assert site is not None
+    text = inventory.path(tmp_path).read_text()
+    assert str(layout.azure_site.endpoint) in text
+    assert "etcd_backup" not in inventory.write(layout, tmp_path, 1400).read_text()
 
 
 @pytest.mark.parametrize("size", sorted(SIZES))

@@ -28,6 +28,11 @@ def test_every_host_and_the_endpoint_have_their_names() -> None:
     assert "10.98.2.11 az-1.lab.internal az-1\n" in text
     assert "10.98.3.11 rack-1.lab.internal rack-1\n" in text
     assert "10.98.2.12 api.lab.internal\n" in text
+    for name in (
+        "labstore.blob.core.windows.net", "labstore.privatelink.blob.core.windows.net",
+        "login.microsoftonline.com", "management.azure.com",
+    ):  # fmt: skip
+        assert f"10.98.2.253 {name}\n" in text  # the same address from both sides
 
 
 def test_name_server_has_no_upstream_and_no_files_of_the_machine() -> None:

@@ -162,3 +162,17 @@ def test_waiting_for_a_lock_that_is_deleted_does_not_let_two_in(tmp_path: Path) 
     for thread in threads:
         thread.join(10)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_lab_of_an_older_release_is_read_as_one_with_services(private_folders: Path) -> None:
+    state.create("a", 1, 1, 1400, set(), azure_services=False)
+    path = private_folders / "a/state.json"
+    document = json.loads(path.read_text())
+    first = state.load("a")
+    assert first is not None
+    assert (first.azure_services, first.etcd_backup) == (False, False)
+    del document["azure_services"], document["etcd_backup"]
+    path.write_text(json.dumps(document))
+    old = state.load("a")
+    assert old is not None
+    assert (old.azure_services, old.etcd_backup) == (True, False)
