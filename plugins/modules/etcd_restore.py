@@ -80,7 +80,7 @@ data:
   returned: V(surveyed)
   type: dict
 going_on:
-  description: The record of an unfinished restore to the same point on this host; empty without one.
+  description: The record of an unfinished restore with the same arguments on this host; empty without one.
   returned: V(surveyed)
   type: dict
 aside:

@@ -167,6 +167,20 @@ def test_the_database_is_damaged(host: RestoredHost) -> None:
     whole(host, survivor=False)
 
 
+def test_other_arguments_begin_anew_with_the_data_that_were_set_aside(host: RestoredHost) -> None:
+    """The backup was chosen by mistake, and nobody was served from it yet."""
+    machine = Machine(str(host.root))
+    mistaken = {**ARGUMENTS, "source": "backup"}
+    steps.stopped(machine, mistaken)
+    assert steps.restored(machine, mistaken)["source"] == "backup"
+    done = host.restore({"source": "survivor"})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["results"][1]["source"] == "survivor"
+    assert served(host, "/registry/late") == "late"
+    # The old data, and those that were made by mistake.
+    assert len(asides(host)) == 2
+
+
 def test_what_is_refused_before_anything_is_stopped(
     host: RestoredHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,10 @@ class Machine:
 
     def remember(self, **values: t.Any) -> Record:
         """Change the record, durably, before the next step is taken."""
-        record = {**self.record(), **values}
+        return self.replace({**self.record(), **values})
+
+    def replace(self, record: Record) -> Record:
+        """Write the whole record, durably."""
         os.makedirs(os.path.dirname(self.path(RECORD)), mode=0o700, exist_ok=True)
         text = json.dumps(record, indent=1, sort_keys=True) + "\n"
         self.crash.reach()

@@ -26,7 +26,7 @@ REBUILT = "rebuilt"
 
 def surveyed(machine: Machine, arguments: Arguments) -> Result:
     """Return what the host has."""
-    return {"changed": False, **survey.survey(machine, arguments["point"])}
+    return {"changed": False, **survey.survey(machine, arguments["point"], arguments["source"])}
 
 
 def admitted(machine: Machine, arguments: Arguments) -> Result:
@@ -39,7 +39,7 @@ def admitted(machine: Machine, arguments: Arguments) -> Result:
     backup = facts(machine, own)
     data = survey.data_of(machine, own.data_dir)
     wants_survivor = takes_survivor(arguments)
-    going_on = survey.survey(machine, arguments["point"])["going_on"]
+    going_on = survey.survey(machine, arguments["point"], arguments["source"])["going_on"]
     if going_on or data is None or not data["cluster"] or not wants_survivor:
         data = None
     elif backup and data["cluster"] != backup["cluster_id"] and not arguments["force"]:
@@ -71,8 +71,11 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
     """Stop etcd and rename its data; with a point, begin the restore on this host."""
     own = _own(machine)
     if arguments["point"]:
-        store.begin(machine, own, arguments["point"])
-    record = machine.record() if arguments["point"] else {}
+        store.begin(machine, own, arguments["point"], arguments["source"])
+    else:
+        # Another host makes the store anew, whatever was begun here.
+        machine.forget()
+    record = machine.record()
     return store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
 
 
@@ -85,7 +88,8 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
             machine.remember(**_chosen(machine, own, arguments))
         record = machine.record()
         store.place(machine, own, record["snapshot"], record["bump"])
-        served = store.serve_alone(machine, own, record["revision"] + record["bump"])
+        # An empty store is at revision 1 without any that could be raised.
+        served = store.serve_alone(machine, own, record["revision"] + record["bump"] - 1)
         record = machine.remember(keys=served["keys"])
     names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
     return {"changed": not record.get("released"), **{name: record[name] for name in names}}

@@ -69,20 +69,25 @@ def insist_on_space(machine: Machine, own: Configuration, size: int) -> None:
         )
 
 
-def begin(machine: Machine, own: Configuration, point: str) -> None:
-    """Begin a restore on this host, or go on with an unfinished one to the same point.
+def begin(machine: Machine, own: Configuration, point: str, source: str) -> None:
+    """Begin a restore on this host, or go on with the same one that is not finished.
+
+    One that was begun with other arguments, and that nobody was served from, leaves the data that it set
+    aside to this one.
 
     Args:
         machine: the host, on which the store is going to be restored.
         own: its configuration.
         point: what is going to be restored.
+        source: where it is going to come from.
     """
     record = machine.record()
-    if record.get("finished", True) or record.get("point") != point:
-        machine.forget()
+    if record.get("finished", True) or (record["point"], record["asked"]) != (point, source):
+        served = record.get("finished", True) or record.get("released")
+        kept = {} if served or not record.get("aside") else {"aside": record["aside"]}
         for name in ("data", "salvaged", "salvaged.db", "salvaged.json"):
             machine.remove(f"{work_folder(own)}/{name}")
-        machine.remember(point=point, finished=False)
+        machine.replace({"point": point, "asked": source, "finished": False, **kept})
     os.makedirs(machine.path(work_folder(own)), exist_ok=True)
 
 
@@ -95,14 +100,15 @@ def set_aside(machine: Machine, own: Configuration, keep: str) -> str:
         keep: a cluster id whose data stay and go on serving: those that were restored already.
     """
     data = data_of(machine, own.data_dir)
-    if data is None:
-        machine.run("systemctl", "stop", UNIT)
-        return ""
-    if keep and data["cluster"] == keep:
+    if data is not None and keep and data["cluster"] == keep:
         return ""
     machine.run("systemctl", "stop", UNIT)
+    configuration.straighten(machine)
+    if data is None:
+        return ""
     aside = f"{own.data_dir}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    if machine.record():
+    record = machine.record()
+    if record and not os.path.exists(machine.path(str(record.get("aside", "/none")))):
         machine.remember(aside=aside)
     machine.rename(own.data_dir, aside)
     return aside

@@ -81,19 +81,23 @@ def data_of(machine: Machine, folder: str) -> t.Optional[t.Dict[str, t.Any]]:
     }
 
 
-def survey(machine: Machine, point: str) -> t.Dict[str, t.Any]:
+def survey(machine: Machine, point: str, source: str) -> t.Dict[str, t.Any]:
     """Return what this host has to do with the store and with its restore.
 
     Args:
         machine: the host.
         point: what is going to be restored.
+        source: where it is going to come from.
     """
     record = machine.record()
+    unfinished = not record.get("finished", True)
+    same = (record.get("point"), record.get("asked")) == (point, source)
     found: t.Dict[str, t.Any] = {
         "configured": False,
         "backup": os.access(machine.path(BACKUP_PROGRAM), os.X_OK),
-        # Of a restore to this point on this host that is not finished.
-        "going_on": record if record.get("point") == point and not record["finished"] else {},
+        "unfinished": unfinished,
+        # Of this very restore, which was begun on this host.
+        "going_on": record if unfinished and same else {},
         "pods": static_pods.present(machine),
         "problems": [],
         "data": None,

@@ -148,7 +148,7 @@ def _choose(
             f"no host of the group etcd can be reached ({names})",
             "bring one of them up, or put another machine in its place",
         )
-    unfinished = [name for name, survey in surveys.items() if survey["going_on"]]
+    unfinished = [name for name, survey in surveys.items() if survey["unfinished"]]
     survivors = {
         name: survey["data"]
         for name, survey in surveys.items()

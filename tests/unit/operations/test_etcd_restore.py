@@ -29,6 +29,7 @@ def survey(
         "configured": True,
         "backup": backup,
         "going_on": {},
+        "unfinished": bool(more.get("going_on")),
         "pods": ["kube-apiserver"] if pods else [],
         "problems": [],
         "data": data,

@@ -85,7 +85,7 @@ def make(root: Path, text: str = CONFIGURATION) -> Machine:
 
 
 def test_a_member_without_data(tmp_path: Path) -> None:
-    found = survey.survey(make(tmp_path), "latest")
+    found = survey.survey(make(tmp_path), "latest", "auto")
     assert found["configured"]
     assert found["problems"] == []
     assert found["data"] is None
@@ -94,29 +94,30 @@ def test_a_member_without_data(tmp_path: Path) -> None:
 
 
 def test_a_host_that_never_was_a_member(tmp_path: Path) -> None:
-    assert not survey.survey(Machine(str(tmp_path)), "latest")["configured"]
+    assert not survey.survey(Machine(str(tmp_path)), "latest", "auto")["configured"]
 
 
 def test_what_a_restore_needs_is_missing(tmp_path: Path) -> None:
     machine = make(tmp_path)
     (tmp_path / "usr/local/bin/etcdutl").unlink()
-    assert survey.survey(machine, "latest")["problems"] == ["etcdutl is missing in /usr/local/bin"]
+    assert survey.survey(machine, "latest", "auto")["problems"] == ["etcdutl is missing in /usr/local/bin"]
     (tmp_path / "etc/etcd/etcd.yaml").write_text("name: az-1\n")
     with pytest.raises(RestoreError, match="does not set data-dir"):
-        survey.survey(machine, "latest")
+        survey.survey(machine, "latest", "auto")
 
 
 def test_an_unfinished_restore_is_told_for_its_point_only(tmp_path: Path) -> None:
     machine = make(tmp_path)
-    machine.remember(point="latest", finished=False)
-    assert survey.survey(machine, "latest")["going_on"]["point"] == "latest"
-    assert survey.survey(machine, "revision:5")["going_on"] == {}
+    machine.remember(point="latest", asked="auto", finished=False)
+    assert survey.survey(machine, "latest", "backup")["going_on"] == {}
+    assert survey.survey(machine, "latest", "backup")["unfinished"]
+    assert survey.survey(machine, "latest", "auto")["going_on"]["point"] == "latest"
+    assert survey.survey(machine, "revision:5", "auto")["going_on"] == {}
     machine.remember(finished=True)
-    assert survey.survey(machine, "latest")["going_on"] == {}
-    machine.path("/var/lib/ironspan/etcd-restore.json")
+    assert survey.survey(machine, "latest", "auto")["going_on"] == {}
     (tmp_path / "var/lib/ironspan/etcd-restore.json").write_text("{")
     with pytest.raises(RestoreError, match="is damaged"):
-        survey.survey(machine, "latest")
+        survey.survey(machine, "latest", "auto")
 
 
 def test_the_other_configurations(tmp_path: Path) -> None:
