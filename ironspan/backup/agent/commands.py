@@ -25,7 +25,7 @@ def add_commands(subparsers: t.Any) -> None:
 
 
 def client_of(settings: Settings) -> EtcdClient:
-    """Return a client of the settings' cluster, which asks this host's own member first."""
+    """Return a client of the settings' cluster."""
     from ironspan.backup.etcd.channel import Tls
     from ironspan.backup.etcd.client import EtcdClient
 

@@ -38,7 +38,8 @@ from ironspan.backup.takeover import take_over
 
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5
-INVENTORY_PAUSE_SECONDS = 10.0
+EPOCH_PAUSE_SECONDS = 10.0
+VERDICTS_PAUSE_SECONDS = 120.0
 RECOVERY_PAUSE_SECONDS = 600.0
 DRAIN_SECONDS = 5.0
 _STEP_SECONDS = 0.5
@@ -183,7 +184,8 @@ class Session:
             Repeating("care", self._care, CARE_PAUSE_SECONDS, failed),
             Repeating("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, failed),
             Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
-            Repeating("inventory", self._inventory, INVENTORY_PAUSE_SECONDS, failed),
+            Repeating("epoch", self._look_for_another_epoch, EPOCH_PAUSE_SECONDS, failed),
+            Repeating("verdicts", self._look_for_verdicts, VERDICTS_PAUSE_SECONDS, failed),
         ]
         for number, entry in enumerate(self._settings.stores[1:], 1):
             copier = Copier(self._store, functools.partial(open_store, entry), self._names, self._copied)
@@ -222,12 +224,13 @@ class Session:
     def _copied(self, size: int) -> None:
         self._metrics.written.labels("copy").inc(size)
 
-    def _inventory(self) -> None:
-        """See whether a restore began a new epoch, and what drills have proven."""
-        found = catalogue(self._store, self._names)
-        if found.epochs:
-            self._newest = found.epochs[-1]
-        proven = [snapshot for snapshot in found.snapshots if snapshot.verified]
+    def _look_for_another_epoch(self) -> None:
+        """See whether a restore began one: then this log is of the past."""
+        self._newest = epochs.newest(self._store, self._names)
+
+    def _look_for_verdicts(self) -> None:
+        """Show what drills have proven."""
+        proven = [one for one in catalogue(self._store, self._names).snapshots if one.verified]
         if proven:
             newest = max(proven, key=lambda snapshot: snapshot.manifest.created)
             self._metrics.verified_time.set(newest.manifest.created)
