@@ -13,6 +13,7 @@ import pytest
 from ironspan.backup.azure.keyvault import FRESH_S, VaultKeys, open_key_vault
 from ironspan.backup.crypto import new_data_key
 from ironspan.backup.errors import BackupError, KeyMissing, StoreError
+from ironspan.backup.stores import open_keys
 from tests.support.key_vault import NAME, Vault, running
 
 
@@ -180,6 +181,6 @@ def test_refusals_of_the_vault(vault: Vault, keys: VaultKeys, inner: str, text: 
 def test_a_vault_is_opened_by_its_settings_and_refuses_keys() -> None:
     settings = {"kind": "key_vault", "vault_url": "https://127.0.0.1:9", "key": NAME, "ca": ""}
     credential = {"kind": "managed_identity", "client_id": ""}
-    assert isinstance(open_key_vault({**settings, "credential": credential}), VaultKeys)
+    assert isinstance(open_keys({**settings, "credential": credential}), VaultKeys)
     with pytest.raises(BackupError, match="client_secret holds a key"):
         open_key_vault({**settings, "credential": {**credential, "client_secret": "x"}})
