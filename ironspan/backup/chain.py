@@ -271,8 +271,9 @@ def _headed(store: Store, segments: t.Iterable[Segment]) -> t.Iterator[tuple[Seg
 def _link(store: Store, segment: Segment, following: Header | None) -> Link:
     wanted = following.previous if following and following.before == segment.name else ""
     seal = seal_of(store, segment.name)
-    if seal and wanted in ("", seal.digest):
-        return Link(segment, seal.digest, seal.header.last, seal.header.time_ms)
+    if seal and wanted in ("", seal.digest, seal.header.previous):
+        # Not the seal itself: between it and the last frame that counts may be what was torn.
+        return Link(segment, seal.header.previous, seal.header.last, seal.header.time_ms)
     last = None
     try:
         for frame in read_frames(store, segment.name):

@@ -153,8 +153,9 @@ def seal_of(store: Store, name: str) -> Frame | None:
         frame = _frame(source, source.take(_PREAMBLE.size) or b"", name)
     except (Torn, ChainError):
         return None
-    whole = start + at + frame.end == size
-    return dataclasses.replace(frame, end=size) if whole and frame.header.sealed else None
+    header = frame.header
+    whole = start + at + frame.end == size and header.last == header.first - 1
+    return dataclasses.replace(frame, end=size) if whole and header.sealed else None
 
 
 def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes, int]:
@@ -189,8 +190,8 @@ def _check(frame: Frame, before: Frame | None, name: str) -> None:
         raise altered(name, f"frame {header.number} stands where another one should")
     if bool(frame.body) is header.sealed:
         raise altered(name, f"frame {header.number} has a body that it should not have, or none")
-    if header.last < header.first - 1:
-        raise altered(name, f"frame {header.number} ends before it begins")
+    if header.last < header.first - 1 or (header.sealed and header.last != header.first - 1):
+        raise altered(name, f"frame {header.number} cannot go from {header.first} to {header.last}")
     if before is None:
         return
     if header.previous != before.digest:
