@@ -17,7 +17,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.setup import
 
 from ironspan.lab.azure import settings
 from tests.support.lab_azure import MANAGEMENT, Credential, LabAzure, azure, running_azure  # noqa: F401
-from tests.support.small_plays import play
+from tests.support.playbooks import ROOT
+from tests.support.small_plays import run
 
 OPERATOR = settings.IDENTITIES["operator"].client_id
 SetUp = Callable[..., Outcome]
@@ -189,18 +190,6 @@ def test_roles_that_may_not_be_read_are_not_seen(
     assert "an-object-id" in said
 
 
-PLAY = """\
-- hosts: localhost
-  connection: local
-  gather_facts: false
-  tasks:
-    - ironspan.hybrid.backup_store:
-        containers: "{{ containers }}"
-        management: "{{ management }}"
-        lock: "{{ ironspan_lock | default('') }}"
-"""
-
-
 @pytest.fixture
 def site(tmp_path: pathlib.Path, azure: LabAzure, entry: dict[str, object]) -> Iterator[pathlib.Path]:
     management = {
@@ -210,24 +199,28 @@ def site(tmp_path: pathlib.Path, azure: LabAzure, entry: dict[str, object]) -> I
         "ca": str(azure.ca),
     }
     writers = [settings.IDENTITIES["writer"].object_id]
-    variables = {"containers": [{**entry, "writers": writers}], "management": management}
+    variables = {
+        "etcd_backup_containers": [{**entry, "writers": writers}],
+        "etcd_backup_management": management,
+    }
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {}}, "vars": variables}}))
     with azure.managed_identity():
         yield tmp_path
 
 
-def test_the_action_in_a_play(site: pathlib.Path, azure: LabAzure, container: str) -> None:
-    checked = play(site, PLAY, "--check", "--diff")
+def test_the_playbook(site: pathlib.Path, azure: LabAzure, container: str) -> None:
+    command = (str(ROOT / "playbooks/backup_store.yml"), "-i", str(site / "hosts.yml"))
+    checked = run(site, *command, "--check", "--diff")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "changed=1" in checked.stdout
     assert '"append_allowed": true' in checked.stdout
     assert policy_of(azure, container) is None
-    made = play(site, PLAY)
+    made = run(site, *command)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "has to exist: ironspan backup writer" in made.stdout
     assert policy_of(azure, container)
-    again = play(site, PLAY)
+    again = run(site, *command)
     assert "changed=0" in again.stdout, again.stdout + again.stderr
-    refused = play(site, PLAY, "-e", "ironspan_lock=labstore/other")
+    refused = run(site, *command, "-e", "ironspan_lock=labstore/other")
     assert refused.returncode == 2
     assert "nothing was changed" in refused.stdout
