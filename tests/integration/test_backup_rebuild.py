@@ -245,6 +245,40 @@ def test_a_rebuild_killed_at_a_step_goes_on(
     assert sorted(done) == sorted(again)
 
 
+@pytest.mark.long
+def test_a_rebuild_killed_at_any_time_goes_on(site: BackupSite, tmp_path: Path) -> None:
+    short_history(site)
+    settings, out = settings_file(site, site.folder / "store"), tmp_path / "out"
+    command = [
+        *(sys.executable, "-m", "ironspan.backup.main", "rebuild", f"--output={out}"),
+        *(f"--settings={settings}", f"--programs={site.tools.programs.etcd.parent}"),
+    ]
+    begun = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    whole = time.monotonic() - begun
+    facts = (out / "facts.json").read_bytes()
+    chance = random.Random(11)
+    killed = 0
+    for _ in range(15):
+        shutil.rmtree(out, ignore_errors=True)
+        for _ in range(2):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(chance.uniform(0.2, 1) * whole)
+            process.kill()
+            killed += process.wait() == -9
+        subprocess.run(command, check=True, capture_output=True)
+        ours = json.loads((out / "facts.json").read_bytes())
+        assert {**ours, "sha256": ""} == {**json.loads(facts), "sha256": ""}
+        assert sorted(path.name for path in out.iterdir()) == [
+            "facts.json",
+            "restored.db",
+            "scratch",
+            "steps.json",
+        ]
+        assert list((out / "scratch").iterdir()) == []
+    assert killed > 10
+
+
 def test_drills_prove_snapshots_and_the_log_between_them(site: BackupSite) -> None:
     taken = short_history(site, snapshots=2)
     first, second = [one.id for one in site.found().snapshots]
