@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -23,8 +24,8 @@ IN_FLIGHT = 500
 def main() -> int:
     """Run: ``ENDPOINT RATE EACH SECONDS SIZE RESULT``.
 
-    RATE transactions a second of EACH puts of SIZE bytes. RESULT gets revision and time of every one that
-    was acknowledged, on the machine's monotonic clock.
+    RATE transactions a second of EACH puts of SIZE bytes. RESULT gets the revision of every one that was
+    acknowledged, when (the machine's monotonic clock), and after how many seconds.
     """
     endpoint, result = sys.argv[1], Path(sys.argv[6])
     rate, each, seconds, size = (float(argument) for argument in sys.argv[2:6])
@@ -34,13 +35,13 @@ def main() -> int:
         request_serializer=rpc.TxnRequest.SerializeToString,
         response_deserializer=rpc.TxnResponse.FromString,
     )
-    acknowledged: list[tuple[int, float]] = []
+    acknowledged: list[tuple[int, float, float]] = []
     slots = threading.Semaphore(IN_FLIGHT)
 
-    def note(answer: t.Any) -> None:
+    def note(sent: float, answer: t.Any) -> None:
         at = time.monotonic()
         slots.release()
-        acknowledged.append((answer.result().header.revision, at))
+        acknowledged.append((answer.result().header.revision, at, at - sent))
 
     noise = os.urandom(int(size) + KEYS)
     began, number = time.monotonic(), 0
@@ -55,7 +56,7 @@ def main() -> int:
                 for at in range(int(each))
             ]
             request = rpc.TxnRequest(success=[rpc.RequestOp(request_put=put) for put in puts])
-            call.future(request).add_done_callback(note)
+            call.future(request).add_done_callback(functools.partial(note, time.monotonic()))
             number += 1
         time.sleep(0.002)
     while len(acknowledged) < number:

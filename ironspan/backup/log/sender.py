@@ -26,7 +26,7 @@ from ironspan.backup.takeover import LogEnd
 
 APPEND_BYTES = 3 << 20
 """Of records in memory; as bytes of the log they fit one append."""
-BACKOFF_S = (0.1, 3.0)
+BACKOFF_S = (0.1, 1.5)
 RETRY_AFTER_MAX_S = 60.0
 _IDLE_S = 0.5
 _FINAL = (LeaseLost, PositionConflict, NotThere, AlreadyThere)
@@ -36,7 +36,7 @@ class Sender:
     """Takes batches from the outbox and appends them through a segment writer; one thread of its own.
 
     A store that fails or refuses is asked again, after what it said in Retry-After or 0.1 s, doubled up to
-    3 s; the spool takes the log meanwhile. Other errors end the thread and are in ``failure``: another
+    1.5 s; the spool takes the log meanwhile. Other errors end the thread and are in ``failure``: another
     agent writes (``LeaseLost``), the segment is gone (``NotThere``), the log is not what was written
     (``ChainError``), the spool cannot be read. What was not stored is still in the outbox.
 
