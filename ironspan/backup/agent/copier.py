@@ -143,10 +143,14 @@ class Repeating:
         """Run the step soon: there is something to do."""
         self._bell.set()
 
-    def stop(self, seconds: float = 5.0) -> None:
-        """End, waiting for the step that runs, but not for long: every step may be cut off."""
+    def end(self) -> None:
+        """Run no further step."""
         self._ended = True
         self._bell.set()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End, waiting for the step that runs, but not for long: every step may be cut off."""
+        self.end()
         if self._thread.is_alive():
             self._thread.join(seconds)
 

@@ -203,6 +203,8 @@ class Session:
             yield
         finally:
             for chore in chores:
+                chore.end()
+            for chore in chores:
                 chore.stop()
 
     def _care(self) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from prometheus_client import generate_latest
 
 from ironspan.backup import manifest
 from ironspan.backup.agent import epoch as epochs
-from ironspan.backup.agent.copier import Copier
+from ironspan.backup.agent.copier import Copier, Repeating
 from ironspan.backup.agent.leader import MARGIN_SECONDS, SECONDS, Leadership
 from ironspan.backup.agent.metrics import KINDS, PREFIX, Metrics
 from ironspan.backup.agent.schedule import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Schedule
@@ -326,6 +328,60 @@ def test_two_agents_copy_without_harm(store: FaultyStore, copy: FaultyStore) -> 
     copy.fault = other
     Copier(store, lambda: copy, NAMES).logs()
     assert all_of(copy)[name] == b"frame"
+
+
+# -- what is done again and again -------------------------------------------------------------------
+
+
+def test_a_step_that_fails_is_told_and_done_again(clock: Clock) -> None:
+    told: list[Exception] = []
+    done = threading.Event()
+    problems: list[Exception] = [StoreError("down", retryable=True), ZeroDivisionError("a defect")]
+
+    def step() -> None:
+        clock.now += 1
+        if problems:
+            raise problems.pop(0)
+        done.set()
+
+    chore = Repeating("chore", step, 0.001, told.append, clock)
+    chore.start()
+    assert done.wait(10)
+    chore.stop()
+    assert [type(error) for error in told] == [StoreError, ZeroDivisionError]
+
+
+def test_what_may_be_waiting_is_as_old_as_the_last_step_that_was_done(clock: Clock) -> None:
+    steps: queue.Queue[StoreError | None] = queue.Queue()
+    ran = threading.Semaphore(0)
+
+    def step() -> None:
+        problem = steps.get()
+        clock.now += 10
+        ran.release()
+        if problem:
+            raise problem
+
+    chore = Repeating("chore", step, 0.0, lambda error: None, clock)
+    chore.start()
+    for problem in (None, StoreError("down"), StoreError("down")):
+        steps.put(problem)
+        assert ran.acquire(timeout=10)
+    # The first step began at the start, and the others were not done.
+    assert chore.age() == 30
+    chore.end()
+    steps.put(None)
+    chore.stop()
+
+
+def test_who_wakes_it_need_not_wait(clock: Clock) -> None:
+    ran = threading.Semaphore(0)
+    chore = Repeating("chore", ran.release, 1e6, lambda error: None, clock)
+    chore.start()
+    for _ in range(3):
+        assert ran.acquire(timeout=10)
+        chore.wake()
+    chore.stop()
 
 
 # -- metrics ---------------------------------------------------------------------------------------
