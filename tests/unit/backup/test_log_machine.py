@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from ironspan.backup import gc
 from ironspan.backup.catalogue import catalogue
@@ -45,6 +46,7 @@ class Log(RuleBasedStateMachine):
         self.stored = FIRST
         """What the store acknowledged, to whomever."""
         self.writers: list[SegmentWriter] = []
+        self.torn: set[str] = set()
 
     @rule(faults=faults)
     def take_over(self, faults: list[str]) -> None:
@@ -107,9 +109,11 @@ class Log(RuleBasedStateMachine):
         segments = catalogue(self.store, NAMES).segments
         if not segments:
             return
-        last = self.store.things[max(segments, key=lambda segment: segment.number).name].data
-        if b'"sealed":true' not in last and last:
+        name = max(segments, key=lambda segment: segment.number).name
+        last = self.store.things[name].data
+        if b'"sealed":true' not in last and last and name not in self.torn:
             last += bytes(last[:size])
+            self.torn.add(name)
 
     @rule()
     def snapshot(self) -> None:
@@ -155,4 +159,10 @@ class Log(RuleBasedStateMachine):
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestLog.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.long
+def test_a_great_many_histories() -> None:
+    many = settings(max_examples=500, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(Log, settings=many)
