@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 import json
@@ -32,7 +33,7 @@ from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.replay import Replayed, last_revision, replay, seal
 from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.rebuild.verify import verify
-from ironspan.backup.records import Coalesced, Record, Revision
+from ironspan.backup.records import Coalesced, Event, Record, Revision
 from ironspan.backup.settings import load as load_settings
 from tests.integration.loopback_cluster import find_programs
 from tests.support import etcd_history as history
@@ -299,6 +300,29 @@ def flip(path: Path, offset: int) -> None:
 
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "finding"),
+    [
+        (lambda event: dataclasses.replace(event, value=b"other"), "the hash of revision"),
+        (lambda event: dataclasses.replace(event, version=event.version + 1), "the hash of revision"),
+        (lambda event: Event(False, event.key), "keys of /registry/secrets, not"),
+    ],
+    ids=["value", "version", "deletion"],
+)
+def test_a_log_that_does_not_lead_to_the_next_snapshot_is_found(
+    site: BackupSite, wrong: t.Callable[[Event], Event], finding: str
+) -> None:
+    taken = site.snapshot()
+    site.client.put(b"/registry/secrets/one", b"v")
+    (record,) = history.watched(site.client, taken.revision + 1, site.revision)
+    site.log(taken.revision, [dataclasses.replace(record, events=(wrong(record.events[0]),))])
+    site.snapshot()
+    verdict = site.drill(site.found().snapshots[0].id)
+    assert not verdict.verified
+    assert finding in verdict.findings[0]
+    assert site.drill().verified
 
 
 NEWEST, OLDEST = -1, 0
