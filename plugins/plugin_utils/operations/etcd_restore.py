@@ -21,7 +21,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
-HOSTS = "targets"
+HOSTS = "none"
+"""What the hosts have is renamed and made anew before they could be compared with a plan."""
 SURVEY = "etcd_restore_survey"
 """The variable that the survey's task registers on each host."""
 FORCE_VARIABLE = "ironspan_force"
@@ -79,15 +80,7 @@ def steps(context: Context) -> list[Step]:
             )
             for name in planes
         ),
-        *(
-            Step(
-                "etcd-join",
-                name,
-                f"{name} joins the store without data, first without a vote",
-                seconds=JOIN_SECONDS,
-            )
-            for name in others
-        ),
+        *_joining(context, others),
     ]
 
 
@@ -244,6 +237,17 @@ def _setting_aside(name: str, survey: Survey, chosen: bool) -> Step:
         seconds=2,
         destructive=True,
     )
+
+
+def _joining(context: Context, others: list[str]) -> list[Step]:
+    if not others:
+        return []
+    if {"ironspan_plan", "ironspan_planned"} & context.arguments.keys():
+        # A plan fixes documents by what hosts have; these have nothing then.
+        what = f"afterwards, by a plan of member_add, {', '.join(others)} join the store"
+        return [Step("etcd-join-later", "", what)]
+    what = "joins the store without data, first without a vote"
+    return [Step("etcd-join", name, f"{name} {what}", seconds=JOIN_SECONDS) for name in others]
 
 
 def _leaving_out(host: Host) -> Step:

@@ -90,6 +90,13 @@ def test_all_data_are_lost(make: Make) -> None:
     }
 
 
+@pytest.mark.parametrize("how", ["plan", "planned"])
+def test_by_a_plan_the_others_join_afterwards(make: Make, how: str) -> None:
+    last = etcd_restore.steps(make(NOBODY, **{how: "x"}))[-1]
+    assert (last.action, last.target) == ("etcd-join-later", "")
+    assert "by a plan of member_add, az-2, az-3 join" in last.what
+
+
 def test_hosts_are_grouped_by_their_steps(make: Make) -> None:
     groups = step_groups("etcd_restore", etcd_restore.steps(make(NOBODY)))
     assert groups["ironspan_step_etcd_set_aside"] == ["az-2", "az-3"]
