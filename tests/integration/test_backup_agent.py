@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -94,7 +95,7 @@ def test_a_killed_agent_is_followed_by_another_without_a_missing_revision(
     last = writer.revision
     wait(lambda: agents.metric(second, "log_revision") >= last, 10, "all that was acknowledged is stored")
     assert agents.metric(first, "active") == 0
-    base, records = agents.logged()
+    base, records = agents.logged(oldest=True)
     assert [record.revision for record in records] == list(range(base + 1, last + 1))
     assert replayed(client, base, records) == state_of(client)
     assert len(agents.found().segments) == 2
@@ -237,7 +238,7 @@ def test_a_writer_that_slept_through_its_lease_writes_no_more(agents: AgentSite,
         wait(lambda: agents.metric("a", "active") == 0, 5, "it stands by")
     last = writer.revision
     wait(lambda: agents.metric("b", "log_revision") >= last, 10, "the log")
-    base, records = agents.logged()
+    base, records = agents.logged(oldest=True)
     assert [record.revision for record in records] == list(range(base + 1, last + 1))
     assert replayed(client, base, records) == state_of(client)
 
@@ -254,3 +255,44 @@ def test_a_second_store_has_the_same(members: Members, client: EtcdClient, tmp_p
         wait(lambda: agents.logged(1)[1][-1].revision >= last, 20, "the copy of the log")
         assert agents.metrics("a")[lag] < 10
         assert [one.id for one in agents.found(1).snapshots] == [one.id for one in agents.found().snapshots]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_agents_that_end_in_every_way_lose_nothing(agents: AgentSite, client: EtcdClient, seed: int) -> None:
+    """Kills, proper ends and pauses of two agents in random order, with snapshots by hand between them."""
+    chance = random.Random(seed)
+    first = client.range(b"x").header.revision
+    with Writer(client) as writer:
+        for host in ("a", "b"):
+            agents.start(host)
+        wait(lambda: agents.found().snapshots, 30, "a snapshot")
+        for _ in range(6):
+            host = chance.choice("ab")
+            match chance.choice(["kill", "end", "pause", "snapshot", "purge"]):
+                case "kill":
+                    agents.kill(host)
+                    agents.start(host)
+                case "end":
+                    agents.stop(host)
+                    agents.start(host)
+                case "pause":
+                    agents.processes[host].send_signal(signal.SIGSTOP)
+                    time.sleep(chance.uniform(0, 20))
+                    agents.processes[host].send_signal(signal.SIGCONT)
+                case "snapshot":
+                    assert agents.run("snapshot").returncode == 0
+                case "purge":
+                    client.delete(b"/registry/pods/", b"/registry/pods0")
+            time.sleep(chance.uniform(0, 6))
+    last = writer.revision
+    wait(lambda: max(agents.metric(host, "log_revision") for host in "ab") >= last, 60, "the log")
+    assert sum(agents.metric(host, "active") for host in "ab") == 1
+    assert agents.metric("a", "gaps_total") + agents.metric("b", "gaps_total") == 0
+    for snapshot in agents.found().snapshots:
+        assert snapshot.revision >= first
+        base, records = agents.logged(point=f"revision:{snapshot.revision}")
+        assert (base, records) == (snapshot.revision, [])
+    base, records = agents.logged(oldest=True)
+    assert [record.revision for record in records] == list(range(base + 1, last + 1))
+    assert replayed(client, base, records) == state_of(client)

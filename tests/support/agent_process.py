@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import os
 import socket
@@ -146,9 +147,17 @@ class AgentSite:
         """Return what a store holds."""
         return catalogue(self.store(number), self.names)
 
-    def logged(self, number: int = 0, point: str = "latest") -> tuple[int, list[Revision]]:
-        """Return the revision of the snapshot that leads to a point, and what the log has behind it."""
-        chain = choose(self.store(number), self.found(number), Point.parse(point), self.keys)
+    def logged(
+        self, number: int = 0, point: str = "latest", *, oldest: bool = False
+    ) -> tuple[int, list[Revision]]:
+        """Return the revision of the snapshot that leads to a point, and what the log has behind it.
+
+        With ``oldest`` there is no other snapshot than the first one, and the log has to lead all the way.
+        """
+        found = self.found(number)
+        if oldest:
+            found = dataclasses.replace(found, snapshots=found.snapshots[:1])
+        chain = choose(self.store(number), found, Point.parse(point), self.keys)
         links = [(link.segment.name, link.digest) for link in chain.links]
         records = read_log(self.store(number), self.keys, links, chain.snapshot.revision)
         return chain.snapshot.revision, [record for record in records if isinstance(record, Revision)]
