@@ -110,6 +110,7 @@ def test_an_append_that_was_acknowledged_and_is_not_there_is_written_again(
     assert len(agents.found().snapshots) == 1
 
 
+@pytest.mark.long
 def test_an_outage_is_spooled_and_caught_up_in_order(
     agents: AgentSite, azure: LabAzure, client: EtcdClient
 ) -> None:
