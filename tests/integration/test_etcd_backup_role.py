@@ -1,0 +1,142 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The layer etcd_backup on a real host: real systemd, real etcd, a folder as the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
+
+from ironspan.lab import Lab
+from tests.integration.conftest import Cluster
+from tests.support.playbooks import ROOT, Played, play
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+UNIT = "ironspan-etcd-backup"
+PROGRAM = f"/opt/ironspan/etcd-backup/bin/{UNIT}"
+PLAY = """\
+- ansible.builtin.import_playbook: {root}/playbooks/validate.yml
+  vars: {{ironspan_purpose: apply}}
+- ansible.builtin.import_playbook: {root}/playbooks/assess.yml
+- ansible.builtin.import_playbook: {root}/playbooks/prepare.yml
+  vars: {{ironspan_scope: ":&etcd:&ironspan_pending"}}
+- ansible.builtin.import_playbook: {root}/playbooks/etcd.yml
+  vars: {{ironspan_scope: ":&ironspan_pending_etcd"}}
+- ansible.builtin.import_playbook: {root}/playbooks/etcd_backup.yml
+  vars: {{ironspan_scope: ":&ironspan_pending_etcd_backup"}}
+"""
+STORES = [{"kind": "file", "path": "/srv/etcd-backup"}]
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Cluster]:
+    """Two hosts, and a store of one member on the first."""
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root")
+    made = Cluster(Lab("irole"), pathlib.Path(tempfile.mkdtemp(prefix="isr-", dir="/tmp")))
+    (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
+    try:
+        made.lab.up(azure=1, rack=1, azure_services=False)
+        assert converged(made).status == 0
+        yield made
+    finally:
+        made.lab.down()
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def converged(hosts: Cluster, stores: t.Any = STORES, **more: t.Any) -> Played:
+    """Bring the store and its backup to what the inventory says."""
+    variables = json.dumps({"etcd_backup_stores": stores, "etcd_backup_drill_after_snapshot": False, **more})
+    done = play(str(hosts.folder / "play.yml"), hosts.inventory, hosts.folder, "-e", variables)
+    assert done.status == 0, done.output
+    return done
+
+
+def snapshots(hosts: Cluster) -> list[dict[str, t.Any]]:
+    """Return the snapshots in the backup, when there is one at least."""
+    until = time.monotonic() + 60
+    while True:
+        (store,) = json.loads(hosts.on("az-1", f"{PROGRAM} list --json"))["stores"]
+        if store["snapshots"] or time.monotonic() > until:
+            return list(store["snapshots"])
+        time.sleep(0.5)
+
+
+def restarts(hosts: Cluster) -> tuple[str, str]:
+    """Return which process the agent is, and how often systemd had to start it again."""
+    shown = hosts.on("az-1", f"systemctl show {UNIT} -p MainPID -p NRestarts --value").split()
+    return shown[0], shown[1]
+
+
+def test_the_agent_writes_and_a_second_run_changes_nothing(hosts: Cluster) -> None:
+    assert hosts.on("az-1", f"systemctl is-active {UNIT}") == "active"
+    assert snapshots(hosts)
+    assert hosts.on("az-1", "ls /srv/etcd-backup/lab-irole/recovery"), "the PKI store lies beside the backups"
+    assert restarts(hosts)[1] == "0"
+    before = restarts(hosts)
+    again = converged(hosts)
+    assert again.recap["az-1"]["changed"] == 0
+    assert restarts(hosts) == before
+
+
+def test_nobody_else_reads_keys_and_backups(hosts: Cluster) -> None:
+    for path in (
+        "/etc/ironspan/etcd-backup/keys/1.key",
+        "/etc/ironspan/etcd-backup.json",
+        "/srv/etcd-backup",
+    ):
+        shown = hosts.on("az-1", f"runuser -u nobody -- ls {path}/ || stat -c %a {path}", check=False)
+        assert shown.splitlines()[-1] in ("600", "700"), path
+    key = hosts.on("az-1", "cat /etc/ironspan/etcd-backup/keys/1.key")
+    assert key not in hosts.on("az-1", f"cat /var/lib/ironspan/*.json; journalctl -u {UNIT}; ps axww")
+
+
+def test_another_key_is_used_from_then_on(hosts: Cluster) -> None:
+    text = hosts.inventory.read_text()
+    store, key = (
+        line.split(": ", 1)[1]
+        for name in ("site_pki_store", "site_pki_key_file")
+        for line in text.splitlines()
+        if line.strip().startswith(name)
+    )
+    opened = open_store(store, key)
+    assert opened.backup_keys.add() == 2
+    before = restarts(hosts)
+    assert converged(hosts).recap["az-1"]["changed"] > 0
+    assert restarts(hosts)[0] != before[0]
+    hosts.on("az-1", f"{PROGRAM} snapshot")
+    assert len(hosts.on("az-1", "ls /srv/etcd-backup/lab-irole/recovery").split()) == 2
+    manifests = hosts.on(
+        "az-1", "cat $(ls -d /srv/etcd-backup/lab-irole/e*/snapshots/*/manifest.json | tail -n 1)"
+    )
+    assert json.loads(manifests)["key_version"] == "2"
+
+
+def test_a_killed_agent_comes_back(hosts: Cluster) -> None:
+    process, _ = restarts(hosts)
+    hosts.on("az-1", f"kill -9 {process}")
+    until = time.monotonic() + 60
+    while hosts.on("az-1", f"systemctl is-active {UNIT}", check=False) != "active":
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert restarts(hosts)[0] != process
+
+
+def test_without_a_store_the_agent_goes_and_the_backups_stay(hosts: Cluster) -> None:
+    count = len(snapshots(hosts))
+    converged(hosts, stores=[])
+    assert hosts.on("az-1", f"systemctl is-active {UNIT}", check=False) != "active"
+    assert hosts.on("az-1", f"ls /etc/systemd/system | grep -c {UNIT} || true") == "0"
+    assert converged(hosts, stores=[]).recap["az-1"]["changed"] == 0
+    converged(hosts)
+    assert len(snapshots(hosts)) >= count
