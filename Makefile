@@ -61,7 +61,7 @@ lock: venv
 
 lab: artifacts
 	@echo '== Lab'
-	@$(IRONSPAN) lab up
+	@$(IRONSPAN) lab up --etcd-backup
 	@echo '== Cluster'
 	@$(IRONSPAN) apply
 	@echo '== State'

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import textwrap
 from pathlib import Path
+
+import yaml
 
 from ironspan.lab import files, keys
 from ironspan.lab.azure import variables
@@ -55,7 +57,7 @@ def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False
         f"    site_pki_store: {folder}/pki",
         f"    site_pki_key_file: {folder}/pki.key",
         f"    site_wan_mtu: {wan_mtu}",
-        *(f"    {name}: {json.dumps(value)}" for name, value in backup.items()),
+        *(_variable(name, value) for name, value in backup.items()),
         "  children:",
     ]
     for site in layout.sites:
@@ -69,6 +71,19 @@ def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False
     for group, names in groups(layout).items():
         lines += [f"    {group}:", "      hosts:", *(f"        {name}: {{}}" for name in names)]
     return "\n".join(lines) + "\n"
+
+
+class _Indented(yaml.SafeDumper):
+    """Writes lists as the project's own files have them, below their key and indented."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _variable(name: str, value: object) -> str:
+    """A variable as YAML, indented for `render`."""
+    text = yaml.dump({name: value}, Dumper=_Indented, sort_keys=False, width=150)
+    return textwrap.indent(text.rstrip(), "    ")
 
 
 def path(folder: Path) -> Path:

@@ -29,9 +29,9 @@ def render(azure: int, rack: int, index: int = 0) -> dict[str, Any]:
 
 
 def test_repository_has_what_the_default_lab_writes() -> None:
-    written = inventory.render(Layout("default", 0, *SIZES["small"]), DEFAULT, WAN_MTU)
+    written = inventory.render(Layout("default", 0, *SIZES["small"]), DEFAULT, WAN_MTU, etcd_backup=True)
     assert COMMITTED.read_text() == written, (
-        "inventories/lab/hosts.yml is not what `ironspan lab up` writes; write the rendered text there"
+        "inventories/lab/hosts.yml is not what `lab up --etcd-backup` writes; write the rendered text there"
     )
 
 
