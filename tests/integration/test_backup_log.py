@@ -18,6 +18,7 @@ import pytest
 from ironspan.backup.errors import LeaseLost, WrongCluster
 from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
+from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.inbox import cost
 from ironspan.backup.log.pipeline import Pipeline, Place
@@ -153,6 +154,13 @@ def write(client: EtcdClient, count: int, seed: int = 1) -> int:
     return revision
 
 
+def takes_writes(client: EtcdClient) -> bool:
+    """Tell whether a write succeeds: not while the leader is one that is frozen."""
+    with contextlib.suppress(Unreachable):
+        return bool(client.put(b"/registry/try", b"").header.revision)
+    return False
+
+
 def test_every_key_has_its_value_revisions_version_and_lease(client: EtcdClient, site: Site) -> None:
     with started(site.pipeline()) as pipeline:
         lease = client.lease_grant(3600).ID
@@ -180,8 +188,10 @@ def test_a_member_that_is_killed_and_one_that_freezes_cost_nothing(
         members.wait(first)
         members.signal(second, signal.SIGSTOP)
         try:
-            with EtcdClient([members.endpoint(n) for n in members.names if n != second]) as others:
-                wait(lambda: pipeline.reader.stalls == 1)
+            left = [members.endpoint(name) for name in members.names if name != second]
+            with EtcdClient(left, timeout=10) as others:
+                wait(lambda: pipeline.reader.stalls >= 1)
+                wait(lambda: takes_writes(others), 60)
                 revision = write(others, 20, seed=2)
                 durable(pipeline, revision)
                 keys = stored_in_etcd(others)
@@ -205,6 +215,7 @@ def test_a_member_without_a_leader_is_left_and_silence_is_no_good_news(
             for name in ("m2", "m3"):
                 members.signal(name, signal.SIGCONT)
                 members.wait(name)
+        wait(lambda: takes_writes(client), 60)
         durable(pipeline, write(client, 5, seed=2))
         wait(lambda: pipeline.position.rpo() < 2)
     assert replayed(site.log()) == stored_in_etcd(client)
