@@ -240,6 +240,7 @@ def test_watches_of_before_get_an_error(
     assert watched.count("PUT") == count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watched", [5], indirect=True)
 def test_without_higher_revisions_they_would_hear_nothing(disaster: Disaster, watched: Watches) -> None:
     disaster.restore(["m1"], "another")
