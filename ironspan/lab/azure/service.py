@@ -9,6 +9,7 @@ So a cut WAN cuts the racks off from it, and the instance metadata is where Azur
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,11 +73,23 @@ def start(lab: Path, layout: Layout, progress: Callable[[str, str, str], None]) 
     for address, device in ((layout.azure_site.endpoint, "lan0"), (settings.METADATA_ADDRESS, "lo")):
         run(["ip", "-n", namespace, "address", "replace", f"{address}/32", "dev", device])
     if processes.running(lab, AZURITE) is None:
+        end_strays(lab, str(folder / "blobs"))
         command = ["ip", "netns", "exec", namespace, *launch.azurite_command(azurite, folder, config)]
         processes.spawn(command, lab, AZURITE, launch.azurite_environment())
     if processes.running(lab, PROXY) is None:
+        end_strays(lab, str(folder))
         processes.spawn(launch.process_command(folder), lab, PROXY)
     return True
+
+
+def end_strays(lab: Path, argument: str) -> None:
+    """End the lab's processes with this argument: an `up` was killed before it wrote one's number down."""
+    strays = []
+    for pid in processes.marked(lab):
+        with contextlib.suppress(OSError):
+            if argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                strays.append(pid)
+    processes.kill(strays)
 
 
 def wait(lab: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ironspan.lab import processes
 from ironspan.lab.azure import identity, service, settings
 from ironspan.lab.azure.config import SERVICES, Config
 from ironspan.lab.azure.http import Handler, Request, Response, no_body
@@ -82,3 +83,19 @@ def test_several_programs_of_an_arc_machine_ask_at_once(tmp_path: Path) -> None:
     os.utime(paths[1], (0, 0))
     ask()
     assert [path.exists() for path in paths] == [True, False]
+
+
+def test_a_process_that_nobody_wrote_down_is_ended(tmp_path: Path) -> None:
+    lab, other = tmp_path / "lab", tmp_path / "other"
+    script = ["/bin/sh", "-c", "sleep 60; true"]
+    stray = processes.spawn([*script, "azure/blobs"], lab, "azurite")
+    kept = [
+        processes.spawn([*script, "azure/blobs"], other, "azurite"),
+        processes.spawn([*script, "azure/blobs/more"], lab, "another"),
+    ]
+    try:
+        service.end_strays(lab, "azure/blobs")
+        assert processes.start_time(stray) is None
+        assert all(processes.start_time(pid) is not None for pid in kept)
+    finally:
+        processes.kill([*processes.marked(lab), *processes.marked(other)])
