@@ -69,7 +69,8 @@ def test_a_host_that_dies_during_an_upgrade_stops_the_waves_after_it(cluster: Cl
     played = upgrade(cluster)
     watch.join()
     assert played.status != 0, played.output
-    assert played.recap[first]["unreachable"] == 1, played.output
+    # Whichever hears of it first: SSH, or the drain that waits for its pods.
+    assert played.recap[first]["unreachable"] + played.recap[first]["failed"] == 1, played.output
     assert runsc(cluster, second) == before, "the next wave did not begin"
     assert not closed(cluster, second)
 

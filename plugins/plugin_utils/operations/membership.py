@@ -136,15 +136,17 @@ def following(
         leaving: whether they go.
 
     Returns:
-        Balancers that learn of other control planes, then control planes and backup agents that learn of
-        another store.
+        Balancers that learn of other control planes, control planes and backup agents that learn of another
+        store. Before hosts leave the API servers come first: while one restarts, those that leave still answer.
     """
     site = context.site
     names = ", ".join(host.name for host in hosts)
     word = "without" if leaving else "with"
-    found: list[Step] = []
+    balancers: list[Step] = []
+    servers: list[Step] = []
+    agents: list[Step] = []
     if any(host.in_group("control_plane") for host in hosts):
-        found += [
+        balancers = [
             Step(
                 "reload-load-balancer",
                 balancer.name,
@@ -154,7 +156,7 @@ def following(
             if balancer.name not in without
         ]
     if any(host.in_group("etcd") for host in hosts):
-        found += [
+        servers = [
             Step(
                 "restart-api-server",
                 other.name,
@@ -167,7 +169,7 @@ def following(
             for other in site.group("control_plane")
             if other.name not in without
         ]
-        found += [
+        agents = [
             Step(
                 "restart-backup",
                 other.name,
@@ -177,7 +179,7 @@ def following(
             for other in site.group("etcd")
             if other.name not in without and other not in hosts and other.variables.get("etcd_backup_stores")
         ]
-    return found
+    return [*servers, *balancers, *agents] if leaving else [*balancers, *servers, *agents]
 
 
 def join_step(host: Host) -> Step:
