@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ironspan.backup.errors import BackupError, WrongCluster
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.etcd.client import ALL, EtcdClient
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
 from ironspan.backup.etcd.watch import Watch
 from ironspan.backup.log.group import Gap, Grouper
@@ -205,3 +205,23 @@ class Reader:
             elif silent >= self._interval / 2 and not self._asked:
                 self._asked = True
                 watch.request_progress()
+                self._see_whether_idle(since)
+
+    def _see_whether_idle(self, since: float) -> None:
+        """Take a read's word for it that there is nothing new: before the first event etcd gives no progress.
+
+        (A watch that begins behind the newest revision is left out of progress until that revision is there.)
+        """
+        at = time.monotonic()
+        try:
+            answer = self._client.range(ALL, limit=1, keys_only=True, timeout=self._interval / 2)
+        except EtcdError:
+            return
+        header = answer.header
+        if header.cluster_id != self._cluster_id or header.revision != self._grouper.next - 1:
+            return
+        self._position.received(header.revision, at)
+        self._patience = 1
+        if self._waiting_since == since:
+            self._waiting_since, self._asked = time.monotonic(), False
+

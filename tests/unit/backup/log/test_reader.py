@@ -90,6 +90,12 @@ class FakeEtcd:
         self._plan = list(plan)
         self._progress = progress
         self.watches: list[tuple[str, int, FakeWatch]] = []
+        self.revision = 99
+        self.reads = 0
+
+    def range(self, *_arguments: object, **_options: object) -> rpc.RangeResponse:
+        self.reads += 1
+        return rpc.RangeResponse(header=header(self.revision))
 
     def watch(self, endpoint: str, start: int) -> FakeWatch:
         made = FakeWatch(self._plan.pop(0) if self._plan else [created()], self._progress)
@@ -215,6 +221,16 @@ def test_a_member_that_does_not_is_given_up(run: Callable[..., Setting]) -> None
     assert setting.reader.stalls == 1
     first = setting.etcd.watches[0][2]
     assert first.cancelled and first.asked == 1
+
+
+def test_an_idle_etcd_that_gives_no_progress_is_no_stall(run: Callable[..., Setting]) -> None:
+    setting = run([created()], interval_s=0.08)
+    setting.etcd.revision = 9
+    setting.wait(lambda: setting.etcd.reads >= 5)
+    assert (setting.reader.stalls, len(setting.etcd.watches)) == (0, 1)
+    assert setting.position.rpo() < 1
+    setting.etcd.revision = 10
+    setting.wait(lambda: setting.reader.stalls == 1)
 
 
 def test_one_that_is_only_slow_is_given_more_time(run: Callable[..., Setting]) -> None:
