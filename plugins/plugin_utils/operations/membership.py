@@ -137,7 +137,7 @@ def following(
 
     Returns:
         Balancers that learn of other control planes, control planes and backup agents that learn of another
-        store. Before hosts leave the API servers come first: while one restarts, those that leave still answer.
+        store. Before hosts leave the API servers come first: those that leave answer while one restarts.
     """
     site = context.site
     names = ", ".join(host.name for host in hosts)
