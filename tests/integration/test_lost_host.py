@@ -23,7 +23,7 @@ from tests.support.playbooks import Played, play
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NODES = {"az-1", "az-2", "rack-1", "rack-2"}
-OLDER = "20260224.0"
+OLDER = "20260701.0"
 CUT_S = 40
 
 

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
 ]
 
-OLD = ("gvisor_version=20260224.0",)
+OLD = ("gvisor_version=20260701.0",)
 """The rest is the roles' defaults: Kubernetes 1.36.4, etcd 3.6.14, containerd 2.3.4."""
 NEW = (
     "site_kubernetes_version=1.37.1",
