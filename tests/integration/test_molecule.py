@@ -17,11 +17,11 @@ pytestmark = [
 ]
 
 
-# Clusters on which workers and members are replaced: test_cluster.py does both in short.
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("node_lifecycle", "member_replace")]
+# Clusters on which workers and members are joined and replaced: test_cluster.py does all of it in short.
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("node", "node_lifecycle", "member_replace")]
 
 
-@pytest.mark.parametrize("scenario", ["default", "node", "upgrade", *LONG])
+@pytest.mark.parametrize("scenario", ["default", "upgrade", *LONG])
 def test_a_scenario_converges_twice_and_verifies(scenario: str) -> None:
     done = subprocess.run(
         [str(BIN / "molecule"), "test", "-s", scenario],
