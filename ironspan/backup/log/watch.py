@@ -208,13 +208,15 @@ class Reader:
                 self._see_whether_idle(since)
 
     def _see_whether_idle(self, since: float) -> None:
-        """Take a read's word for it that there is nothing new: before the first event etcd gives no progress.
+        """Take the member's word for it that there is nothing new.
 
-        (A watch that begins behind the newest revision is left out of progress until that revision is there.)
+        It gives no progress to a watch that begins behind its newest revision until that revision is there.
         """
         at = time.monotonic()
         try:
-            answer = self._client.range(ALL, limit=1, keys_only=True, timeout=self._interval / 2)
+            answer = self._client.range(
+                ALL, limit=1, keys_only=True, endpoint=self.endpoint, timeout=self._interval / 2
+            )
         except EtcdError:
             return
         header = answer.header
