@@ -43,7 +43,7 @@ from tests.support.simulated_site import (
     make_store,
 )
 
-SHORT, LONG = range(14), range(240)
+SHORT, LONG = range(24), range(240)
 AT_ONCE = 2
 TOKEN_MINUTES = 30
 
