@@ -72,13 +72,19 @@ def _state(pipeline: Pipeline) -> dict[str, t.Any]:
         "durable": pipeline.position.durable_revision,
         "rpo": pipeline.position.rpo(),
         "cpu": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * 1024,
+        "peak_bytes": _peak_bytes(),
         "spooled_bytes": pipeline.outbox.spooled_bytes,
         "spooled_revision": pipeline.outbox.spooled_revision,
         "stalls": pipeline.reader.stalls,
         "written_bytes": pipeline.sender.written_bytes,
         "failure": str(pipeline.failure or ""),
     }
+
+
+def _peak_bytes() -> int:
+    """Return the most memory this process had; getrusage would count its parent's at the fork."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _write(path: Path, value: object) -> None:

@@ -15,11 +15,12 @@ CLIENT_SETTINGS = "/etc/etcd/etcdctl.env"
 OTHER_PATH = "/etc/etcd/etcd-restore.yaml"
 DROP_IN = "/etc/systemd/system/etcd.service.d/ironspan-restore.conf"
 UNIT = "etcd.service"
-_DROP_IN = f"""# Written by ironspan: a restore is under way, and only this host may talk to etcd.
-[Service]
-ExecStart=
-ExecStart=/usr/local/bin/etcd --config-file {OTHER_PATH}
-"""
+_DROP_IN = (
+    "# Written by ironspan: a restore is under way, and only this host may talk to etcd.\n"
+    "[Service]\n"
+    "ExecStart=\n"
+    f"ExecStart=/usr/local/bin/etcd --config-file {OTHER_PATH}\n"
+)
 
 
 class Configuration(t.NamedTuple):
