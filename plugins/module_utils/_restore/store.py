@@ -8,6 +8,7 @@ cluster id that no old member has: the token that it is made from is random.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -106,12 +107,18 @@ def set_aside(machine: Machine, own: Configuration, keep: str) -> str:
     configuration.straighten(machine)
     if data is None:
         return ""
-    aside = f"{own.data_dir}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    aside = _free_name(machine, f"{own.data_dir}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     record = machine.record()
     if record and not os.path.exists(machine.path(str(record.get("aside", "/none")))):
         machine.remember(aside=aside)
     machine.rename(own.data_dir, aside)
     return aside
+
+
+def _free_name(machine: Machine, wanted: str) -> str:
+    """Return ``wanted``, or with a number after it when data were set aside in the same second before."""
+    names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not os.path.exists(machine.path(name)))
 
 
 def _stop_at_once(machine: Machine) -> None:

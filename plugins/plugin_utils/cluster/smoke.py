@@ -103,8 +103,7 @@ def services(space: str, pods: Sequence[SmokePod]) -> list[Object]:
     """Return the two services with an address and one without for each group of peers."""
     made = [_service(space, name, {"role": name}) for name in (CONTROL_PLANE, WORKERS)]
     for group in sorted({pod.group for pod in pods}):
-        headless = {"clusterIP": "None", "publishNotReadyAddresses": True}
-        made.append(_service(space, f"peers-{group}", {"group": str(group)}, headless))
+        made.append(_service(space, f"peers-{group}", {"group": str(group)}, {"clusterIP": "None"}))
     return made
 
 
@@ -113,7 +112,13 @@ def _service(space: str, name: str, selector: dict[str, str], more: Object | Non
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name, "namespace": space, "labels": MANAGED_BY},
-        "spec": {"selector": selector, "ports": [{"name": "http", "port": PORT}], **(more or {})},
+        "spec": {
+            "selector": selector,
+            "ports": [{"name": "http", "port": PORT}],
+            # A pod whose probe has ended is not ready any more, but it still serves, and slower ones ask for it.
+            "publishNotReadyAddresses": True,
+            **(more or {}),
+        },
     }
 
 

@@ -55,8 +55,10 @@ def test_small_site() -> None:
         ("runc-0001", "rack-1", "control-plane"),
         ("gvisor-0002", "rack-1", "control-plane"),
     ]
-    names = [service["metadata"]["name"] for service in smoke.services("space", pods)]
-    assert names == ["control-plane", "workers", "peers-0"]
+    services = smoke.services("space", pods)
+    assert [service["metadata"]["name"] for service in services] == ["control-plane", "workers", "peers-0"]
+    # A pod stops being ready when its probe ends; those that are still asking would be left without anybody.
+    assert all(service["spec"]["publishNotReadyAddresses"] for service in services)
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
