@@ -115,7 +115,7 @@ def _service(space: str, name: str, selector: dict[str, str], more: Object | Non
         "spec": {
             "selector": selector,
             "ports": [{"name": "http", "port": PORT}],
-            # A pod whose probe has ended is not ready any more, but it still serves, and slower ones ask for it.
+            # A pod whose probe has ended is not ready any more, but it serves on, and slower ones ask for it.
             "publishNotReadyAddresses": True,
             **(more or {}),
         },
