@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from tests.bench.table import Table
 from tests.support.etcd_members import Members, find_etcd, running
 from tests.support.log_agent import LogAgent, log_agent
@@ -53,7 +53,7 @@ def members() -> Iterator[Members]:
 @pytest.fixture
 def agent(members: Members, tmp_path: Path) -> Iterator[LogAgent]:
     with EtcdClient(members.endpoints) as client:
-        start = client.range(ALL, limit=1).header.revision
+        start = client.header().revision
     with log_agent(tmp_path, members.endpoints, start) as started:
         yield started
 
@@ -178,7 +178,7 @@ def test_an_outage_of_the_store_is_caught_up(
 def test_writes_to_etcd_take_no_longer_with_it(members: Members, tmp_path: Path, table: Table) -> None:
     took: dict[bool, list[float]] = {True: [], False: []}
     with EtcdClient(members.endpoints) as client:
-        start = client.range(ALL, limit=1).header.revision
+        start = client.header().revision
     agent = LogAgent(tmp_path / "agent", members.endpoints, start)
     for number in range(2 * ROUNDS):
         backed = number % 2 == 1

@@ -262,7 +262,7 @@ def test_a_second_store_has_the_same(members: Members, client: EtcdClient, tmp_p
 def test_agents_that_end_in_every_way_lose_nothing(agents: AgentSite, client: EtcdClient, seed: int) -> None:
     """Kills, proper ends and pauses of two agents in random order, with snapshots by hand between them."""
     chance = random.Random(seed)
-    first = client.range(b"x").header.revision
+    first = client.header().revision
     with Writer(client) as writer:
         for host in ("a", "b"):
             agents.start(host)

@@ -54,7 +54,7 @@ class Site:
     """A store, a spool, and pipelines between a cluster and them."""
 
     def __init__(self, client: EtcdClient, folder: Path, store: MemoryStore | None = None) -> None:
-        header = client.range(ALL, limit=1).header
+        header = client.header()
         self.client, self.start, self.cluster_id = client, header.revision, header.cluster_id
         self.store = FaultyStore(store or MemoryStore())
         self.folder = folder / "spool"
@@ -255,7 +255,7 @@ def test_a_large_delete_is_never_in_memory_whole(client: EtcdClient, tmp_path: P
     keys, prefix = 57_000, b"/registry/events/" + b"n" * 200 + b"/"
     for at in range(0, keys, 1000):
         client.txn(rpc.TxnRequest(success=[put_op(prefix + b"%06d" % n, b"v") for n in range(at, at + 1000)]))
-    start = client.range(ALL, limit=1).header.revision
+    start = client.header().revision
     with log_agent(tmp_path, client.endpoints, start) as agent:
         revision = client.delete(prefix, prefix_end(prefix)).header.revision
         state = agent.wait(lambda state: state["durable"] >= revision)
@@ -276,7 +276,7 @@ def test_a_large_delete_is_never_in_memory_whole(client: EtcdClient, tmp_path: P
 
 def test_large_values_of_an_outage_stay_in_bounded_memory(client: EtcdClient, tmp_path: Path) -> None:
     client.delete(ALL, ALL)
-    start = client.range(ALL, limit=1).header.revision
+    start = client.header().revision
     with log_agent(tmp_path, client.endpoints, start) as agent:
         agent.set_down(True)
         value = os.urandom(1_400_000)
@@ -293,7 +293,7 @@ def test_a_kill_in_an_outage_loses_nothing_though_etcd_has_forgotten(
     client: EtcdClient, tmp_path: Path
 ) -> None:
     client.delete(ALL, ALL)
-    start = client.range(ALL, limit=1).header.revision
+    start = client.header().revision
     with log_agent(tmp_path, client.endpoints, start) as agent:
         first = write(client, 30)
         agent.wait(lambda state: state["durable"] >= first)

@@ -60,7 +60,7 @@ def source(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def revision_of(client: EtcdClient) -> int:
-    return client.range(b"x").header.revision
+    return client.header().revision
 
 
 def rebuilt(path: Path, records: Sequence[Record], until: int) -> Replayed:

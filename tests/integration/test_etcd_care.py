@@ -65,7 +65,7 @@ def fill(client: EtcdClient, count: int, size: int = 256 << 10) -> None:
 def fragment(client: EtcdClient) -> None:
     """Fill the members' files with what is free then; what is free, members find out when they commit."""
     fill(client, 40)
-    client.compact(client.range(b"\0", limit=1).header.revision, physical=True)
+    client.compact(client.header().revision, physical=True)
     end = time.monotonic() + 20
     while len(due(look(client), 45, 4 * MIB)) < 3:
         assert time.monotonic() < end
@@ -99,7 +99,7 @@ def test_data_in_use_are_not_helped_by_compaction(client: EtcdClient) -> None:
 def test_the_log_s_revisions_are_not_compacted(client: EtcdClient) -> None:
     with pytest.raises(EtcdError, match="space"):
         fill(client, 2 * QUOTA // (256 << 10))
-    kept = client.range(b"\0", limit=1).header.revision - 5
+    kept = client.header().revision - 5
     caretaker(client, logged=kept).step()
     client.range(b"the same key", revision=kept)
     with pytest.raises(EtcdError):

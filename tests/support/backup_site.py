@@ -51,7 +51,7 @@ class BackupSite:
     @property
     def revision(self) -> int:
         """The revision of etcd now."""
-        return self.client.range(b"x").header.revision
+        return self.client.header().revision
 
     def snapshot(self) -> Manifest:
         """Take a snapshot."""

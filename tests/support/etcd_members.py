@@ -127,7 +127,7 @@ class Members:
         with EtcdClient([self.endpoint(name)], timeout=1) as client:
             while True:
                 with contextlib.suppress(EtcdError):
-                    if client.range(b"\0", limit=1).header.revision:
+                    if client.header().revision:
                         return
                 if time.monotonic() > end or self.processes[name].poll() is not None:
                     log = (self.folder / f"{name}.log").read_text()

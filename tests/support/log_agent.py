@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ironspan.backup.crypto import FileKeys
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.log.pipeline import Pipeline, Place
 from ironspan.backup.log.spool import Spool
@@ -45,7 +45,7 @@ def main() -> int:
     with EtcdClient(endpoints) as client:
         place = Place(store, file_keys(folder / "keys"), NAMES, 1)
         end = take_over(store.behind, NAMES, 1, "agent")
-        cluster = client.range(ALL, limit=1).header.cluster_id
+        cluster = client.header().cluster_id
         spool = Spool(folder / "spool", 256 << 20)
         pipeline = Pipeline(client, cluster, place, end, spool, after=max(after, end.revision))
         note = pipeline.position.stored

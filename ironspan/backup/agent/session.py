@@ -25,7 +25,7 @@ from ironspan.backup.care.commands import certificates_of
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import LeaseLost, WrongCluster
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.pipeline import Pipeline, Place
 from ironspan.backup.log.spool import Spool
@@ -91,8 +91,7 @@ class Session:
             WrongCluster: the store's newest epoch is of another cluster, or has newer data than etcd.
             BackupError: etcd or the store makes it impossible for now.
         """
-        answer = self._client.range(ALL, limit=1, keys_only=True)
-        cluster_id = answer.header.cluster_id
+        cluster_id = self._client.header().cluster_id
         epoch = self._newest = epochs.open_epoch(self._store, self._names, cluster_id, time.time())
         self._metrics.epoch.set(epoch.epoch)
         LOG.info("Writing epoch %d, cluster %s, to %s", epoch.epoch, epoch.cluster_id, self._store.name)
@@ -118,20 +117,16 @@ class Session:
                     LOG.error("%s", failure)
                     self._metrics.failed(failure)
                     self._metrics.gaps.inc()
-                    after = self._revision()
+                    after = self._client.header().revision
                 elif failure is not None:
                     raise failure
-
-    def _revision(self) -> int:
-        """Return etcd's revision, by a read that sees every acknowledged write."""
-        return self._client.range(ALL, limit=1, keys_only=True).header.revision
 
     def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
         """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
         end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
         taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
         reached = end.revision or max((snapshot.revision for snapshot in taken), default=0)
-        revision = self._revision()
+        revision = self._client.header().revision
         if reached > revision:
             raise WrongCluster(
                 f"The backup in {self._store.name} is at revision {reached} and etcd at {revision}: this "

@@ -16,7 +16,7 @@ from ironspan.backup.care.defragment import defragment
 from ironspan.backup.care.health import NO_SPACE, Member, look
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import Compacted
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def make_room(
     if not raised:
         return False
     LOG.warning("The alarm NOSPACE is raised by %s", ", ".join(map(health.endpoint, raised)))
-    revision = client.range(ALL, limit=1, keys_only=True).header.revision
+    revision = client.header().revision
     if logged is not None:
         revision = min(revision, logged())
     if revision > 0:

@@ -65,6 +65,14 @@ class EtcdClient(Calls):
         )
         return self._read("KV/Range", request, rpc.RangeResponse, endpoint, timeout)
 
+    def header(self, *, endpoint: str | None = None, timeout: float | None = None) -> rpc.ResponseHeader:
+        """Return the cluster's id and its revision, by a read that sees every acknowledged write.
+
+        Raises:
+            EtcdError: etcd refuses or none answers.
+        """
+        return self.range(ALL, limit=1, keys_only=True, endpoint=endpoint, timeout=timeout).header
+
     def pages(
         self,
         key: bytes = ALL,

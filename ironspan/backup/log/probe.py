@@ -8,7 +8,7 @@ import contextlib
 import threading
 import time
 
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.log.position import Position
 
@@ -45,6 +45,5 @@ class Probe:
         while not self._end.wait(self._interval):
             at = time.monotonic()
             with contextlib.suppress(EtcdError):
-                answer = self._client.range(ALL, limit=1, keys_only=True, timeout=self._interval)
-                self.revision = answer.header.revision
+                self.revision = self._client.header(timeout=self._interval).revision
                 self._position.acknowledged(self.revision, at)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ironspan.backup.errors import BackupError, WrongCluster
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import ALL, EtcdClient
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
 from ironspan.backup.etcd.watch import Watch
 from ironspan.backup.log.group import Gap, Grouper
@@ -214,12 +214,9 @@ class Reader:
         """
         at = time.monotonic()
         try:
-            answer = self._client.range(
-                ALL, limit=1, keys_only=True, endpoint=self.endpoint, timeout=self._interval / 2
-            )
+            header = self._client.header(endpoint=self.endpoint, timeout=self._interval / 2)
         except EtcdError:
             return
-        header = answer.header
         if header.cluster_id != self._cluster_id or header.revision != self._grouper.next - 1:
             return
         self._position.received(header.revision, at)

@@ -93,9 +93,9 @@ class FakeEtcd:
         self.revision = 99
         self.reads = 0
 
-    def range(self, *_arguments: object, **_options: object) -> rpc.RangeResponse:
+    def header(self, **_options: object) -> rpc.ResponseHeader:
         self.reads += 1
-        return rpc.RangeResponse(header=header(self.revision))
+        return header(self.revision)
 
     def watch(self, endpoint: str, start: int) -> FakeWatch:
         made = FakeWatch(self._plan.pop(0) if self._plan else [created()], self._progress)
