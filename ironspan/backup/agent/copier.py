@@ -119,7 +119,7 @@ class Repeating:
     def __init__(
         self,
         name: str,
-        step: Callable[[], None],
+        step: Callable[[], object],
         pause: float,
         failed: Callable[[Exception], object],
         clock: Callable[[], float] = time.monotonic,

@@ -124,8 +124,10 @@ class Session:
     def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
         """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
         end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
-        taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
-        reached = end.revision or max((snapshot.revision for snapshot in taken), default=0)
+        reached = end.revision
+        if not reached:
+            taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
+            reached = max((snapshot.revision for snapshot in taken), default=0)
         revision = self._client.header().revision
         if reached > revision:
             raise WrongCluster(
@@ -176,7 +178,7 @@ class Session:
         """Do beside the log what need not be done at once."""
         failed = self._metrics.failed
         chores = [
-            Repeating("care", self._care, CARE_PAUSE_SECONDS, failed),
+            Repeating("care", self._caretaker.step, CARE_PAUSE_SECONDS, failed),
             Repeating("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, failed),
             Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
             Repeating("epoch", self._look_for_another_epoch, EPOCH_PAUSE_SECONDS, failed),
@@ -201,9 +203,6 @@ class Session:
                 chore.end()
             for chore in chores:
                 chore.stop()
-
-    def _care(self) -> None:
-        self._caretaker.step()
 
     def _received(self) -> int:
         """Return the last revision that the log has, if only on this host yet."""

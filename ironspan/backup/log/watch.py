@@ -223,4 +223,3 @@ class Reader:
         self._patience = 1
         if self._waiting_since == since:
             self._waiting_since, self._asked = time.monotonic(), False
-
