@@ -89,8 +89,7 @@ class Caretaker:
             BackupError: something is wrong that takes a person.
         """
         self._show_certificates()
-        health = look(self._client)
-        self._metrics.show(health)
+        health = self._look()
         corrupt = health.raised(CORRUPT)
         if corrupt:
             names = ", ".join(map(health.endpoint, corrupt))
@@ -99,15 +98,20 @@ class Caretaker:
                 "Replace that member: ironspan apply member_replace -e ironspan_hosts=HOST "
                 "--allow-destructive; it gets its data from the others. Do not disarm the alarm before.",
             )
-        if make_room(self._client, self._logged, self._going_on):
+        if make_room(self._client, health, self._logged, self._going_on):
             self._metrics.room_made.inc()
+            health = self._look()
         care = self._care
         members = due(health, care.defragment_fragmentation_percent, care.defragment_least_bytes)
-        if members:
-            self._metrics.defragmented.inc(defragment(self._client, members, going_on=self._going_on))
+        if members and (done := defragment(self._client, members, going_on=self._going_on)):
+            self._metrics.defragmented.inc(done)
+            health = self._look()
         for member in health.members:
             if member.quota_used >= care.quota_warn_percent:
                 LOG.warning("%s uses %.0f %% of its quota", member.endpoint, member.quota_used)
+        return health
+
+    def _look(self) -> Health:
         health = look(self._client)
         self._metrics.show(health)
         return health

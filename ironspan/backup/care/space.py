@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 
 from ironspan.backup.care.defragment import defragment
-from ironspan.backup.care.health import NO_SPACE, Member, look
+from ironspan.backup.care.health import NO_SPACE, Health, Member, look
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.etcd.client import EtcdClient
@@ -27,6 +27,7 @@ COMPACTION_SECONDS = 120.0
 
 def make_room(
     client: EtcdClient,
+    health: Health,
     logged: Callable[[], int] | None = None,
     going_on: Callable[[], bool] = lambda: True,
 ) -> bool:
@@ -34,6 +35,7 @@ def make_room(
 
     Args:
         client: knows the endpoints of all members.
+        health: of the cluster.
         logged: the last revision that the backup's log has seen; nothing newer is compacted, so that the log
             stays without a gap.
         going_on: whether this is still this agent's task.
@@ -44,7 +46,6 @@ def make_room(
     Raises:
         BackupError: compaction frees too little; the message says what to do.
     """
-    health = look(client)
     raised = health.raised(NO_SPACE)
     if not raised:
         return False

@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ironspan.backup.care.caretaker import CareMetrics
+from ironspan.backup.care.caretaker import CareMetrics, Caretaker
 from ironspan.backup.care.commands import as_data, as_text
 from ironspan.backup.care.defragment import due
 from ironspan.backup.care.health import BEHIND, Health, Member, judged
+from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.settings import Care
 
 MIB = 1 << 20
 
@@ -88,3 +91,52 @@ def test_what_prometheus_sees() -> None:
     assert 'ironspan_etcd_alarm{alarm="CORRUPT",member="https://10.0.0.1:2379"} 0.0' in text
     metrics.forget()
     assert "https://10.0.0.1" not in generate_latest(registry).decode()
+
+
+class FragmentedEtcd:
+    """Two members whose files are half free until they are defragmented; counts the calls."""
+
+    endpoints = ("a", "b")
+
+    def __init__(self, in_use: int) -> None:
+        self.in_use = in_use
+        self.calls: list[str] = []
+
+    def status(self, endpoint: str, timeout: float | None = None) -> rpc.StatusResponse:
+        self.calls.append("status")
+        header = rpc.ResponseHeader(member_id=self.endpoints.index(endpoint) + 1)
+        return rpc.StatusResponse(
+            header=header, leader=1, dbSize=200 * MIB, dbSizeInUse=self.in_use, dbSizeQuota=400 * MIB
+        )
+
+    def alarms(self, *, endpoint: str | None = None) -> list[rpc.AlarmMember]:
+        self.calls.append("alarms")
+        return []
+
+    def move_leader(self, endpoint: str, target: int) -> None:
+        self.calls.append("move_leader")
+
+    def defragment(self, endpoint: str, timeout: float) -> None:
+        self.calls.append("defragment")
+        if self.calls.count("defragment") == len(self.endpoints):
+            self.in_use = 200 * MIB
+
+
+def test_members_are_asked_once_when_nothing_is_due_and_again_after_something_was_done() -> None:
+    once = ["status", "status", "alarms"]
+    quiet = FragmentedEtcd(190 * MIB)
+    registry, care = CollectorRegistry(), Care(45, 4 * MIB, 80)
+    metrics = CareMetrics(registry)
+
+    def step(etcd: FragmentedEtcd) -> Health:
+        return Caretaker(t.cast("EtcdClient", etcd), care, (), metrics).step()
+
+    step(quiet)
+    assert quiet.calls == once
+    busy = FragmentedEtcd(20 * MIB)
+    health = step(busy)
+    assert busy.calls.count("defragment") == 2
+    assert busy.calls[-3:] == once
+    assert {member.fragmentation for member in health.members} == {0}
+    shown = registry.get_sample_value("ironspan_etcd_fragmentation_percent", {"member": "a"})
+    assert shown == 0, "what is shown is from after the work"
