@@ -13,6 +13,8 @@ import rich.box
 import rich.console
 import rich.table
 
+from ironspan.backup.text import size
+
 Answer = collections.abc.Mapping[str, t.Any]
 LEAST_WIDTH = 118
 """The table's own. A narrower terminal wraps lines; names cut short would be of no use."""
@@ -115,15 +117,6 @@ def drilled(found: Answer) -> list[str]:
             f"in {found['seconds']:.1f} s"
         ]
     return [f"{found['snapshot']}: NOT verified", *(f"  {finding}" for finding in found["findings"])]
-
-
-def size(count: float) -> str:
-    """Return a number of bytes in the unit that people read it in."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 def age(seconds: float) -> str:

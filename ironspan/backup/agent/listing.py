@@ -11,6 +11,7 @@ from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.chain import last_seen, moment_text
 from ironspan.backup.names import Names
 from ironspan.backup.store import Store
+from ironspan.backup.text import size
 
 _HEADS = ("EPOCH", "SNAPSHOT", "REVISION", "TAKEN", "SIZE", "KEY", "PROVEN")
 
@@ -83,7 +84,7 @@ def _store_text(found: dict[str, t.Any]) -> str:
     if log["segments"]:
         lines.append(
             f"log of epoch {log['epoch']}: revisions {log['first_revision']} to {log['last_revision']}, "
-            f"{log['segments']} segments, {_size(log['bytes'])}, "
+            f"{log['segments']} segments, {size(log['bytes'])}, "
             f"last written {moment_text(round(log['written'] * 1000))}"
         )
     else:
@@ -102,15 +103,7 @@ def _row(snapshot: dict[str, t.Any]) -> tuple[str, ...]:
         snapshot["id"],
         str(snapshot["revision"]),
         f"{moment_text(snapshot['created'] * 1000)[:19]}Z",
-        _size(snapshot["size"]),
+        size(snapshot["size"]),
         snapshot["key_version"],
         proven,
     )
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
