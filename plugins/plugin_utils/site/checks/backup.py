@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import re
-import typing as t
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 
 STORES = "etcd_backup_stores"
 KEYS = "etcd_backup_keys"
@@ -43,41 +40,6 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Entry:
-    """One dictionary of the inventory, and where it is written."""
-
-    draft: Draft
-    host: HostDraft
-    path: str
-    value: Mapping[str, t.Any]
-    written: t.Any
-
-    def text(self, name: str) -> str:
-        """Return a field, empty when it is not there or no text."""
-        value = self.value.get(name)
-        return value if isinstance(value, str) else ""
-
-    def problem(self, name: str, message: str, remedy: str) -> None:
-        """Add a problem of a field, at the line where it is written."""
-        place: Place | None = None
-        if isinstance(self.written, Mapping):
-            place = next((place_of(key) for key in self.written if str(key) == name), None)
-        place = place or place_of(self.written)
-        variable = self.path.partition("[")[0].partition(".")[0]
-        self.draft.problems.add(
-            place or self.draft.place(self.host, variable), f"{self.path}.{name}", message, remedy
-        )
-
-    def inner(self, name: str) -> _Entry | None:
-        """Return a field that is a dictionary itself."""
-        value = self.value.get(name)
-        written = self.written.get(name) if isinstance(self.written, Mapping) else None
-        if not isinstance(value, Mapping):
-            return None
-        return _Entry(self.draft, self.host, f"{self.path}.{name}", value, written)
-
-
 def check_stores(draft: Draft) -> None:
     """Every store has what its kind needs, no secrets, and a place of its own."""
     for host in _distinct(draft, STORES):
@@ -103,7 +65,7 @@ def check_keys(draft: Draft) -> None:
         value, setting = host.values.get(KEYS), host.settings.get(KEYS)
         if not isinstance(value, Mapping) or not host.values.get(STORES):
             continue
-        entry = _Entry(draft, host, KEYS, value, setting.value if setting else None)
+        entry = Entry(draft, host, KEYS, value, setting.value if setting else None)
         _check_kind(entry)
         if entry.text("kind") == "key_vault":
             _check_url(entry, "vault_url")
@@ -159,16 +121,16 @@ def _distinct(draft: Draft, variable: str) -> Iterator[HostDraft]:
             yield host
 
 
-def _stores(draft: Draft, host: HostDraft) -> Iterator[_Entry]:
+def _stores(draft: Draft, host: HostDraft) -> Iterator[Entry]:
     values = host.values.get(STORES)
     written = host.settings[STORES].value
     for index, value in enumerate(values if isinstance(values, list) else ()):
         if isinstance(value, Mapping):
             item = written[index] if isinstance(written, list) else None
-            yield _Entry(draft, host, f"{STORES}[{index}]", value, item)
+            yield Entry(draft, host, f"{STORES}[{index}]", value, item)
 
 
-def _check_kind(entry: _Entry) -> None:
+def _check_kind(entry: Entry) -> None:
     kind = entry.text("kind")
     for name, example in NEEDED.get(kind, {}).items():
         if not entry.value.get(name):
@@ -178,7 +140,7 @@ def _check_kind(entry: _Entry) -> None:
             entry.problem(name, f"means nothing for {kind}", "remove it")
 
 
-def _check_azure(entry: _Entry) -> None:
+def _check_azure(entry: Entry) -> None:
     _check_url(entry, "account_url")
     container = entry.text("container")
     if container and not _CONTAINER.fullmatch(container):
@@ -191,7 +153,7 @@ def _check_azure(entry: _Entry) -> None:
     _check_path(entry, "ca")
 
 
-def _check_url(entry: _Entry, name: str) -> None:
+def _check_url(entry: Entry, name: str) -> None:
     url = entry.text(name)
     example = NEEDED[entry.text("kind")][name]
     if not url:
@@ -205,7 +167,7 @@ def _check_url(entry: _Entry, name: str) -> None:
         entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
 
 
-def _check_credential(entry: _Entry) -> None:
+def _check_credential(entry: Entry) -> None:
     credential = entry.inner("credential")
     if credential is None:
         return
@@ -221,7 +183,7 @@ def _check_credential(entry: _Entry) -> None:
     _check_path(credential, "token_file")
 
 
-def _check_folder(entry: _Entry) -> None:
+def _check_folder(entry: Entry) -> None:
     _check_path(entry, "path")
     path = PurePosixPath(entry.text("path"))
     if path.is_absolute() and (
@@ -234,7 +196,7 @@ def _check_folder(entry: _Entry) -> None:
         )
 
 
-def _check_path(entry: _Entry, name: str) -> None:
+def _check_path(entry: Entry, name: str) -> None:
     path = entry.text(name)
     if path and (not path.startswith("/") or ".." in path.split("/")):
         entry.problem(name, f"{path!r} is not an absolute path", "write it from / on, without ..")
