@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from ironspan.backup.errors import StoreError
 from ironspan.backup.store import Item, Lease, Store
 
-Fault = Literal["refused", "unknown", "lie"]
-"""refused: nothing happened, and an error. unknown: it happened, and an error. lie: neither."""
+Fault = Literal["refused", "busy", "unknown", "lie", "slow", "cut", "stale"]
+"""refused: nothing happened, and an error. busy: as refused, and when to ask again. unknown: it happened, and
+an error. lie: neither. slow: it happens later. cut: a reading breaks off in the middle. stale: a list without
+the newest object."""
+SLOW_S = 0.05
 
 
 class FaultyStore:
@@ -38,8 +42,12 @@ class FaultyStore:
     def _meet(self, what: str, name: str) -> Fault | None:
         self.calls.append((what, name))
         fault: Fault | None = "refused" if self.down.is_set() else self.fault(what, name)
-        if fault == "refused":
-            raise StoreError(f"{self.name}: {what} {name}: refused by the test.", retryable=True)
+        if fault in ("refused", "busy"):
+            asked = 0.02 if fault == "busy" else None
+            message = f"{self.name}: {what} {name}: {fault}, says the test."
+            raise StoreError(message, retryable=True, retry_after=asked)
+        if fault == "slow":
+            time.sleep(SLOW_S)
         return fault
 
     def _after(self, fault: Fault | None, what: str, name: str) -> None:
@@ -74,13 +82,23 @@ class FaultyStore:
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Store.read."""
-        self._meet("read", name)
-        return self.behind.read(name, offset, length)
+        fault = self._meet("read", name)
+        pieces = self.behind.read(name, offset, length)
+        return self._cut(name, pieces) if fault == "cut" else pieces
+
+    def _cut(self, name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece[: len(piece) // 2]
+            break
+        raise StoreError(f"{self.name}: read {name}: broke off, says the test.", retryable=True)
 
     def list(self, prefix: str) -> Iterator[Item]:
         """Store.list."""
-        self._meet("list", prefix)
-        return self.behind.list(prefix)
+        fault = self._meet("list", prefix)
+        items = list(self.behind.list(prefix))
+        if fault == "stale" and items:
+            items.remove(max(items, key=lambda item: item.created))
+        return iter(items)
 
     def delete(self, name: str) -> None:
         """Store.delete."""
