@@ -53,6 +53,14 @@ def test_the_manual_has_every_alert() -> None:
     assert not [rule["alert"] for rule in ALERTS if f"`{rule['alert']}`" not in manual]
 
 
+def test_promtool_is_told_when_every_alert_fires_and_when_not() -> None:
+    cases = yaml.safe_load((ROOT / "monitoring/etcd-alerts.test.yml").read_text())["tests"]
+    told = [one for case in cases for one in case.get("alert_rule_test", ())]
+    for rule in ALERTS:
+        expected = [bool(one["exp_alerts"]) for one in told if one["alertname"] == rule["alert"]]
+        assert {True, False} <= set(expected), rule["alert"]
+
+
 def test_the_dashboard_asks_for_what_there_is() -> None:
     board = json.loads((ROOT / "monitoring/etcd-dashboard.json").read_text())
     targets = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
