@@ -14,9 +14,8 @@ from tests.bench.table import Table
 from tests.support.playbooks import play
 
 RATIO = 1.3
-ROUNDS = 6
-"""At most. Other work slows one side or the other, and a kubelet whose pods come before its list of services
-tries them again after some 15 s ("services have not yet been read at least once")."""
+ROUNDS = 4
+"""At most: other work slows one side or the other."""
 
 pytestmark = pytest.mark.lab
 

@@ -189,7 +189,7 @@ def _request(
 
 
 class FakeApi:
-    """The server; a context manager. ``objects`` is path -> object.
+    """The server; a context manager. ``objects`` is path -> object, ``signs``: approved requests are signed.
 
     Args:
         certificate: file with key and certificate, from ``server_files``; None serves plain HTTP.
@@ -211,6 +211,7 @@ class FakeApi:
         self.asked: list[str] = []
         self.fault: Choose = lambda method, path: None
         self.joins = joins
+        self.signs = True
         self._lock = threading.RLock()
         api = self
 
@@ -340,6 +341,8 @@ class FakeApi:
                 return 409, _status(409, "AlreadyExists", f"{name} already exists")
             return 201, self._put(f"{path}/{name}", body)
         if method == "PUT":
+            if self.signs and path.endswith("/approval") and _is_approved(body):
+                body["status"]["certificate"] = "signed"
             return 200, self._put(path.removesuffix("/approval").removesuffix("/status"), body)
         if "apply-patch" in kind:
             made = _merged(there or {}, body)
@@ -379,6 +382,10 @@ class FakeApi:
         body["metadata"]["resourceVersion"] = str(version)
         self.objects[path] = body
         return body
+
+
+def _is_approved(request: Object) -> bool:
+    return any(condition["type"] == "Approved" for condition in request["status"]["conditions"])
 
 
 def _as_stored(body: Object) -> Object:

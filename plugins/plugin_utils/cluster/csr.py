@@ -49,12 +49,16 @@ class Verdict(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """What a round of approvals did and whom it still waits for; ``joining`` are those who joined lately."""
+    """What a round of approvals did and whom it still waits for.
+
+    ``joining`` are those who joined lately, ``unsigned`` those whose approved request nobody signed yet.
+    """
 
     approved: list[Verdict]
     denied: list[Verdict]
     waiting: list[str]
     joining: Sequence[str] = ()
+    unsigned: Sequence[str] = ()
 
 
 def refusal(request: Object, nodes: Mapping[str, Sequence[str]]) -> str:
@@ -103,6 +107,7 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
     approved: list[Verdict] = []
     denied: list[Verdict] = []
     served: set[str] = set()
+    signed: set[str] = set()
     requests = api.get(_PATH)["items"]
     joined = _joined(requests)
     for request in requests:
@@ -121,10 +126,13 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
         outlived = request["metadata"]["creationTimestamp"] < joined.get(node, "")
         if "Approved" in conditions and "Failed" not in conditions and not outlived:
             served.add(node)
+            if request.get("status", {}).get("certificate"):
+                signed.add(node)
     waiting = [name for name in nodes if name not in served]
     refused = {verdict.node for verdict in denied}
     joining = [name for name in waiting if name in joined and name not in refused]
-    return Outcome(approved, denied, waiting, joining)
+    unsigned = tuple(name for name in nodes if name in served - signed)
+    return Outcome(approved, denied, waiting, joining, unsigned)
 
 
 def _joined(requests: Sequence[Object]) -> dict[str, str]:
@@ -166,7 +174,11 @@ def approve_until_all_serve(
     seconds: float,
     progress: t.Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Approve requests as they come until every wanted node has a serving certificate on its way.
+    """Approve requests as they come until every wanted node has a serving certificate.
+
+    Signed, and not only approved: then the cluster's signer runs, and a kubelet that joins gets its client
+    certificate at once. One that must wait for it asks for services in vain meanwhile and comes back to its
+    first pods only some 15 s later.
 
     Args:
         api: the cluster.
@@ -191,7 +203,7 @@ def approve_until_all_serve(
         outcome = approve_pending(api, nodes)
         approved += outcome.approved
         denied += outcome.denied
-        served.update(name for name in nodes if name not in outcome.waiting)
+        served.update(name for name in nodes if name not in {*outcome.waiting, *outcome.unsigned})
         before = len(missing)
         missing = [name for name in wanted if name not in served]
         refused = [verdict for verdict in denied if verdict.node in missing]
@@ -211,11 +223,21 @@ def approve_until_all_serve(
         if not missing:
             return Outcome(approved, denied, [])
         if time.monotonic() > end:
-            raise ClusterError(
-                f"After {seconds:.0f} s no request for a serving certificate came from {', '.join(missing)}.",
-                "Look at the kubelet's log there: journalctl -u kubelet (serverTLSBootstrap must be true).",
-            )
+            raise _late(seconds, missing, outcome.unsigned)
         time.sleep(_POLL_SECONDS)
+
+
+def _late(seconds: float, missing: Sequence[str], unsigned: Sequence[str]) -> ClusterError:
+    silent = [name for name in missing if name not in unsigned]
+    if silent:
+        return ClusterError(
+            f"After {seconds:.0f} s no request for a serving certificate came from {', '.join(silent)}.",
+            "Look at the kubelet's log there: journalctl -u kubelet (serverTLSBootstrap must be true).",
+        )
+    return ClusterError(
+        f"After {seconds:.0f} s nobody has signed the approved certificate of {', '.join(missing)}.",
+        "Look at what signs them: kubectl -n kube-system logs -l component=kube-controller-manager",
+    )
 
 
 def finish_joins(

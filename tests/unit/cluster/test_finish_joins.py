@@ -58,6 +58,13 @@ def test_who_joined_and_never_asks_is_named(fake: FakeApi, monkeypatch: pytest.M
         csr.finish_joins(client(fake), ADDRESSES, 0)
 
 
+def test_who_is_approved_and_not_signed_is_waited_for(fake: FakeApi) -> None:
+    fake.signs = False
+    join(fake, "w1")
+    with pytest.raises(ClusterError, match=r"nobody has signed the approved certificate of w1\. Look at"):
+        csr.approve_until_all_serve(client(fake), ADDRESSES, ["w1"], 2)
+
+
 def test_who_joined_and_was_removed_is_forgotten(fake: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_api, "SERVING_AFTER_S", 3600)
     join(fake, "w2")
