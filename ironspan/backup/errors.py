@@ -65,7 +65,11 @@ class LeaseLost(StoreError):
     """Another holder has the lease, or ours ran out."""
 
 
-class Forbidden(StoreError):
+class Refused(StoreError):
+    """The store, or the way to it, has to be mended by an operator. Asking again is for much later."""
+
+
+class Forbidden(Refused):
     """The identity may not do this, or the object is under a retention policy."""
 
 

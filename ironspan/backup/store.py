@@ -14,6 +14,8 @@ BLOCKS_MAX = 45_000
 """Appends to one object: the service ends at 50,000 (scalability targets of Azure Blob storage)."""
 LEASE_SECONDS = (15, 60)
 """Shortest and longest lease that is not endless (Lease Blob, Azure Blob storage)."""
+REFUSED_SECONDS = 60.0
+"""Between two tries where the store refuses: a new role assignment takes up to ten minutes to count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from ironspan.backup.errors import StoreError
+from ironspan.backup.errors import RoleMissing, StoreError
 from ironspan.backup.store import Item, Lease, Store
 
-Fault = Literal["refused", "busy", "unknown", "lie", "slow", "cut", "stale"]
-"""refused: nothing happened, and an error. busy: as refused, and when to ask again. unknown: it happened, and
-an error. lie: neither. slow: it happens later. cut: a reading breaks off in the middle. stale: a list without
-the newest object."""
+Fault = Literal["refused", "forbidden", "busy", "unknown", "lie", "slow", "cut", "stale"]
+"""refused: nothing happened, and an error. forbidden: as refused, for want of a role. busy: as refused, and
+when to ask again. unknown: it happened, and an error. lie: neither. slow: it happens later. cut: a reading
+breaks off in the middle. stale: a list without the newest object."""
 SLOW_S = 0.05
 
 
@@ -42,6 +42,8 @@ class FaultyStore:
     def _meet(self, what: str, name: str) -> Fault | None:
         self.calls.append((what, name))
         fault: Fault | None = "refused" if self.down.is_set() else self.fault(what, name)
+        if fault == "forbidden":
+            raise RoleMissing(f"{self.name}: {what} {name}: no role, says the test.", "Assign one.")
         if fault in ("refused", "busy"):
             asked = 0.02 if fault == "busy" else None
             message = f"{self.name}: {what} {name}: {fault}, says the test."

@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ironspan.backup.errors import LeaseLost, StoreError
-from ironspan.backup.store import Lease, Store
+from ironspan.backup.errors import LeaseLost, Refused, StoreError
+from ironspan.backup.store import REFUSED_SECONDS, Lease, Store
 
 SECONDS = 15
 """The shortest that stores offer: a killed writer's successor waits this long."""
@@ -87,11 +87,13 @@ class Leadership:
 
     def pause(self) -> float:
         """Return how many seconds to wait before the next step."""
+        if isinstance(self.problem, Refused) and not self.held():
+            return REFUSED_SECONDS
         if self._lease is not None:
             return RENEW_SECONDS if self.problem is None else RENEW_SECONDS / 3
         if isinstance(self.problem, LeaseLost):
             return STANDBY_SECONDS
-        return AFTER_OUTAGE_SECONDS if self.problem else 0.0
+        return AFTER_OUTAGE_SECONDS if self.problem else max(0.0, self._not_before - self._clock())
 
     def release(self, seconds: float = 0.0) -> None:
         """Give the lease up, so that a successor need not wait for its end.

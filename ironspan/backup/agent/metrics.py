@@ -16,13 +16,22 @@ from prometheus_client import (
 )
 
 from ironspan.backup.care.caretaker import CareMetrics
-from ironspan.backup.errors import BackupError, ChainError, KeyMissing, LeaseLost, StoreError, WrongCluster
+from ironspan.backup.errors import (
+    BackupError,
+    ChainError,
+    KeyMissing,
+    LeaseLost,
+    Refused,
+    StoreError,
+    WrongCluster,
+)
 from ironspan.backup.etcd.errors import Compacted, EtcdError
 
 PREFIX = "ironspan_etcd_backup"
-KINDS = ("store", "lease", "etcd", "gap", "chain", "key", "cluster", "spool", "other")
+KINDS = ("store", "refused", "lease", "etcd", "gap", "chain", "key", "cluster", "spool", "other")
 _KIND_OF: tuple[tuple[type[BaseException], str], ...] = (
     (LeaseLost, "lease"),
+    (Refused, "refused"),
     (StoreError, "store"),
     (Compacted, "gap"),
     (EtcdError, "etcd"),
@@ -59,6 +68,10 @@ class Metrics:
             "last_verified_timestamp_seconds", "When the newest snapshot was taken whose restore was proven."
         )
         self.verified_revision = self._gauge("last_verified_revision", "Its revision.")
+        self.guard = self._gauge(
+            "guard",
+            "1 while etcd of this host serves something else than what was backed up, 2 while it is closed.",
+        )
         self.copy_lag = Gauge(
             f"{PREFIX}_copy_lag_seconds",
             "The age of the newest moment up to which a second store has all that the first one has.",

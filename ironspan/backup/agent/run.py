@@ -7,14 +7,17 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 
 from ironspan.backup.agent.commands import client_of
 from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
-from ironspan.backup.errors import BackupError, LeaseLost
+from ironspan.backup.crypto import Keys
+from ironspan.backup.errors import BackupError, LeaseLost, Refused
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
+from ironspan.backup.store import REFUSED_SECONDS, Store
 from ironspan.backup.stores import open_keys, open_store
 
 LOG = logging.getLogger(__name__)
@@ -26,7 +29,8 @@ STAND_BACK_SECONDS = 5.0
 def run(settings: Settings) -> int:
     """Run the agent until SIGTERM or SIGINT; then what waits is written and the lease given up.
 
-    A kill at any time loses nothing: what is not in the store is in etcd or in the spool.
+    A kill at any time loses nothing: what is not in the store is in etcd or in the spool. A store that an
+    operator has to mend is tried again every minute.
 
     Args:
         settings: of this host.
@@ -35,29 +39,16 @@ def run(settings: Settings) -> int:
         The exit code, 0.
 
     Raises:
-        BackupError: the store or the keys refuse the settings.
+        BackupError: the metrics' address is taken.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     metrics = Metrics()
-    store, keys = open_store(settings.stores[0]), open_keys(settings.keys)
-    leadership = Leadership(store, Names(settings.site).writer, settings.host)
-    metrics.lease_seconds.set_function(leadership.remaining)
     server = metrics.serve(settings.metrics.address, settings.metrics.port)
     try:
-        with client_of(settings) as client, Keeper(leadership, lambda: _count(leadership, metrics)):
-            while not stop.is_set():
-                metrics.standby()
-                if not leadership.held():
-                    stop.wait(_STEP_SECONDS)
-                    continue
-                try:
-                    Session(settings, client, store, keys, leadership, metrics).run(stop)
-                except BackupError as error:
-                    LOG.error("%s", error)
-                    metrics.failed(error)
-                    leadership.release(0.0 if isinstance(error, LeaseLost) else STAND_BACK_SECONDS)
+        if opened := _opened(settings, metrics, stop):
+            _write(settings, *opened, metrics, stop)
     finally:
         metrics.standby()
         server.shutdown()
@@ -65,6 +56,56 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def _count(leadership: Leadership, metrics: Metrics) -> None:
-    if leadership.problem is not None and not isinstance(leadership.problem, LeaseLost):
-        metrics.failed(leadership.problem)
+def _opened(settings: Settings, metrics: Metrics, stop: threading.Event) -> tuple[Store, Keys] | None:
+    """Open the store and the keys, as often as it takes; None when told to end before."""
+    while not stop.is_set():
+        try:
+            return open_store(settings.stores[0]), open_keys(settings.keys)
+        except BackupError as error:
+            LOG.error("%s", error)
+            metrics.failed(error)
+            stop.wait(REFUSED_SECONDS)
+    return None
+
+
+def _write(settings: Settings, store: Store, keys: Keys, metrics: Metrics, stop: threading.Event) -> None:
+    """Write whenever the lease is held."""
+    leadership = Leadership(store, Names(settings.site).writer, settings.host)
+    metrics.lease_seconds.set_function(leadership.remaining)
+    with client_of(settings) as client, Keeper(leadership, _teller(leadership, metrics)):
+        while not stop.is_set():
+            metrics.standby()
+            if not leadership.held():
+                stop.wait(_STEP_SECONDS)
+                continue
+            try:
+                Session(settings, client, store, keys, leadership, metrics).run(stop)
+            except BackupError as error:
+                LOG.error("%s", error)
+                metrics.failed(error)
+                leadership.release(_stand_back(error))
+
+
+def _stand_back(error: BackupError) -> float:
+    """Return for how many seconds the lease is left to others after a failure."""
+    if isinstance(error, LeaseLost):
+        return 0.0
+    return REFUSED_SECONDS if isinstance(error, Refused) else STAND_BACK_SECONDS
+
+
+def _teller(leadership: Leadership, metrics: Metrics) -> Callable[[], None]:
+    """Return what counts and tells, after each step, why the store does not give the lease."""
+    told = ""
+
+    def tell() -> None:
+        nonlocal told
+        problem = leadership.problem
+        if problem is None or isinstance(problem, LeaseLost):
+            told = ""
+            return
+        metrics.failed(problem)
+        if str(problem) != told:
+            told = str(problem)
+            LOG.warning("%s", problem)
+
+    return tell

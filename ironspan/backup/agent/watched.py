@@ -45,7 +45,9 @@ class Watched:
             "spool": pipeline.outbox.problem,
         }
         for what, problem in problems.items():
-            if problem is not None and problem is not self._told.get(what):
-                LOG.warning("%s", problem)
+            told = self._told.get(what)
+            if problem is not None and problem is not told:
                 metrics.failed(problem)
+                if str(problem) != str(told):
+                    LOG.warning("%s", problem)
             self._told[what] = problem

@@ -20,6 +20,7 @@ from ironspan.backup.errors import (
     Forbidden,
     LeaseLost,
     NotThere,
+    Refused,
     RoleMissing,
     StoreError,
 )
@@ -139,7 +140,7 @@ def _answered(error: HttpResponseError, place: Place, need: str) -> StoreError:
 
 def _missing(place: Place, code: str) -> StoreError:
     if code in ("ContainerNotFound", "ContainerBeingDeleted"):
-        return StoreError(
+        return Refused(
             f"The container {place.container} is not in the account {place.account} ({code}).",
             "Create it with playbooks/backup_store.yml, or correct the name in the settings.",
         )

@@ -25,7 +25,7 @@ from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.util import Retry
 
-from ironspan.backup.errors import StoreError
+from ironspan.backup.errors import Refused, StoreError
 
 PRIVATE = tuple(
     ipaddress.ip_network(text)
@@ -105,8 +105,8 @@ def insist_on_private(endpoint: Endpoint, resolve: Resolve = resolve) -> list[st
         resolve: looks a name up.
 
     Raises:
-        StoreError: the name does not exist or nobody answers (retryable), or it has a public address (not
-            retryable: writing there would go through the internet).
+        StoreError: the name does not exist or nobody answers (retryable).
+        Refused: it has a public address; writing there would go through the internet.
     """
     host = endpoint.host
     try:
@@ -115,10 +115,9 @@ def insist_on_private(endpoint: Endpoint, resolve: Resolve = resolve) -> list[st
         raise _unresolved(endpoint, error) from None
     public = [address for address in addresses if not is_private(address)]
     if public:
-        raise StoreError(
+        raise Refused(
             f"{host} resolves to the public address {public[0]}; nothing was sent there.",
             _why_public(endpoint, resolve),
-            retryable=False,
         )
     return addresses
 
@@ -180,10 +179,9 @@ class _PrivateConnection(HTTPSConnection):
         if not is_private(address):
             made.close()
             endpoint = Endpoint(self.host, self.port)
-            raise StoreError(
+            raise Refused(
                 f"{self.host} now resolves to the public address {address}; nothing was sent there.",
                 _why_public(endpoint, resolve),
-                retryable=False,
             )
         return made
 

@@ -14,6 +14,7 @@ from ironspan.backup.errors import (
     LeaseLost,
     NotThere,
     PositionConflict,
+    Refused,
     StoreError,
 )
 from ironspan.backup.log.batch import Batch
@@ -22,6 +23,7 @@ from ironspan.backup.log.outbox import Outbox
 from ironspan.backup.log.position import Position
 from ironspan.backup.records import Record
 from ironspan.backup.segment import SegmentWriter
+from ironspan.backup.store import REFUSED_SECONDS
 from ironspan.backup.takeover import LogEnd
 
 APPEND_BYTES = 3 << 20
@@ -35,10 +37,11 @@ _FINAL = (LeaseLost, PositionConflict, NotThere, AlreadyThere)
 class Sender:
     """Takes batches from the outbox and appends them through a segment writer; one thread of its own.
 
-    A store that fails or refuses is asked again, after what it said in Retry-After or 0.1 s, doubled up to
-    1.5 s; the spool takes the log meanwhile. Other errors end the thread and are in ``failure``: another
-    agent writes (``LeaseLost``), the segment is gone (``NotThere``), the log is not what was written
-    (``ChainError``), the spool cannot be read. What was not stored is still in the outbox.
+    A store that fails is asked again, after what it said in Retry-After or 0.1 s, doubled up to 1.5 s, or up
+    to a minute where an operator has to mend it; the spool takes the log meanwhile. Other errors end the
+    thread and are in ``failure``: another agent writes (``LeaseLost``), the segment is gone (``NotThere``),
+    the log is not what was written (``ChainError``), the spool cannot be read. What was not stored is still
+    in the outbox.
 
     Args:
         outbox: from the flusher.
@@ -151,7 +154,7 @@ class Sender:
                 self._position.stored(self.writer.durable)
                 asked = min(error.retry_after or 0.0, RETRY_AFTER_MAX_S)
                 self._wait(max(asked, pause * random.uniform(0.5, 1.0)))
-                pause = min(pause * 2, BACKOFF_S[1])
+                pause = min(pause * 2, REFUSED_SECONDS if isinstance(error, Refused) else BACKOFF_S[1])
                 continue
             self.problem = None
             self._position.stored(self.writer.durable)

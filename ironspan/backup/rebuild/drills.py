@@ -189,8 +189,15 @@ def drilling(settings: Settings, path: Path) -> Iterator[None]:
                 return False
             return status.leader == status.header.member_id
 
-        drills = Drills(settings, path, open_store(settings.stores[0]), leads)
-        thread = Repeating("drills", drills.step, PAUSE_SECONDS, lambda error: LOG.error("%s", error))
+        drills: Drills | None = None
+
+        def step() -> None:
+            nonlocal drills
+            # A store that refuses now may be mended while this runs.
+            drills = drills or Drills(settings, path, open_store(settings.stores[0]), leads)
+            drills.step()
+
+        thread = Repeating("drills", step, PAUSE_SECONDS, lambda error: LOG.error("%s", error))
         thread.start()
         try:
             yield

@@ -18,11 +18,21 @@ from ironspan.backup.agent.copier import Copier, Repeating
 from ironspan.backup.agent.leader import MARGIN_SECONDS, SECONDS, Leadership
 from ironspan.backup.agent.metrics import KINDS, PREFIX, Metrics
 from ironspan.backup.agent.schedule import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Schedule
-from ironspan.backup.errors import AlreadyThere, ChainError, KeyMissing, LeaseLost, StoreError, WrongCluster
+from ironspan.backup.errors import (
+    AlreadyThere,
+    ChainError,
+    KeyMissing,
+    LeaseLost,
+    Refused,
+    RoleMissing,
+    StoreError,
+    WrongCluster,
+)
 from ironspan.backup.etcd.errors import Compacted, Unreachable
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
+from ironspan.backup.store import REFUSED_SECONDS
 from tests.support.faulty_store import Fault, FaultyStore
 
 NAMES = Names("site")
@@ -126,8 +136,10 @@ def test_who_stands_back_lets_another_have_it(lead: Callable[[str], Leadership],
     first, second = lead("a"), lead("b")
     first.step()
     first.release(30)
+    assert first.pause() == 30
     clock.now += 29
     assert not first.step()
+    assert first.pause() == 1
     assert second.step()
     second.release()
     clock.now += 2
@@ -153,6 +165,35 @@ def test_a_release_that_the_store_does_not_take_is_no_failure(
     store.down.set()
     leader.release()
     assert leader.remaining() == 0
+
+
+def test_a_store_that_lacks_a_role_is_asked_every_minute_until_it_has_it(
+    lead: Callable[[str], Leadership], store: FaultyStore, clock: Clock
+) -> None:
+    store.fault = lambda what, name: "forbidden"
+    leader = lead("a")
+    begun = clock.now
+    while clock.now < begun + 600:
+        assert not leader.step()
+        clock.now += leader.pause()
+    assert len(store.calls) == 600 / REFUSED_SECONDS
+    store.fault = lambda what, name: None
+    assert leader.step()
+
+
+def test_a_role_that_is_taken_away_is_asked_for_every_minute_once_the_lease_is_over(
+    lead: Callable[[str], Leadership], store: FaultyStore, clock: Clock
+) -> None:
+    leader = lead("a")
+    leader.step()
+    store.fault = lambda what, name: "forbidden"
+    assert leader.step()
+    assert leader.pause() < 2
+    clock.now += SECONDS
+    assert not leader.step()
+    assert leader.pause() == REFUSED_SECONDS
+    store.fault = lambda what, name: None
+    assert leader.step()
 
 
 # -- epochs ----------------------------------------------------------------------------------------
@@ -408,6 +449,8 @@ def test_a_standby_has_nothing_to_lose() -> None:
         (StoreError("x"), "store"),
         (AlreadyThere("x"), "store"),
         (LeaseLost("x"), "lease"),
+        (Refused("x"), "refused"),
+        (RoleMissing("x"), "refused"),
         (Unreachable("x"), "etcd"),
         (Compacted("x"), "gap"),
         (ChainError("x", gap=(1, 2)), "gap"),

@@ -8,12 +8,13 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ironspan.backup.catalogue import Catalogue, Snapshot
-from ironspan.backup.errors import BackupError
+from ironspan.backup.errors import BackupError, Refused
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, Manifest, Verdict
 from ironspan.backup.names import Names, snapshot_id
@@ -26,8 +27,9 @@ from ironspan.backup.rebuild.drills import (
     Due,
     due,
 )
-from ironspan.backup.settings import Drill, Settings
+from ironspan.backup.settings import Drill, Settings, parse
 from ironspan.backup.store import Item
+from tests.unit.backup.test_settings import GOOD
 
 HOUR = 3600
 NOW = 1_000_000
@@ -204,3 +206,22 @@ def test_a_drill_without_its_lease_is_ended(
     one = drills_of(tmp_path, clock, monkeypatch, f"rm {tmp_path}/store/test/.drill.lease; exec sleep 60")
     with pytest.raises(BackupError, match="lease"):
         one.step()
+
+
+def test_a_store_that_refuses_at_the_start_is_opened_when_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [Refused("NAME resolves to a public address."), Refused("still")]
+    stepped = threading.Event()
+
+    def open_store(entry: object) -> FileStore:
+        if refusals:
+            raise refusals.pop()
+        return FileStore(tmp_path / "store")
+
+    monkeypatch.setattr("ironspan.backup.stores.open_store", open_store)
+    monkeypatch.setattr(drills, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(Drills, "step", lambda self: stepped.set())
+    with drills.drilling(parse(GOOD), tmp_path / "settings.json"):
+        assert stepped.wait(10)
+    assert not refusals

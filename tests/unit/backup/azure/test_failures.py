@@ -23,6 +23,7 @@ from ironspan.backup.errors import (
     Forbidden,
     LeaseLost,
     NotThere,
+    Refused,
     RoleMissing,
     StoreError,
 )
@@ -48,8 +49,8 @@ def answered(status: int, code: str = "", **headers: str) -> HttpResponseError:
     [
         (404, "BlobNotFound", "read", NotThere, False, ["acme/etcd/lab/writer does not exist"]),
         (404, "", "read", NotThere, False, ["does not exist"]),
-        (404, "ContainerNotFound", "read", StoreError, False, ["The container etcd is not in the account",
-                                                               "backup_store.yml"]),
+        (404, "ContainerNotFound", "read", Refused, False, ["The container etcd is not in the account",
+                                                            "backup_store.yml"]),
         (409, "BlobAlreadyExists", "write", AlreadyThere, False, ["exists already"]),
         (412, "ConditionNotMet", "write", AlreadyThere, False, ["exists already"]),
         (409, "BlobImmutableDueToPolicy", "delete", Forbidden, False, ["retention policy or legal hold"]),

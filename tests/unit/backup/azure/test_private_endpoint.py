@@ -18,7 +18,7 @@ from ironspan.backup.azure.private_endpoint import (
     refuse_public,
     transport,
 )
-from ironspan.backup.errors import StoreError
+from ironspan.backup.errors import Refused, StoreError
 
 ACCOUNT = Endpoint.of("https://acme.blob.core.windows.net")
 PRIVATE_NAME = "acme.privatelink.blob.core.windows.net"
@@ -140,7 +140,7 @@ def test_a_dns_that_fails_does_not_keep_the_agent_from_starting(
     answers: dict[str, list[str] | int], refused: bool
 ) -> None:
     if refused:
-        with pytest.raises(StoreError, match="public address"):
+        with pytest.raises(Refused, match="public address"):
             refuse_public(ACCOUNT, resolver(**answers))
     else:
         refuse_public(ACCOUNT, resolver(**answers))
@@ -153,7 +153,7 @@ def test_a_connection_to_a_public_address_sends_nothing(monkeypatch: pytest.Monk
         port = server.getsockname()[1]
         session = transport(private=True).session
         assert isinstance(session, requests.Session)
-        with pytest.raises(StoreError, match=r"localhost now resolves to the public address 127\.0\.0\.1"):
+        with pytest.raises(Refused, match=r"localhost now resolves to the public address 127\.0\.0\.1"):
             session.get(f"https://localhost:{port}/", timeout=5)
         server.settimeout(5)
         peer, _ = server.accept()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironspan.backup import segment
-from ironspan.backup.errors import ChainError, Forbidden, LeaseLost, StoreError
+from ironspan.backup.errors import ChainError, Forbidden, LeaseLost, Refused, StoreError
 from ironspan.backup.log import sender as module
 from ironspan.backup.log.batch import Cutter
 from ironspan.backup.log.coalesce import NODE_LEASES
@@ -184,6 +184,31 @@ def test_a_store_that_refuses_is_asked_again_when_it_said(
     setting.wait(lambda: setting.position.durable_revision == 1)
     assert len(waits) == 2
     assert all(seconds == 7 if error.retry_after else seconds < 0.01 for seconds in waits)
+
+
+@pytest.mark.parametrize(
+    ("error", "longest"), [(Refused("mend it"), 60.0), (StoreError("down", retryable=True), 1.5)]
+)
+def test_what_an_operator_has_to_mend_is_tried_less_and_less_often_and_heals(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, error: StoreError, longest: float
+) -> None:
+    append = setting.store.append
+    waits: list[float] = []
+
+    def refusing(name: str, data: bytes, position: int) -> int:
+        if len(waits) < 20:
+            raise error
+        return append(name, data, position)
+
+    monkeypatch.setattr(module, "BACKOFF_S", (0.1, 1.5))
+    monkeypatch.setattr("random.uniform", lambda least, most: most)
+    monkeypatch.setattr(setting.store, "append", refusing)
+    monkeypatch.setattr(setting.sender, "_wait", waits.append)
+    setting.put(revision(1))
+    setting.sender.start()
+    setting.wait(lambda: setting.position.durable_revision == 1)
+    assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert waits[-1] == longest
 
 
 def test_heartbeats_of_one_append_are_coalesced(setting: Setting) -> None:
