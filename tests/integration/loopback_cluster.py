@@ -36,26 +36,26 @@ VERSION = "1.36.4"
 _ETCD_ARCHIVE = "github.com/etcd-io/etcd/releases/download/v3.6.14/etcd-v3.6.14-linux-amd64.tar.gz"
 
 
-def find_programs(folder: Path) -> dict[str, Path]:
+def find_programs(folder: Path, version: str = VERSION, names: Sequence[str] = PROGRAMS) -> dict[str, Path]:
     """Return the programs' paths, unpacked into ``folder`` when they come from the mirror.
 
     Without them the test is skipped, or fails when IRONSPAN_REQUIRE_LAB is 1.
     """
     given = os.environ.get("IRONSPAN_TEST_BINARIES")
     if given:
-        return {name: Path(given) / name for name in PROGRAMS}
+        return {name: Path(given) / name for name in names}
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     mirror = cache / "ironspan" / "mirror"
     try:
         with tarfile.open(mirror / _ETCD_ARCHIVE) as archive:
             _take(archive, "etcd", folder)
-        for name in PROGRAMS[1:]:
+        for name in names[1:]:
             image = mirror / "v2" / "registry.k8s.io" / name
-            manifest = json.loads((image / "manifests" / f"v{VERSION}").read_bytes())
+            manifest = json.loads((image / "manifests" / f"v{version}").read_bytes())
             for layer in manifest["layers"]:
                 with tarfile.open(image / "blobs" / layer["digest"]) as archive:
                     _take(archive, name, folder)
-        return {name: (folder / name).resolve(strict=True) for name in PROGRAMS}
+        return {name: (folder / name).resolve(strict=True) for name in names}
     except OSError as error:
         message = f"the mirror lacks a program for this test ({error}); run `ironspan artifacts build`"
         if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
@@ -186,8 +186,8 @@ class Control:
 
     # -- Kubernetes --------------------------------------------------------------------------------
 
-    def start_api(self) -> None:
-        """Start the API server and wait until it is ready."""
+    def start_api(self, *options: str) -> None:
+        """Start the API server, with further options, and wait until it is ready."""
         folder = self.folder / "api"
         folder.mkdir()
         (folder / "ca.crt").write_text(self.store.ca("kubernetes").certificate_pem)
@@ -222,6 +222,7 @@ class Control:
             f"--service-account-key-file={folder}/sa.pub",
             f"--service-account-signing-key-file={folder}/sa.key",
             "--endpoint-reconciler-type=none",
+            *options,
         )
         self.wait(lambda: self.api(break_glass=True).text("/readyz") == "ok", 90)
 

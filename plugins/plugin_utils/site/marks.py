@@ -193,6 +193,16 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
             marks.members.setdefault((group, words[0]), Place(file, number))
 
 
+def duplicates_in(text: str, file: str) -> list[Duplicate]:
+    """Return the keys that mappings of a YAML text have twice; nothing for a text that is no YAML."""
+    marks = Marks()
+    try:
+        _find_duplicates(yaml.compose(text, Loader=_LOADER), file, "", marks)
+    except yaml.YAMLError:
+        return []
+    return marks.duplicates
+
+
 def _find_duplicates(node: yaml.Node | None, file: str, path: str, marks: Marks) -> None:
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):

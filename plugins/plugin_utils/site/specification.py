@@ -46,7 +46,8 @@ class Specification:
     roles: tuple[str, ...]
 
 
-def _option(name: str, role: str, raw: Mapping[str, t.Any]) -> Option:
+def option_from(name: str, role: str, raw: Mapping[str, t.Any]) -> Option:
+    """Return an option as an argument specification describes it, with all that is inside of it."""
     nested = raw.get("options")
     return Option(
         name=name,
@@ -56,7 +57,9 @@ def _option(name: str, role: str, raw: Mapping[str, t.Any]) -> Option:
         choices=tuple(raw.get("choices") or ()),
         required=bool(raw.get("required")),
         default=raw.get("default"),
-        options={key: _option(key, role, value or {}) for key, value in nested.items()} if nested else None,
+        options={key: option_from(key, role, value or {}) for key, value in nested.items()}
+        if nested
+        else None,
         no_log=bool(raw.get("no_log")),
     )
 
@@ -86,6 +89,6 @@ def load_specification(roles_folder: Path = ROLES_FOLDER) -> Specification:
         entry_points = read_yaml(role / "meta" / "argument_specs.yml").get("argument_specs", {})
         for entry_point in entry_points.values():
             for name, raw in (entry_point.get("options") or {}).items():
-                options.setdefault(name, _option(name, role.name, raw or {}))
+                options.setdefault(name, option_from(name, role.name, raw or {}))
         defaults.update(read_yaml(role / "defaults" / "main.yml"))
     return Specification(options=options, defaults=defaults, roles=tuple(roles))

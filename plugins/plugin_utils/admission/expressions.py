@@ -1,0 +1,351 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The CEL of every rule: what must be true of a pod, a service or a namespace, and what to say if it is not.
+
+``object`` goes through ``dyn`` because one expression serves pods and everything that makes pods. Optional
+fields are read with ``.?``, so that an absent field is no error. What comes from the policy file has only
+characters that need no escaping (read.py).
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
+
+SAFE_SYSCTLS = (
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_wmem",
+)
+"""Those of the Pod Security Standard "baseline" (pod-security-admission, policy/check_sysctls.go)."""
+LEVELS = ("privileged", "baseline", "restricted")
+ENFORCE = "pod-security.kubernetes.io/enforce"
+HOST_SPACES = ("hostNetwork", "hostPID", "hostIPC")
+MIRROR = "kubernetes.io/config.mirror"
+APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+class Validation(t.NamedTuple):
+    """What must be true, and the sentence for those for whom it is not."""
+
+    expression: str
+    message: str
+    found: str = ""
+    """A list of texts to end the message with."""
+
+
+def literal(value: t.Any) -> str:
+    """Return text, a number, or a list or dictionary of them, in CEL."""
+    return json.dumps(value)
+
+
+POD = (
+    ("template", "has(dyn(object).spec.jobTemplate) ? dyn(object).spec.jobTemplate.spec.template : "
+     "(has(dyn(object).spec.template) ? dyn(object).spec.template : dyn(object))"),
+    ("pod", "variables.template.spec"),
+    ("annotations", "variables.template.?metadata.?annotations.orValue({})"),
+    ("labels", "variables.template.?metadata.?labels.orValue({})"),
+    ("containers", "variables.pod.containers + variables.pod.?initContainers.orValue([]) + "
+     "variables.pod.?ephemeralContainers.orValue([])"),
+    ("volumes", "variables.pod.?volumes.orValue([])"),
+    ("images", "variables.containers.map(c, c.?image.orValue('')) + "
+     "variables.volumes.filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"),
+)  # fmt: skip
+"""Variables of every policy about pods, whatever makes them; they are worked out only where they are used."""
+
+
+def gpu(policy: Policy, pod: str, containers: str) -> str:
+    """Return an expression that tells whether a pod asks for a GPU, by resources or by claims.
+
+    Args:
+        policy: which resources are GPUs.
+        pod: expression of the pod's specification.
+        containers: expression of its containers.
+    """
+    names = [name for name in policy.gpu_resources if not name.endswith("/")]
+    domains = [name for name in policy.gpu_resources if name.endswith("/")]
+    wanted = f"(r in {literal(names)} || {literal(domains)}.exists(d, r.startsWith(d)))"
+    return (
+        f"{pod}.?resourceClaims.orValue([]).size() > 0 || "
+        f"{containers}.exists(c, c.?resources.?limits.orValue({{}}).exists(r, {wanted}) || "
+        f"c.?resources.?requests.orValue({{}}).exists(r, {wanted}))"
+    )
+
+
+def shares_host(pod: str) -> str:
+    """Return an expression that tells whether a pod is in a namespace of the host, as it may where exempt."""
+    return " || ".join(f"{pod}.?{name}.orValue(false)" for name in HOST_SPACES)
+
+
+def sandboxed(policy: Policy, pod: str) -> str:
+    """Return an expression that tells whether a pod has a class that is a sandbox."""
+    return f"{pod}.?runtimeClassName.orValue('') in {literal(_allowed(policy.rules['runtime_class']))}"
+
+
+def validations(policy: Policy, rule: Rule) -> list[Validation]:
+    """Return what a rule asks for."""
+    return _RULES[rule.name](policy, rule)
+
+
+def _allowed(rule: Rule) -> list[str]:
+    return list(rule.values.get("allowed", ()))
+
+
+def _runtime_class(policy: Policy, rule: Rule) -> list[Validation]:
+    classes = _allowed(rule)
+    message = f"a pod here must have one of the runtime classes {', '.join(classes)}"
+    return [Validation(sandboxed(policy, "variables.pod"), message)]
+
+
+def _host_access(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        *(Validation(f"!variables.pod.?{name}.orValue(false)", f"{name} is refused") for name in HOST_SPACES),
+        Validation(
+            "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
+            "hostPort is refused: use a service",
+        ),
+    ]
+
+
+def _privilege(policy: Policy, rule: Rule) -> list[Validation]:
+    context = "c.?securityContext"
+    capabilities = list(rule.values["capabilities"])
+    host_process = ".?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+    return [
+        Validation(
+            f"variables.containers.all(c, !{context}.?privileged.orValue(false))",
+            "privileged containers are refused",
+        ),
+        Validation(
+            f"variables.containers.all(c, {context}.?capabilities.?add.orValue([])"
+            f".all(n, n in {literal(capabilities)}))",
+            f"of capabilities only these may be added: {', '.join(capabilities) or 'none'}",
+        ),
+        Validation(
+            f"variables.containers.all(c, {context}.?procMount.orValue('Default') == 'Default')",
+            "procMount other than Default is refused",
+        ),
+        *(
+            Validation(
+                f"variables.pod.?securityContext.?{profile}.?type.orValue('') != 'Unconfined' && "
+                f"variables.containers.all(c, {context}.?{profile}.?type.orValue('') != 'Unconfined')",
+                f"{profile} Unconfined is refused",
+            )
+            for profile in ("seccompProfile", "appArmorProfile")
+        ),
+        Validation(
+            f"variables.annotations.all(k, !k.startsWith({literal(APP_ARMOR)}) || "
+            "variables.annotations[k] != 'unconfined')",
+            "AppArmor's annotation unconfined is refused",
+        ),
+        Validation(
+            f"variables.pod.?securityContext.?sysctls.orValue([]).all(s, s.name in {literal(SAFE_SYSCTLS)})",
+            "sysctls that are not namespaced and safe are refused",
+        ),
+        Validation(
+            f"!variables.pod{host_process} && variables.containers.all(c, !c{host_process})",
+            "hostProcess is refused",
+        ),
+    ]
+
+
+def _volumes(policy: Policy, rule: Rule) -> list[Validation]:
+    kinds = _allowed(rule)
+    return [
+        Validation(
+            f"variables.volumes.all(v, v.all(k, k == 'name' || k in {literal(kinds)}))",
+            f"of volumes only these kinds are allowed: {', '.join(kinds)}",
+        )
+    ]
+
+
+def _sub_paths(policy: Policy, rule: Rule) -> list[Validation]:
+    mounts = "variables.containers.all(c, c.?volumeMounts.orValue([]).all(m, {}))"
+    return [
+        Validation(
+            mounts.format("m.?subPath.orValue('') == '' && m.?subPathExpr.orValue('') == ''"),
+            "subPath and subPathExpr are refused here: mount the whole volume",
+        ),
+        Validation(
+            mounts.format("m.?mountPropagation.orValue('None') == 'None'"),
+            "mount propagation is refused here",
+        ),
+    ]
+
+
+def _latest_tag(policy: Policy, rule: Rule) -> list[Validation]:
+    return _images("i.contains('@') || (i.matches(':[^/:]+$') && !i.endsWith(':latest'))",
+                   "images need a tag other than latest, or a digest")  # fmt: skip
+
+
+def _registries(policy: Policy, rule: Rule) -> list[Validation]:
+    prefixes = [name if name.endswith("/") else f"{name}/" for name in _allowed(rule)]
+    return _images(
+        f"{literal(prefixes)}.exists(p, i.startsWith(p)) && !i.contains('..')",
+        f"images must be written with their registry, one of {', '.join(_allowed(rule))}",
+    )
+
+
+def _digests(policy: Policy, rule: Rule) -> list[Validation]:
+    return _images("i.matches('@sha256:[0-9a-f]{64}$')", "images need a digest here (IMAGE@sha256:...)")
+
+
+def _images(right: str, message: str) -> list[Validation]:
+    found = f"variables.images.filter(i, !({right}))"
+    return [Validation(f"variables.images.all(i, {right})", message, found)]
+
+
+def _gpu_queue(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            f"!({gpu(policy, 'variables.pod', 'variables.containers')}) || "
+            f"variables.labels[?{literal(rule.word)}].orValue('') != ''",
+            f"a pod that asks for a GPU needs the label {rule.word}",
+        )
+    ]
+
+
+def _sandbox_annotations(policy: Policy, rule: Rule) -> list[Validation]:
+    prefixes = literal(list(rule.values["prefixes"]))
+    right = f"!{prefixes}.exists(p, k.startsWith(p)) || k in {literal(_allowed(rule))}"
+    return [
+        Validation(
+            f"variables.annotations.all(k, {right})",
+            "annotations that steer a sandbox or its devices are refused",
+            f"variables.annotations.filter(k, !({right}))",
+        )
+    ]
+
+
+def _user_namespaces(policy: Policy, rule: Rule) -> list[Validation]:
+    pod = "variables.pod"
+    free = f"{sandboxed(policy, pod)} || {shares_host(pod)} || {gpu(policy, pod, 'variables.containers')}"
+    return [
+        Validation(
+            f"!{pod}.?hostUsers.orValue(true) || {free}",
+            "hostUsers must be false: only pods in a sandbox or with a GPU use the host's users",
+        )
+    ]
+
+
+def _placement(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            "request.operation != 'CREATE' || variables.pod.?nodeName.orValue('') == ''",
+            "nodeName is refused here: the scheduler chooses",
+        ),
+        Validation(
+            "variables.pod.?tolerations.orValue([]).all(t, t.?key.orValue('') != '' && "
+            "!t.key.startsWith('node-role.kubernetes.io/'))",
+            "a toleration of all taints, or of the control plane's, is refused here",
+        ),
+    ]
+
+
+def _resolvers(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            "variables.pod.?dnsPolicy.orValue('ClusterFirst').startsWith('ClusterFirst') && "
+            "variables.pod.?dnsConfig.?nameservers.orValue([]).size() == 0",
+            "a pod here must use the cluster's DNS: no nameservers, no dnsPolicy but ClusterFirst",
+        )
+    ]
+
+
+def _token_audiences(policy: Policy, rule: Rule) -> list[Validation]:
+    audiences = _allowed(rule)
+    return [
+        Validation(
+            "variables.volumes.all(v, v.?projected.?sources.orValue([]).all(s, "
+            f"s.?serviceAccountToken.?audience.orValue('') in {literal(['', *audiences])}))",
+            f"of token audiences only these are allowed: {', '.join(audiences) or 'the API itself'}",
+        ),
+        Validation(
+            "variables.volumes.all(v, v.?projected.?sources.orValue([]).all(s, !has(s.podCertificate)))",
+            "pod certificates are refused here",
+        ),
+    ]
+
+
+def _mirror_pods(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            f"!({literal(MIRROR)} in variables.annotations) || 'system:nodes' in request.userInfo.groups",
+            "only nodes write mirror pods",
+        )
+    ]
+
+
+def _services(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            "object.spec.?type.orValue('ClusterIP') == 'ClusterIP'",
+            "a service here must be of type ClusterIP",
+        ),
+        Validation("object.spec.?externalIPs.orValue([]).size() == 0", "externalIPs are refused here"),
+    ]
+
+
+def _namespaces(policy: Policy, rule: Rule) -> list[Validation]:
+    key, value = (literal(text) for text in policy.high_risk)
+    keepers = sorted({*policy.keepers, "system:masters"})
+    trusted = f"request.userInfo.groups.exists(g, g in {literal(keepers)})"
+    security = policy.pod_security
+    exempt = sorted({entry.namespace for entry in (*policy.exemptions, *security.exemptions)})
+    labels = "{}.metadata.?labels[?{}].orValue({})"
+    checks = [
+        Validation(
+            f"{trusted} || oldObject == null || {labels.format('oldObject', key, "''")} != {value} || "
+            f"{labels.format('object', key, "''")} == {value}",
+            f"the label {'='.join(policy.high_risk)} may be taken away by {', '.join(keepers)} only",
+        ),
+        Validation(
+            f"{trusted} || oldObject != null || !(object.metadata.name in {literal(exempt)})",
+            f"a namespace that is exempt from rules may be made by {', '.join(keepers)} only",
+        ),
+    ]
+    if security.level in LEVELS:
+        levels = {level: number for number, level in enumerate(LEVELS)}
+        free = [entry.namespace for entry in security.exemptions]
+        said = labels.format("object", literal(ENFORCE), literal(security.level))
+        checks.append(
+            Validation(
+                f"{trusted} || object.metadata.name in {literal(free)} || "
+                f"{literal(levels)}[{said}] >= {levels[security.level]}",
+                f"a Pod Security level below {security.level} may be set by {', '.join(keepers)} only",
+            )
+        )
+    return checks
+
+
+_RULES: Mapping[str, t.Callable[[Policy, Rule], list[Validation]]] = {
+    "runtime_class": _runtime_class,
+    "host_access": _host_access,
+    "privilege": _privilege,
+    "volumes": _volumes,
+    "sub_paths": _sub_paths,
+    "latest_tag": _latest_tag,
+    "registries": _registries,
+    "digests": _digests,
+    "gpu_queue": _gpu_queue,
+    "sandbox_annotations": _sandbox_annotations,
+    "user_namespaces": _user_namespaces,
+    "placement": _placement,
+    "resolvers": _resolvers,
+    "token_audiences": _token_audiences,
+    "mirror_pods": _mirror_pods,
+    "services": _services,
+    "namespaces": _namespaces,
+}

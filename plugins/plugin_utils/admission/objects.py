@@ -1,0 +1,172 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of an admission policy: one policy a rule, bound to the namespaces where the rule holds.
+
+Rules about pods refuse pods. Of what makes pods (deployments, jobs, ...) they only warn, because a controller
+that is refused tells nobody, and because such an object may have been there before the rule.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import (
+    POD,
+    Validation,
+    gpu,
+    literal,
+    sandboxed,
+    shares_host,
+    validations,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
+
+Object = dict[str, t.Any]
+API_VERSION = "admissionregistration.k8s.io/v1"
+"""ValidatingAdmissionPolicy is in it since Kubernetes 1.30, MutatingAdmissionPolicy since 1.36."""
+LABEL = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/component": "admission"}
+_WRITE = ["CREATE", "UPDATE"]
+_METADATA_NAME = "kubernetes.io/metadata.name"
+
+
+def _rules(group: str, *resources: str) -> Object:
+    return {"apiGroups": [group], "apiVersions": ["v1"], "operations": _WRITE, "resources": list(resources)}
+
+
+_PODS = [_rules("", "pods", "pods/ephemeralcontainers")]
+_WORKLOADS = [
+    _rules("", "replicationcontrollers"),
+    _rules("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
+    _rules("batch", "cronjobs", "jobs"),
+]
+_OTHERS = {"services": [_rules("", "services")], "namespaces": [_rules("", "namespaces")]}
+_CHANGED = (
+    "oldObject == null || object.spec != oldObject.spec || "
+    "object.metadata.?annotations != oldObject.metadata.?annotations || "
+    "object.metadata.?labels != oldObject.metadata.?labels"
+)
+"""Controllers take their finalizers off pods that were there before a rule, and off those that go."""
+
+
+def policy_objects(policy: Policy) -> list[Object]:
+    """Return the objects of a policy.
+
+    Args:
+        policy: from the policy file.
+
+    Returns:
+        Policies, each with its bindings behind it, in the order of the rules; those that mutate come first.
+    """
+    rules = [rule for rule in policy.rules.values() if rule.scope != "nowhere"]
+    made: list[Object] = []
+    for rule in rules:
+        made += _mutation(policy, rule)
+    for rule in rules:
+        made += _validation(policy, rule)
+    return made
+
+
+def _validation(policy: Policy, rule: Rule) -> list[Object]:
+    of_pods = rule.name not in _OTHERS
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [*_PODS, *_WORKLOADS] if of_pods else _OTHERS[rule.name]},
+        "validations": [_stated(rule, validation) for validation in validations(policy, rule)],
+    }
+    if of_pods:
+        spec["variables"] = [{"name": name, "expression": expression} for name, expression in POD]
+        spec["matchConditions"] = [{"name": "changed", "expression": _CHANGED}]
+    name, where = rule.policy_name, _namespaces(policy, rule)
+    made = [
+        _object("ValidatingAdmissionPolicy", name, spec),
+        _binding(name, name, {**where, "resourceRules": _PODS} if of_pods else where, ["Deny", "Audit"]),
+    ]
+    if of_pods:
+        only = {**where, "resourceRules": _WORKLOADS}
+        made.append(_binding(f"{name}-workloads", name, only, ["Warn", "Audit"]))
+    return made
+
+
+def _stated(rule: Rule, validation: Validation) -> Object:
+    message = f"{validation.message} (rule {rule.name})"
+    stated = {"expression": validation.expression, "message": message}
+    if validation.found:
+        stated["messageExpression"] = f"{literal(message + ': ')} + {validation.found}.join(', ')"
+    return stated
+
+
+def _mutation(policy: Policy, rule: Rule) -> list[Object]:
+    pod, where = "object.spec", _namespaces(policy, rule)
+    if rule.name == "runtime_class":
+        conditions = ["!has(object.spec.runtimeClassName)"]
+        change = f"{{op: 'add', path: '/spec/runtimeClassName', value: '{rule.word}'}}"
+    elif rule.name == "user_namespaces":
+        containers = f"({pod}.containers + {pod}.?initContainers.orValue([]))"
+        conditions = [
+            "!has(object.spec.hostUsers)",
+            f"!({sandboxed(policy, pod)})",
+            f"!({gpu(policy, pod, containers)})",
+            f"!({shares_host(pod)})",
+        ]
+        change = "{op: 'add', path: '/spec/hostUsers', value: false}"
+        where = _without_sandboxes(policy, where)
+    else:
+        return []
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": {"resourceRules": [{**_rules("", "pods"), "operations": ["CREATE"]}]},
+        "matchConditions": [
+            {"name": f"condition-{number}", "expression": expression}
+            for number, expression in enumerate(conditions, 1)
+        ],
+        "mutations": [
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{change}]"}},
+        ],
+    }
+    name = f"{rule.policy_name}-default"
+    return [
+        _object("MutatingAdmissionPolicy", name, spec),
+        _object(
+            "MutatingAdmissionPolicyBinding",
+            name,
+            {"policyName": name, **({"matchResources": where} if where else {})},
+        ),
+    ]
+
+
+def _namespaces(policy: Policy, rule: Rule) -> Object:
+    """Return where a rule holds."""
+    expressions: list[Object] = []
+    if rule.scope == "high_risk":
+        expressions.append(_high_risk(policy, "In"))
+    exempt = policy.exempt(rule.name)
+    if exempt and rule.name != "namespaces":
+        expressions.append({"key": _METADATA_NAME, "operator": "NotIn", "values": exempt})
+    return {"namespaceSelector": {"matchExpressions": expressions}} if expressions else {}
+
+
+def _without_sandboxes(policy: Policy, where: Object) -> Object:
+    """Leave out namespaces whose pods get a sandbox: of two mutations neither is the first."""
+    if policy.rules["runtime_class"].scope == "nowhere":
+        return where
+    before = where.get("namespaceSelector", {}).get("matchExpressions", [])
+    return {"namespaceSelector": {"matchExpressions": [*before, _high_risk(policy, "NotIn")]}}
+
+
+def _high_risk(policy: Policy, operator: str) -> Object:
+    key, value = policy.high_risk
+    return {"key": key, "operator": operator, "values": [value]}
+
+
+def _object(kind: str, name: str, spec: Object) -> Object:
+    metadata = {"name": name, "labels": dict(LABEL)}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _binding(name: str, policy: str, where: Object, actions: Sequence[str]) -> Object:
+    spec: Object = {"policyName": policy, "validationActions": list(actions)}
+    if where:
+        spec["matchResources"] = where
+    return _object("ValidatingAdmissionPolicyBinding", name, spec)

@@ -1,0 +1,302 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Admission policies in a real kube-apiserver: what they take, what they refuse, and that they stay."""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+from collections.abc import Iterator, Mapping
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import policy_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
+    certificates,
+    generate_key_file,
+    open_store,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from tests.support import admission_cases as cases
+
+from .loopback_cluster import Control, find_programs, running
+
+pytestmark = pytest.mark.lab
+SPACES: Mapping[str, Mapping[str, str]] = {
+    "team": {},
+    "jobs": {"ironspan.io/risk": "high"},
+    "monitoring": {},
+}
+CLASSES = ("gvisor", "gvisor-gpu", "kata-gpu", "runc")
+
+
+def set_up(api: Api) -> None:
+    """Make namespaces with their accounts, which controllers would make, and runtime classes."""
+    for name, labels in SPACES.items():
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
+        api.apply(f"/api/v1/namespaces/{name}", space)
+    for name in (*SPACES, "kube-system"):
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        api.apply(f"/api/v1/namespaces/{name}/serviceaccounts/default", account)
+    for name in CLASSES:
+        body = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": name},
+            "handler": name,
+            "overhead": {"podFixed": {"memory": "64Mi"}},
+            "scheduling": {"nodeSelector": {"example.com/class": name}},
+        }
+        api.apply(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", body)
+    rights = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "researchers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "researchers"}],
+    }
+    api.apply("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/researchers", rights)
+
+
+def as_user(control: Control, name: str, group: str) -> Api:
+    """Return a client with a certificate of its own."""
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH
+    certificate, key = control.issue(name.replace(":", "-"), certificates.Names(name, [group]), usage)
+    config = control.store.admin_kubeconfig(control.endpoint, 1, control.address)
+    config["users"][0]["user"] = {
+        "client-certificate-data": base64.b64encode(certificate.read_bytes()).decode(),
+        "client-key-data": base64.b64encode(key.read_bytes()).decode(),
+    }
+    return Api.from_kubeconfig(config, control.folder / "tmp", 5)
+
+
+def attempt(api: Api, method: str, path: str, body: Object) -> tuple[str, Object]:
+    """Send something as a dry run; returns the refusal, empty when it is taken, and what it would become."""
+    try:
+        answer = api.request(method, path, body, query={"dryRun": "All"})
+    except ApiError as error:
+        return str(error), {}
+    return "", dict(json.loads(answer))
+
+
+def pods(namespace: str) -> str:
+    """Return the path of a namespace's pods."""
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def check(refusal: str, rule: str) -> None:
+    """Insist on who refuses."""
+    if not rule:
+        assert not refusal
+    else:
+        assert f"(rule {rule})" in refusal
+        assert f"'ironspan-{rule.replace('_', '-')}" in refusal
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    file = tmp_path_factory.mktemp("policy") / "admission.yml"
+    file.write_text(cases.POLICY)
+    return read_policy(file)
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory, policy: Policy) -> Iterator[Control]:
+    """An API server whose policies are objects."""
+    folder = tmp_path_factory.mktemp("control")
+    programs = find_programs(folder, names=("etcd", "kube-apiserver"))
+    store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
+    store.ensure_cas()
+    with running(Control(programs, store, folder)) as started:
+        started.start_etcd("etcd-1")
+        started.start_api("--allow-privileged=true")
+        started.bind_administrators()
+        started.wait(lambda: bool(started.api().get("/api/v1/namespaces/kube-system")), 20)
+        set_up(started.api())
+        objects.apply_objects(started.api(), policy_objects(policy))
+        wait_until_in_force(started)
+        yield started
+
+
+def wait_until_in_force(control: Control) -> None:
+    """Wait until the last of the policies of each kind is heard of."""
+    api = control.api()
+    service = {
+        **SERVICE,
+        "metadata": {"name": "probe"},
+        "spec": {"ports": [{"port": 80}], "type": "NodePort"},
+    }
+
+    def in_force() -> bool:
+        refusal, _ = attempt(api, "POST", "/api/v1/namespaces/jobs/services", service)
+        _, made = attempt(api, "POST", pods("team"), cases.pod("team"))
+        return "(rule services)" in refusal and made["spec"].get("hostUsers") is False
+
+    control.wait(in_force, 30)
+
+
+@pytest.fixture(scope="module")
+def user(control: Control) -> Api:
+    """Somebody who may do everything that RBAC can allow."""
+    return as_user(control, "researcher", "researchers")
+
+
+SERVICE: Object = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "probe"},
+    "spec": {"ports": [{"port": 80}]},
+}
+
+
+def named(case: t.Any) -> str:
+    return f"{case.namespace}: {case.name}" if isinstance(case, cases.Case) else ""
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(cases.CASES) >= 80
+    assert len(cases.ESCAPES) + len(cases.EPHEMERAL) - 1 >= 20
+    table = [case[:2] for case in cases.CASES]
+    assert len(set(table)) == len(table)
+
+
+@pytest.mark.parametrize("case", [*cases.CASES, *cases.ESCAPES], ids=named)
+def test_pods(user: Api, case: cases.Case) -> None:
+    refusal, _ = attempt(user, "POST", pods(case.namespace), cases.pod(case.namespace, case.changes))
+    check(refusal, case.rule)
+
+
+@pytest.mark.parametrize("case", cases.SERVICES, ids=named)
+def test_services(user: Api, case: cases.Case) -> None:
+    body = cases.changed(SERVICE, case.changes)
+    refusal, _ = attempt(user, "POST", f"/api/v1/namespaces/{case.namespace}/services", body)
+    check(refusal, case.rule)
+
+
+@pytest.fixture(scope="module")
+def debugged(user: Api) -> Object:
+    body = cases.changed(cases.pod("jobs"), {"metadata.name": "debugged"})
+    return dict(json.loads(user.request("POST", pods("jobs"), body)))
+
+
+@pytest.mark.parametrize("case", cases.EPHEMERAL, ids=named)
+def test_ephemeral_containers(user: Api, debugged: Object, case: cases.Case) -> None:
+    body = cases.changed(debugged, {"spec.ephemeralContainers": [case.changes]})
+    path = f"{pods('jobs')}/debugged/ephemeralcontainers"
+    check(attempt(user, "PUT", path, body)[0], case.rule)
+
+
+def test_a_running_pod_gets_no_other_image(user: Api, debugged: Object) -> None:
+    body = cases.changed(debugged, {"spec.containers.0.image": "evil.example.org/a:1"})
+    refusal = attempt(user, "PUT", f"{pods('jobs')}/debugged", body)[0]
+    assert "(rule registries)" in refusal or "(rule digests)" in refusal
+
+
+def test_a_running_pod_gets_no_annotation_for_its_sandbox(user: Api, debugged: Object) -> None:
+    body = cases.changed(debugged, {"metadata.annotations": {"dev.gvisor.flag.network": "host"}})
+    check(attempt(user, "PUT", f"{pods('jobs')}/debugged", body)[0], "sandbox_annotations")
+
+
+def test_a_high_risk_pod_gets_its_sandbox_and_what_belongs_to_it(user: Api) -> None:
+    _, made = attempt(user, "POST", pods("jobs"), cases.pod("jobs"))
+    spec = made["spec"]
+    assert spec["runtimeClassName"] == "gvisor"
+    # Admission runs once more for what the class says: the overhead, and where it may run.
+    assert spec["overhead"] == {"memory": "64Mi"}
+    assert spec["nodeSelector"] == {"example.com/class": "gvisor"}
+    assert "hostUsers" not in spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "users"),
+    [({}, False), (cases.GPU | cases.QUEUED, None), ({"spec.runtimeClassName": "gvisor"}, None)],
+)
+def test_an_ordinary_pod_gets_users_of_its_own(user: Api, changes: Object, users: bool | None) -> None:
+    _, made = attempt(user, "POST", pods("team"), cases.pod("team", changes))
+    assert made["spec"].get("hostUsers") is users
+
+
+def test_a_pod_from_before_the_rules_can_be_finished(control: Control, user: Api) -> None:
+    """Its finalizer goes, whatever the pod is; its specification does not change any more."""
+    name = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/ironspan-host-access"
+    api, path = control.api(), f"{pods('team')}/old"
+    binding = api.get(name)
+    changes = {"spec.hostPID": True, "metadata.name": "old", "metadata.finalizers": ["example.com/wait"]}
+    old = cases.pod("team", changes)
+    api.delete(name)
+    control.wait(lambda: not attempt(user, "POST", pods("team"), old)[0], 20)
+    api.request("POST", pods("team"), old)
+    api.apply(name, objects.stated(binding))
+    control.wait(
+        lambda: bool(attempt(user, "POST", pods("team"), cases.pod("team", {"spec.hostPID": True}))[0]), 20
+    )
+    user.merge(path, {"metadata": {"finalizers": None}})
+    image = user.get(path)
+    image["spec"]["containers"][0]["image"] = cases.TAGGED
+    check(attempt(user, "PUT", path, image)[0], "host_access")
+    user.delete(path, {"gracePeriodSeconds": 0})
+
+
+def test_only_nodes_write_mirror_pods(control: Control) -> None:
+    node = as_user(control, "system:node:rack-1", "system:nodes")
+    mirror = {"metadata.annotations": {"kubernetes.io/config.mirror": "x"}, "spec.nodeName": "rack-1"}
+    refusal, _ = attempt(node, "POST", pods("team"), cases.pod("team", mirror))
+    assert "(rule mirror_pods)" not in refusal
+
+
+RISK = {"ironspan.io/risk": "high"}
+ENFORCE = "pod-security.kubernetes.io/enforce"
+NAMESPACES = "/api/v1/namespaces"
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "refused"),
+    [
+        ("new", {}, ""),
+        ("new", RISK, ""),
+        ("new", {ENFORCE: "restricted"}, ""),
+        ("new", {ENFORCE: "baseline"}, "a Pod Security level below restricted"),
+        ("new", {ENFORCE: "privileged"}, "a Pod Security level below restricted"),
+        ("kube-flannel", {}, "exempt from rules"),
+    ],
+)
+def test_new_namespaces(user: Api, control: Control, name: str, labels: Object, refused: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    refusal, _ = attempt(user, "POST", NAMESPACES, body)
+    assert (refused in refusal and "(rule namespaces)" in refusal) if refused else not refusal
+    assert not attempt(control.api(), "POST", NAMESPACES, body)[0], "the site's administrators may"
+
+
+@pytest.mark.parametrize("value", [None, "low", ""])
+def test_the_high_risk_label_stays(user: Api, control: Control, value: str | None) -> None:
+    body = user.get(f"{NAMESPACES}/jobs")
+    body["metadata"]["labels"]["ironspan.io/risk"] = value
+    if value is None:
+        del body["metadata"]["labels"]["ironspan.io/risk"]
+    check(attempt(user, "PUT", f"{NAMESPACES}/jobs", body)[0], "namespaces")
+    check(attempt(control.api(), "PUT", f"{NAMESPACES}/jobs", body)[0], "")
+
+
+def test_what_makes_pods_is_warned(user: Api) -> None:
+    template = cases.pod("jobs", {"spec.hostPID": True, "metadata.labels": {"app": "a"}})
+    del template["metadata"]["name"], template["metadata"]["namespace"]
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": {**template}}
+    job = {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+    for group, kind, content in (
+        ("apps", "Deployment", spec),
+        ("apps", "DaemonSet", spec),
+        ("apps", "StatefulSet", {**spec, "serviceName": "a"}),
+        ("batch", "Job", job),
+        ("batch", "CronJob", {"schedule": "* * * * *", "jobTemplate": {"spec": job}}),
+    ):
+        body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "a"}, "spec": content}
+        url = f"{user.server}/apis/{group}/v1/namespaces/jobs/{kind.lower()}s?dryRun=All"
+        answer = user._pool.request("POST", url, json=body)
+        assert answer.status == 201, answer.data
+        assert "(rule host_access)" in answer.headers.get("Warning", ""), kind
