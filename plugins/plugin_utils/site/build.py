@@ -7,6 +7,7 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress, allowed_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     DrainPolicy,
@@ -58,6 +59,8 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             timeout_seconds=value("site_drain_timeout_seconds"),
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
+        # A slice applies what a plan says, so it has no names to look up.
+        egress=Egress(allowed_of(value("egress_allow")) if value("egress_enabled") and not is_slice else ()),
     )
 
 

@@ -9,8 +9,11 @@ import ipaddress
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
+
 LAYERS: tuple[str, ...] = (
     "base",
+    "egress",
     "containerd",
     "flannel",
     "gvisor",
@@ -23,6 +26,7 @@ LAYERS: tuple[str, ...] = (
 """All layers in the order in which a host gets them."""
 
 _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
+    "egress": ("control_plane", "nodes"),
     "containerd": ("control_plane", "nodes"),
     "flannel": ("control_plane", "nodes"),
     "gvisor": ("gvisor",),
@@ -127,6 +131,7 @@ class Site:
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
+    ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
@@ -145,6 +150,7 @@ class Site:
     hosts: Mapping[str, Host]
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
+    egress: Egress = dataclasses.field(default_factory=Egress)
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)

@@ -49,7 +49,7 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
     document = renderer(site).document(site.hosts["a1"])
     assert (document["schema"], document["site"], document["host"]) == (1, "small", "a1")
     assert "forget" not in document
-    layers = ["base", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]
+    layers = ["base", "egress", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]
     assert document["layers"] == layers
     assert document["fitness"] == {"max_clock_skew_s": 5, "min_memory_bytes": 0}
     assert [resource["id"] for resource in document["resources"]] == [

@@ -20,7 +20,18 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 from tests.support.public_side import PublicSide
 
 ROOT = Path(__file__).resolve().parents[3]
-ROLES = ("base", "containerd", "flannel", "gvisor", "etcd", "etcd_backup", "haproxy", "node", "control_plane")
+ROLES = (
+    "base",
+    "egress",
+    "containerd",
+    "flannel",
+    "gvisor",
+    "etcd",
+    "etcd_backup",
+    "haproxy",
+    "node",
+    "control_plane",
+)
 INVENTORIES = ("lab", "example")
 
 Document = dict[str, t.Any]

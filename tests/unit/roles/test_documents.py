@@ -42,9 +42,9 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
 @pytest.mark.parametrize(
     ("host", "layers"),
     [
-        ("az-1", ["base", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]),
+        ("az-1", ["base", "egress", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]),
         ("az-3", ["base", "etcd", "etcd_backup", "haproxy"]),
-        ("rack-1", ["base", "containerd", "flannel", "gvisor", "node"]),
+        ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "node"]),
     ],
 )
 def test_groups_decide_the_layers(render: Render, host: str, layers: list[str]) -> None:
@@ -54,12 +54,12 @@ def test_groups_decide_the_layers(render: Render, host: str, layers: list[str]) 
 def phases() -> list[tuple[str, list[str]]]:
     """Return what playbooks ask converge for, host kind by host kind."""
     return [
-        ("az-1", ["base", "containerd", "flannel", "gvisor", "haproxy", "node"]),
+        ("az-1", ["base", "egress", "containerd", "flannel", "gvisor", "haproxy", "node"]),
         ("az-1", ["etcd"]),
         ("az-1", ["etcd_backup"]),
         ("az-1", ["node", "control_plane"]),
         ("az-2", ["node", "control_plane"]),
-        ("rack-1", ["base", "containerd", "flannel", "gvisor", "haproxy", "node"]),
+        ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "haproxy", "node"]),
         ("rack-1", ["node"]),
     ]
 

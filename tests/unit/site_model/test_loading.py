@@ -45,8 +45,17 @@ def test_hosts_are_typed(example: Example) -> None:
     assert (gpu.rack, gpu.site_group) == ("a", "on_prem")
     assert gpu.mirror_url == "http://mirror.racks.example.internal:8080"
     assert (plain.address, plain.ansible_host) == ("10.30.3.11", "192.168.50.31")
-    assert plain.layers == ("base", "containerd", "flannel", "gvisor", "node")
-    assert plane.layers == ("base", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane")
+    assert plain.layers == ("base", "egress", "containerd", "flannel", "gvisor", "node")
+    assert plane.layers == (
+        "base",
+        "egress",
+        "containerd",
+        "flannel",
+        "etcd",
+        "etcd_backup",
+        "node",
+        "control_plane",
+    )
     assert (plane.site_group, plane.rack, plane.labels, plane.taints) == ("azure", "", {}, ())
     assert plane.in_group("etcd") and not plane.in_group("nodes")
 

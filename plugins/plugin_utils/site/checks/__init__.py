@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
     backup,
+    egress,
     endpoints,
     membership,
     names,
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     *versions.CHECKS,
     *releases.CHECKS,
     *backup.CHECKS,
+    *egress.CHECKS,
     *secrets.CHECKS,
 )
 

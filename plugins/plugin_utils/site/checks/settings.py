@@ -31,6 +31,13 @@ SITE_WIDE: tuple[str, ...] = (
     "site_max_unavailable",
     "site_drain_timeout_seconds",
     "site_drain_empty_dir_data",
+    "egress_enabled",
+    "egress_allow",
+    "egress_resolvers",
+    "egress_node_networks",
+    "egress_node_ports",
+    "egress_pod_interfaces",
+    "egress_overlay_interfaces",
 )
 """Variables that describe the cluster and not a host."""
 
