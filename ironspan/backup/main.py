@@ -18,6 +18,7 @@ from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.etcd.errors import EtcdError
 
 AREAS = (
+    "ironspan.backup.agent.accept",
     "ironspan.backup.agent.commands",
     "ironspan.backup.care.commands",
     "ironspan.backup.check_store",

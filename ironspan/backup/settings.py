@@ -26,6 +26,7 @@ _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _ANYTHING = re.compile(r".*")
 _SOMETHING = re.compile(r".+")
+_GUARD = re.compile(r"stop|alarm")
 _MIB = 1 << 20
 
 
@@ -111,6 +112,8 @@ class Settings:
     metrics: Metrics
     drill: Drill
     care: Care
+    guard: str
+    """What follows when etcd serves a database older than its backup: ``stop`` closes it, ``alarm`` tells."""
 
 
 def load(path: Path = DEFAULT_PATH) -> Settings:
@@ -150,6 +153,7 @@ def parse(data: object, path: Path = DEFAULT_PATH) -> Settings:
         metrics=_metrics(top.section("metrics", default={})),
         drill=_drill(top.section("drill", default={})),
         care=_care(top.section("care", default={})),
+        guard=top.text("guard", _GUARD, "stop or alarm", default="stop"),
     )
     top.end()
     if problems:

@@ -61,6 +61,16 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     collected.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
     collected.add_argument("--check", action="store_true", help="say what would go, delete nothing")
     collected.set_defaults(func=collect)
+    accepted = actions.add_parser(
+        "accept",
+        help="go on with a database that is older than its backup",
+        description="Run playbooks/backup_accept.yml: consent to what the store serves, or served before the "
+        "agents closed it. What the backup has beyond it stays in the backup only. Nothing happens where the "
+        "database is the one that was backed up.",
+    )
+    _options(accepted, "these instead of all members")
+    accepted.add_argument("--allow-destructive", action="store_true", help="consent to it")
+    accepted.set_defaults(func=accept)
     restored = actions.add_parser(
         "restore",
         help="make the store anew from a backup",
@@ -132,6 +142,18 @@ def collect(arguments: argparse.Namespace) -> int:
             display.event("gc", host=host, answer=answer)
         elif isinstance(answer, dict) and "stores" in answer:
             display.note("\n".join(store["text"] for store in answer["stores"]))
+    return int(code)
+
+
+def accept(arguments: argparse.Namespace) -> int:
+    """Run playbooks/backup_accept.yml and show which epoch each host's database has now."""
+    consent = {"ironspan_allow_destructive": True} if arguments.allow_destructive else {}
+    code, answers, display = _ask(arguments, "backup_accept", consent)
+    for host, answer in sorted(answers.items()):
+        if display.mode == "json":
+            display.event("accept", host=host, answer=answer)
+        elif isinstance(answer, dict) and "accepted" in answer:
+            display.note(f"{host}: {answer['text']}")
     return int(code)
 
 

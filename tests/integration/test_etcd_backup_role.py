@@ -35,6 +35,9 @@ PLAY = """\
 - ansible.builtin.import_playbook: {root}/playbooks/etcd_backup.yml
   vars: {{ironspan_scope: ":&ironspan_pending_etcd_backup"}}
 """
+ACCEPT = ROOT / "playbooks/backup_accept.yml"
+GUARD_SECONDS = 10
+"""The agent looks every two seconds, and four seconds long at what is wrong."""
 STORES = [{"kind": "file", "path": "/srv/etcd-backup"}]
 
 
@@ -130,6 +133,42 @@ def test_a_killed_agent_comes_back(hosts: Cluster) -> None:
         assert time.monotonic() < until
         time.sleep(0.5)
     assert restarts(hosts)[0] != process
+
+
+def test_former_data_that_are_put_back_are_closed(hosts: Cluster) -> None:
+    converged(hosts)
+    (folder,) = hosts.on("az-1", "ls -d /var/lib/etcd/*/member").split()
+    data, copy = folder.rpartition("/")[0], "/var/lib/etcd/copy"
+    hosts.on("az-1", f"systemctl stop etcd; cp -a {data} {copy}; systemctl start etcd")
+    put = "set -a; . /etc/etcd/etcdctl.env; for n in 1 2 3 4 5; do etcdctl put /registry/k $n; done"
+    hosts.on("az-1", put)
+    reached = "curl -s 127.0.0.1:2384/metrics | grep -E '^ironspan_etcd_backup_(log|seen)_revision'"
+    until = time.monotonic() + 60
+    while True:
+        found = {line.split()[1] for line in hosts.on("az-1", reached, check=False).splitlines()}
+        revision = hosts.on("az-1", "set -a; . /etc/etcd/etcdctl.env; etcdctl endpoint status -w fields")
+        if len(found) == 1 and f'"Revision" : {float(found.pop()):.0f}\n' in revision:
+            break
+        assert time.monotonic() < until, (found, revision)
+        time.sleep(0.5)
+    hosts.on("az-1", f"systemctl stop etcd; rm -r {data}; mv {copy} {data}; systemctl start etcd")
+    while hosts.on("az-1", "systemctl is-active etcd", check=False) == "active":
+        assert time.monotonic() < until + 60
+        time.sleep(0.5)
+    assert "older than its backup" in hosts.on("az-1", "cat /var/lib/ironspan/etcd-backup/closed.json")
+    hosts.on("az-1", "systemctl start etcd")
+    assert hosts.on("az-1", "systemctl is-active etcd", check=False) == "inactive", "nor after a reboot"
+    refused = play(str(ACCEPT), hosts.inventory, hosts.folder)
+    assert refused.status != 0
+    assert "--allow-destructive" in refused.output
+    done = play(str(ACCEPT), hosts.inventory, hosts.folder, "-e", "ironspan_allow_destructive=true")
+    assert done.status == 0, done.output
+    assert hosts.on("az-1", "systemctl is-active etcd") == "active"
+    assert converged(hosts).recap["az-1"]["changed"] == 0
+    (store,) = json.loads(hosts.on("az-1", f"{PROGRAM} list --json"))["stores"]
+    assert [epoch["epoch"] for epoch in store["epochs"]] == [1, 2]
+    time.sleep(GUARD_SECONDS)
+    assert hosts.on("az-1", "systemctl is-active etcd") == "active", "the consent holds"
 
 
 def test_without_a_store_the_agent_goes_and_the_backups_stay(hosts: Cluster) -> None:

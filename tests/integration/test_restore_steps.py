@@ -68,6 +68,9 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> RestoredHost:
     (rebuilt / "facts.json").write_text(json.dumps(facts))
     host.etcdctl("put", "/registry/late", "late")
     host.systemctl("stop")
+    closed = host.root / steps.CLOSED[1:]
+    closed.parent.mkdir(parents=True)
+    closed.write_text("{}")
     return host
 
 
@@ -95,6 +98,7 @@ def whole(host: RestoredHost, survivor: bool = True) -> None:
     old = asides(host)
     assert [(path / "member/wal").is_dir() for path in old] == [True]
     assert not (host.root / f"{DATA}.restore").exists()
+    assert not (host.root / steps.CLOSED[1:]).exists()
     assert not (host.root / "etc/systemd/system/etcd.service.d").exists()
     assert not (host.root / "etc/etcd/etcd-restore.yaml").exists()
     # The engine knows whose data these are, so site.yml has nothing against them.

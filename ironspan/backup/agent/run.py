@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from ironspan.backup.agent.commands import client_of
+from ironspan.backup.agent.guard import guarding
 from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
@@ -72,7 +73,11 @@ def _write(settings: Settings, store: Store, keys: Keys, metrics: Metrics, stop:
     """Write whenever the lease is held."""
     leadership = Leadership(store, Names(settings.site).writer, settings.host)
     metrics.lease_seconds.set_function(leadership.remaining)
-    with client_of(settings) as client, Keeper(leadership, _teller(leadership, metrics)):
+    with (
+        client_of(settings) as client,
+        Keeper(leadership, _teller(leadership, metrics)),
+        guarding(settings, client, store, metrics, stop),
+    ):
         while not stop.is_set():
             metrics.standby()
             if not leadership.held():

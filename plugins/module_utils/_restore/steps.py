@@ -20,6 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine i
 Arguments = t.Mapping[str, t.Any]
 Result = t.Dict[str, t.Any]
 LATEST = "latest"
+CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
+"""etcd does not start while it is there: the backup's agent found its data older than the backup."""
 REBUILT = "rebuilt"
 """Folder, in the one that a restore works in, that the backup program rebuilds a database in."""
 
@@ -76,7 +78,10 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
         # Another host makes the store anew, whatever was begun here.
         machine.forget()
     record = machine.record()
-    return store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
+    aside = store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))
+    # What the backup's agent closed etcd for is out of the way.
+    machine.remove(CLOSED)
+    return aside
 
 
 def restored(machine: Machine, arguments: Arguments) -> Result:

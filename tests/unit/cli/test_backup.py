@@ -193,6 +193,15 @@ def test_gc_shows_what_went(fake: type[FakeRun], capsys: pytest.CaptureFixture[s
     assert "2 snapshots stay, 2 objects would go" in capsys.readouterr().out
 
 
+def test_accept_hands_the_consent_on(fake: type[FakeRun], capsys: pytest.CaptureFixture[str]) -> None:
+    fake.answers = {"az-1": {"accepted": True, "epoch": 2, "text": "epoch 2 belongs to cluster aa"}}
+    assert ran("accept") == Exit.OK
+    assert asked(fake) == ("backup_accept.yml", {})
+    ran("accept", "--allow-destructive", "--host", "az-1")
+    assert asked(fake)[1] == {"ironspan_allow_destructive": True, "ironspan_hosts": "az-1"}
+    assert "az-1: epoch 2 belongs to cluster aa" in capsys.readouterr().out
+
+
 def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None:
     assert ran("restore") == Exit.OK
     assert asked(fake) == ("etcd_restore.yml", {"ironspan_point": "latest"})
@@ -217,11 +226,14 @@ def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None
         ("verify", ["00-1", "--store=2"]),
         ("drill", ["00-1", "--store=2", "--apiserver=/opt/a"]),
         ("gc", ["--dry-run", "--identity=one"]),
+        ("accept", []),
     ],
 )
 def test_the_program_knows_what_the_playbooks_ask(verb: str, words: list[str]) -> None:
-    (play,) = yaml.safe_load((PLAYBOOKS / f"backup_{verb}.yml").read_text())
-    assert play["tasks"][0]["ironspan.hybrid.etcd_backup"]["verb"] == verb
+    plays = yaml.safe_load((PLAYBOOKS / f"backup_{verb}.yml").read_text())
+    tasks = [task for play in plays for task in play["tasks"]]
+    (asking,) = [task for task in tasks if "ironspan.hybrid.etcd_backup" in task]
+    assert asking["ironspan.hybrid.etcd_backup"]["verb"] == verb
     parsed = program_parser().parse_args([verb, *words, "--json"])
     assert isinstance(parsed, argparse.Namespace)
 

@@ -85,8 +85,9 @@ def test_another_copy_of_the_pki_store_restarts_nothing(
 
 def test_without_a_store_the_agent_goes_and_keys_stay(converge: Callable[..., t.Any], host: Sandbox) -> None:
     converge(secrets=SECRETS)
-    assert changed(converge(stores=[])) == ["etcd_backup/service", "etcd_backup/unit"]
-    assert not (host.root / "etc/systemd/system/ironspan-etcd-backup.service").exists()
+    gone = ("service", "guard", "unit", "guard-path", "guard-service")
+    assert changed(converge(stores=[])) == [f"etcd_backup/{name}" for name in gone]
+    assert not list((host.root / "etc/systemd/system").glob("ironspan-*"))
     assert (host.root / "etc/ironspan/etcd-backup/keys/1.key").exists()
     assert changed(converge(stores=[])) == []
 

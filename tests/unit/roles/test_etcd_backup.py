@@ -10,8 +10,10 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.steps import CLOSED
 
 from ironspan.backup import settings
+from ironspan.backup.agent import guard
 from tests.support.public_side import UID
 from tests.unit.roles.conftest import Rendered
 
@@ -118,6 +120,7 @@ VALUES = [
     ("etcd_backup_drill_cpu_percent", 75, lambda found: found.drill.cpu_quota_percent),
     ("etcd_backup_defragment_percent", 30, lambda found: found.care.defragment_fragmentation_percent),
     ("etcd_backup_defragment_least_bytes", 1, lambda found: found.care.defragment_least_bytes),
+    ("etcd_backup_guard", "alarm", lambda found: found.guard),
     ("etcd_backup_quota_warn_percent", 70, lambda found: found.care.quota_warn_percent),
 ]
 
@@ -177,6 +180,19 @@ def test_the_unit(render: Render) -> None:
     assert found["Install"]["WantedBy"] == "multi-user.target"
 
 
+def test_systemd_closes_etcd_for_the_file_that_the_agent_writes(render: Render) -> None:
+    rendered = render(variables={"etcd_backup_stores": [AZURE]})
+    found = settings.parse(json.loads(rendered.content("az-1", "etcd_backup/settings")))
+    path = guard.closing_file(found)
+    assert f"\nPathChanged={path}\n" in rendered.content("az-1", "etcd_backup/guard-path")
+    service = rendered.content("az-1", "etcd_backup/guard-service")
+    assert f"\nConditionPathExists={path}\n" in service
+    assert service.endswith("\nExecStart=/usr/bin/systemctl stop etcd.service\n")
+    assert f"\nConditionPathExists=!{path}\n" in rendered.content("az-1", "etcd/unit")
+    assert str(path) == CLOSED, "where a restore takes it away"
+    assert f"ReadWritePaths={path.parent}" in rendered.content("az-1", "etcd_backup/unit")
+
+
 def test_a_host_needs_a_python_that_there_are_modules_for(render: Render) -> None:
     fitness = render(variables={"etcd_backup_stores": [FILE]}).document("az-1")["fitness"]
     assert fitness["pythons"] == ["3.12", "3.13"]
@@ -192,8 +208,12 @@ def test_without_a_store_the_agent_is_taken_away_and_nothing_else(render: Render
     assert {name: value["kind"] for name, value in resources.items()} == {
         "etcd_backup/service": "systemd_unit",
         "etcd_backup/unit": "absent",
+        "etcd_backup/guard": "systemd_unit",
+        "etcd_backup/guard-path": "absent",
+        "etcd_backup/guard-service": "absent",
     }
-    assert resources["etcd_backup/service"]["state"] == "stopped"
+    for unit_id in ("etcd_backup/service", "etcd_backup/guard"):
+        assert resources[unit_id]["state"] == "stopped"
 
 
 def test_a_reset_leaves_the_backups(render: Render) -> None:
