@@ -10,12 +10,13 @@ import hashlib
 import pathlib
 
 from ironspan.backup import crypto
+from ironspan.backup.catalogue import Snapshot
 from ironspan.backup.crypto import FileKeys, Keys
 from ironspan.backup.manifest import Epoch, Manifest, Restored, Verdict, dump
 from ironspan.backup.names import Names, snapshot_id
 from ironspan.backup.records import Event, Record, Revision
 from ironspan.backup.segment import SegmentWriter
-from ironspan.backup.store import Store
+from ironspan.backup.store import Item, Store
 from ironspan.backup.takeover import take_over
 
 NAMES = Names("lab")
@@ -49,6 +50,20 @@ def revision(number: int, value: bytes = b"value") -> Revision:
     """Return a transaction that writes one key."""
     event = Event(True, b"/registry/pods/%d" % (number % 7), value, number, 1)
     return Revision(number, START_MS + number * 1000, (event,))
+
+
+def manifest(at: int, created: int, epoch: int = 1) -> Manifest:
+    """Return what a snapshot of revision ``at`` says of itself, with nothing in it."""
+    return Manifest(
+        NAMES.site, epoch, CLUSTER, at, 1, 0, "3.6.16", "3.6.0", created, 1, "", 1, "1", b"", {}
+    )  # fmt: skip
+
+
+def taken(at: int, created: int, *, epoch: int = 1, verdict: Verdict | None = None) -> Snapshot:
+    """Return a snapshot as a catalogue has it."""
+    identifier = snapshot_id(at, created)
+    data = Item(NAMES.snapshot_data(epoch, identifier), 17, created, created)
+    return Snapshot(identifier, manifest(at, created, epoch), data, verdict)
 
 
 def add_epoch(

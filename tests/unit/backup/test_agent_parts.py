@@ -33,24 +33,10 @@ from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.store import REFUSED_SECONDS
+from tests.support.clock import Clock
 from tests.support.faulty_store import Fault, FaultyStore
 
 NAMES = Names("site")
-
-
-class Clock:
-    """A clock that tests set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from tests.support.backup_log import (
     add_epoch,
     add_log,
     add_snapshot,
+    manifest,
     revision,
 )
 from tests.support.faulty_store import FaultyStore
@@ -47,8 +48,7 @@ class Taker:
         self.least.append(least)
         if self.error:
             raise self.error
-        manifest = Manifest("lab", 1, CLUSTER, 9, 1, 1, "3.6", "3.6", START, 10, "", 1, "1", b"", {})
-        return "id", manifest
+        return "id", manifest(9, START)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from ironspan.backup.catalogue import Catalogue, Snapshot
 from ironspan.backup.errors import BackupError, Refused
 from ironspan.backup.file_store import FileStore
-from ironspan.backup.manifest import Epoch, Manifest, Verdict
+from ironspan.backup.manifest import Epoch, Verdict
 from ironspan.backup.names import Names, snapshot_id
 from ironspan.backup.rebuild import drills, scratch
 from ironspan.backup.rebuild.drills import (
@@ -27,8 +27,9 @@ from ironspan.backup.rebuild.drills import (
     Due,
     due,
 )
-from ironspan.backup.settings import Drill, Settings, parse
-from ironspan.backup.store import Item
+from ironspan.backup.settings import Drill, parse
+from tests.support.backup_log import taken
+from tests.support.clock import Clock
 from tests.unit.backup.test_settings import GOOD
 
 HOUR = 3600
@@ -40,15 +41,11 @@ def snapshot(
     revision: int, age: float, verdict_age: float | None = None, to: int = 0, verified: bool = True
 ) -> Snapshot:
     """Return a snapshot made ``age`` seconds ago, and drilled ``verdict_age`` seconds ago to a revision."""
-    created = int(NOW - age)
-    manifest = Manifest(
-        "test", 1, "c", revision, 0, 1, "3.6.14", "3.6.0", created, 100, "", 1, "1", b"", {}
-    )  # fmt: skip
-    identifier = snapshot_id(revision, created)
-    verdict = None
+    created, verdict = int(NOW - age), None
     if verdict_age is not None:
+        identifier = snapshot_id(revision, created)
         verdict = Verdict(1, identifier, verified, to or revision, int(NOW - verdict_age), 1.0, "h")
-    return Snapshot(identifier, manifest, Item("data", 1, 0, 0), verdict)
+    return taken(revision, created, verdict=verdict)
 
 
 def found(*snapshots: Snapshot) -> Catalogue:
@@ -90,20 +87,13 @@ def test_what_is_due(snapshots: list[Snapshot], rules: Drill, expected: tuple[in
     assert (one and (int(one.snapshot.split("-")[0]), one.why)) == expected
 
 
-class Clock:
-    now = float(NOW)
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(drills, "catalogue", lambda *_: None)
     # What the command leaves here stands for a verdict.
     ran, wanted = tmp_path / "ran", Due("s", NOW, "it is new")
     monkeypatch.setattr(drills, "due", lambda *_: None if ran.exists() else wanted)
-    return Clock()
+    return Clock(NOW)
 
 
 FAKE_SYSTEMD = """#!/bin/sh
@@ -145,9 +135,7 @@ def drills_of(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, code: str, leads: bool = False
 ) -> Drills:
     """Return drills whose command is a line of Python."""
-    settings = Settings(
-        "test", "h", None, (), {}, None, 0, 0, True, None, None, RULES, None  # type: ignore[arg-type]
-    )  # fmt: skip
+    settings = dataclasses.replace(parse(GOOD), drill=RULES)
     path = tmp_path / "program"
     path.write_text(f"#!/bin/sh\n{code}\n")
     path.chmod(0o755)

@@ -16,10 +16,11 @@ from ironspan.backup import chain, gc
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, catalogue
 from ironspan.backup.chain import Point
 from ironspan.backup.errors import BackupError, RoleMissing, StoreError
-from ironspan.backup.manifest import Epoch, Manifest, Verdict
+from ironspan.backup.manifest import Epoch, Verdict
 from ironspan.backup.names import snapshot_id
 from ironspan.backup.retention import Plan, key, plan
 from ironspan.backup.store import Item
+from tests.support import backup_log
 from tests.support.backup_log import (
     CLUSTER,
     NAMES,
@@ -45,13 +46,10 @@ class Keep:
 
 
 def taken(at: int, created: int, *, epoch: int = 1, verified: bool | None = None) -> Snapshot:
-    identifier = snapshot_id(at, created)
-    manifest = Manifest("lab", epoch, CLUSTER, at, 1, 0, "3.6.16", "3.6.0", created, 1, "", 1, "1", b"", {})
     verdict = None
     if verified is not None:
-        verdict = Verdict(epoch, identifier, verified, at, created, 1.0, "az-1")
-    data = Item(NAMES.snapshot_data(epoch, identifier), 17, created, created)
-    return Snapshot(identifier, manifest, data, verdict)
+        verdict = Verdict(epoch, snapshot_id(at, created), verified, at, created, 1.0, "az-1")
+    return backup_log.taken(at, created, epoch=epoch, verdict=verdict)
 
 
 def stored(

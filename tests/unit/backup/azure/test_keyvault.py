@@ -14,15 +14,8 @@ from ironspan.backup.azure.keyvault import FRESH_S, VaultKeys, open_key_vault
 from ironspan.backup.crypto import new_data_key
 from ironspan.backup.errors import BackupError, KeyMissing, StoreError
 from ironspan.backup.stores import open_keys
+from tests.support.clock import Clock
 from tests.support.key_vault import NAME, Vault, running
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +35,6 @@ def vault(server: Vault) -> Iterator[Vault]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def keys(vault: Vault, tmp_path: pathlib.Path, clock: Clock) -> VaultKeys:
     return vault.keys(tmp_path / "cache" / "key.json", clock=clock)
 
@@ -63,7 +51,7 @@ def test_wrapping_asks_the_vault_once_an_hour(vault: Vault, keys: VaultKeys, clo
     for _ in range(5):
         keys.wrap(new_data_key())
     assert len(vault.requests) == 1
-    clock.now = FRESH_S
+    clock.now += FRESH_S
     keys.wrap(new_data_key())
     assert len(vault.requests) == 2
 
@@ -75,7 +63,7 @@ def test_a_rotation_counts_within_the_hour_and_old_versions_still_open(
     old, wrapped = keys.wrap(data_key)
     new = vault.rotate()
     assert keys.current == old
-    clock.now = FRESH_S
+    clock.now += FRESH_S
     assert keys.current == new
     assert keys.unwrap(old, wrapped) == data_key
 
@@ -86,7 +74,7 @@ def test_an_outage_of_the_vault_stops_no_backup(
     data_key = new_data_key()
     version = keys.current
     vault.refusal = (503, "ServiceUnavailable", "")
-    clock.now = 10 * FRESH_S
+    clock.now += 10 * FRESH_S
     wrapped = keys.wrap(data_key)
     restarted = vault.keys(tmp_path / "cache" / "key.json")
     again = restarted.wrap(data_key)
@@ -143,7 +131,7 @@ def test_a_disabled_version_does_not_wrap_and_does_not_open(
 ) -> None:
     wrapped = keys.wrap(new_data_key())
     vault.disabled.add(wrapped[0])
-    clock.now = FRESH_S
+    clock.now += FRESH_S
     for ask in (lambda: keys.wrap(new_data_key()), lambda: keys.unwrap(*wrapped)):
         with pytest.raises(KeyMissing, match=f"--id {vault.url}/keys/{NAME}/{wrapped[0]} --enabled true"):
             ask()

@@ -10,19 +10,7 @@ from hypothesis import strategies as st
 
 from ironspan.backup.log import position as module
 from ironspan.backup.log.position import Position
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.support.clock import Clock
 
 
 def test_it_is_the_age_of_the_oldest_that_is_not_stored(clock: Clock) -> None:

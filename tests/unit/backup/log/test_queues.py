@@ -18,6 +18,7 @@ from ironspan.backup.log.inbox import Closed, Inbox, cost
 from ironspan.backup.log.outbox import Outbox
 from ironspan.backup.log.spool import Spool
 from ironspan.backup.records import Event, LeaseGrant, Progress, Record, Revision
+from tests.support.clock import Clock
 
 LIMIT = 1 << 20
 
@@ -117,25 +118,12 @@ def test_batches_join_to_what_was_cut(kinds: list[tuple[str, int]], chunk: int) 
 # -- outbox --------------------------------------------------------------------------------------------
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def batch(number: int, size: int = 10) -> Batch:
     return next(iter(Cutter(number).cut([revision(number, size)])))
 
 
 def firsts(found: list[Batch]) -> list[int]:
     return [one.first for one in found]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
