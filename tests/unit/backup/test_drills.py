@@ -135,7 +135,7 @@ def drills_of(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, code: str, leads: bool = False
 ) -> Drills:
     """Return drills whose command is a line of Python."""
-    settings = dataclasses.replace(parse(GOOD), drill=RULES)
+    settings = dataclasses.replace(parse(GOOD), site="test", drill=RULES)
     path = tmp_path / "program"
     path.write_text(f"#!/bin/sh\n{code}\n")
     path.chmod(0o755)
