@@ -1,0 +1,61 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the layer egress, rendered from its own template without a whole site."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+from collections.abc import Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed, Egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+LATER = 4_102_444_800
+"""The first second of 2100."""
+_TEMPLATES = Templates(ROLES_FOLDER)
+
+
+def entry(
+    *networks: str, ports: Sequence[str] = ("443",), protocol: str = "tcp", until: int = LATER
+) -> Allowed:
+    """Return an entry of the allow-list."""
+    return Allowed(
+        destination=networks[0],
+        networks=networks,
+        protocol=protocol,
+        ports=tuple(ports),
+        until=until,
+        owner="somebody",
+        reason="a test",
+    )
+
+
+def table(
+    allowed: Sequence[Allowed] = (),
+    *,
+    planes: Sequence[str] = ("10.98.0.11",),
+    resolvers: Sequence[str] = (),
+    node_networks: Sequence[str] = (),
+    node_ports: Sequence[t.Any] = (),
+    pod_cidr: str = "10.244.0.0/16",
+    pod_interfaces: Sequence[str] = ("cni0",),
+    overlay_interfaces: Sequence[str] = ("flannel.1",),
+) -> str:
+    """Return the table as a host gets it."""
+    hosts = [types.SimpleNamespace(address=address) for address in planes]
+    site = types.SimpleNamespace(
+        pod_cidr=pod_cidr,
+        egress=Egress(tuple(allowed)),
+        group=lambda name: hosts if name == "control_plane" else [],
+    )
+    return _TEMPLATES.get("egress/templates/egress.nft.j2").render(
+        site=site,
+        control_plane_port=6443,
+        egress_resolvers=list(resolvers),
+        egress_node_networks=list(node_networks),
+        egress_node_ports=list(node_ports),
+        egress_pod_interfaces=list(pod_interfaces),
+        egress_overlay_interfaces=list(overlay_interfaces),
+    )
