@@ -61,7 +61,7 @@ class ActionModule(ClusterAction):
         if planned:
             planned.ensure(self._variables)
             insist_on_the_same(given, planned.head()["arguments"])
-        context = Context(session, self._variables)
+        context = Context(session, self._variables, name)
         steps = steps_of(name, context)
         targets = targets_of(steps)
         # In a check and while planning nothing is destroyed, so it is only shown.

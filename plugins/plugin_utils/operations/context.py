@@ -36,11 +36,13 @@ class Context:
     Args:
         session: the site's cluster.
         arguments: the variables of the run.
+        operation: whose steps are worked out; its module says with ``TAKES_GROUPS`` that groups can be named.
     """
 
-    def __init__(self, session: Session, arguments: Mapping[str, t.Any]) -> None:
+    def __init__(self, session: Session, arguments: Mapping[str, t.Any], operation: str = SITE) -> None:
         self.session = session
         self.arguments = arguments
+        self._groups = operation != SITE and bool(getattr(module_of(operation), "TAKES_GROUPS", False))
         self._api: Api | None = None
         self._members: list[Member] | None = None
 
@@ -56,7 +58,7 @@ class Context:
         Raises:
             OperationError: the inventory has no such host.
         """
-        return named_hosts(self.site, self.arguments.get(HOSTS_VARIABLE))
+        return named_hosts(self.site, self.arguments.get(HOSTS_VARIABLE), self._groups)
 
     def api(self) -> Api:
         """Return a client of the API."""
@@ -107,14 +109,22 @@ def insist_on_the_same(given: Mapping[str, t.Any], planned: Mapping[str, t.Any])
     )
 
 
-def named_hosts(site: Site, value: t.Any) -> list[Host]:
+def named_hosts(site: Site, value: t.Any, groups: bool = False) -> list[Host]:
     """Return the hosts of a list, or of a text with commas.
+
+    Args:
+        site: from the inventory.
+        value: the list or text.
+        groups: whether a name may also be that of a group, which stands for all its hosts.
 
     Raises:
         OperationError: the inventory has no such host.
     """
     parts = value.split(",") if isinstance(value, str) else list(value or ())
-    names = list(dict.fromkeys(name for part in parts if (name := str(part).strip())))
+    given = [name for part in parts if (name := str(part).strip())]
+    if groups:
+        given = [host for name in given for host in _hosts_of(site, name) or [name]]
+    names = list(dict.fromkeys(given))
     unknown = [name for name in names if name not in site.hosts]
     if unknown:
         raise OperationError(
@@ -122,6 +132,12 @@ def named_hosts(site: Site, value: t.Any) -> list[Host]:
             "write names of hosts as the inventory has them, with commas between",
         )
     return [site.hosts[name] for name in names]
+
+
+def _hosts_of(site: Site, group: str) -> list[str]:
+    if group in site.hosts:
+        return [group]
+    return [host.name for host in site.hosts.values() if group == "all" or group in host.groups]
 
 
 def module_of(operation: str) -> t.Any:

@@ -7,12 +7,11 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
     Context,
-    named_hosts,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
 HOSTS = "targets"
+TAKES_GROUPS = True
 SECONDS = 20
 """Files and restarts of services; what has to be fetched again takes longer."""
 
@@ -23,6 +22,12 @@ def steps(context: Context) -> list[Step]:
     Raises:
         OperationError: no host was named.
     """
+    hosts = context.hosts
+    if not hosts:
+        raise OperationError(
+            "no host was named",
+            f"write which ones go back: -e {HOSTS_VARIABLE}=HOST,... (ironspan rollback HOST)",
+        )
     to = str(context.arguments.get("ironspan_to") or "")
     where = f"the document {to}" if to else "the document applied before"
     return [
@@ -33,21 +38,5 @@ def steps(context: Context) -> list[Step]:
             disruption="services whose files differ restart",
             seconds=SECONDS,
         )
-        for host in _hosts(context)
+        for host in hosts
     ]
-
-
-def _hosts(context: Context) -> list[Host]:
-    """Return the hosts that were named, of groups all that they have."""
-    value = context.arguments.get(HOSTS_VARIABLE)
-    names = [str(name).strip() for name in (value.split(",") if isinstance(value, str) else value or ())]
-    expanded: list[str] = []
-    for name in filter(None, names):
-        members = [host.name for host in context.site.hosts.values() if name == "all" or name in host.groups]
-        expanded += [name] if name in context.site.hosts or not members else members
-    if not expanded:
-        raise OperationError(
-            "no host was named",
-            f"write which ones go back: -e {HOSTS_VARIABLE}=HOST,... (ironspan rollback HOST)",
-        )
-    return named_hosts(context.site, expanded)
