@@ -8,14 +8,16 @@ import base64
 import json
 import typing as t
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import policy_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, policy_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,
@@ -300,3 +302,111 @@ def test_what_makes_pods_is_warned(user: Api) -> None:
         answer = user._pool.request("POST", url, json=body)
         assert answer.status == 201, answer.data
         assert "(rule host_access)" in answer.headers.get("Warning", ""), kind
+
+
+# -- before a policy is in force -------------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Policy:
+    (folder / "admission.yml").write_text(text)
+    return read_policy(folder / "admission.yml")
+
+
+NARROW = """\
+version: 1
+exemptions:
+  - namespace: kube-system
+    rules: [user_namespaces]
+    owner: platform team
+    reason: somebody thought that this is enough
+"""
+
+
+@pytest.fixture
+def coredns(control: Control) -> Iterator[Object]:
+    """A pod of the cluster's DNS as kubeadm makes it, and one that breaks no rule."""
+    api = control.api()
+    spec = {
+        f"{cases.CONTEXT}": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN"]}},
+        "spec.dnsPolicy": "Default",
+        "spec.priorityClassName": "system-cluster-critical",
+        "metadata.name": "coredns-1",
+        "metadata.labels": {"k8s-app": "kube-dns"},
+        "metadata.ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}
+        ],
+    }
+    made = dict(json.loads(api.request("POST", pods("kube-system"), cases.pod("kube-system", spec))))
+    yield made
+    api.delete(f"{pods('kube-system')}/coredns-1", {"gracePeriodSeconds": 0})
+
+
+def leftovers(api: Api) -> list[tuple[str, str, str]]:
+    return simulate.found(api, simulate.COMPONENT)
+
+
+def test_a_policy_that_locks_dns_out_is_refused(control: Control, coredns: Object, tmp_path: Path) -> None:
+    api = control.api()
+    outcome = simulate.simulate(api, policy_objects(written(tmp_path, NARROW)))
+    assert [refused.pod for refused in outcome.system] == ["kube-system/coredns-1"]
+    assert "(rule privilege)" in outcome.system[0].reason
+    assert outcome.others == []
+    assert leftovers(api) == []
+    with pytest.raises(
+        ClusterError, match=r"would lock out pods .*\n  kube-system/coredns-1: of capabilities"
+    ):
+        simulate.insist_on_no_lock_out(outcome)
+
+
+def test_a_policy_that_takes_the_system_passes(control: Control, coredns: Object, policy: Policy) -> None:
+    outcome = simulate.simulate(control.api(), policy_objects(policy))
+    assert (outcome.system, outcome.left_out) == ([], 0)
+    assert outcome.tried >= 1
+    simulate.insist_on_no_lock_out(outcome)
+
+
+def test_pods_of_others_are_told(control: Control, user: Api, debugged: Object, tmp_path: Path) -> None:
+    text = "version: 1\nrules: {registries: {scope: everywhere, allowed: [elsewhere.example.org]}}\n"
+    outcome = simulate.simulate(control.api(), policy_objects(written(tmp_path, text)))
+    assert [refused.pod for refused in outcome.others] == ["jobs/debugged"]
+    assert outcome.system == []
+
+
+def test_trying_judges_nobody_else(control: Control, user: Api, coredns: Object, tmp_path: Path) -> None:
+    """While copies are in force, a pod that they refuse is made."""
+    seen = []
+
+    def meanwhile() -> None:
+        pod = cases.pod("kube-system", {"metadata.name": "other", "spec.hostPID": True})
+        seen.append(attempt(user, "POST", pods("kube-system"), pod)[0])
+
+    with simulate._copies_in_force(control.api(), policy_objects(written(tmp_path, NARROW))) as nonce:
+        meanwhile()
+        marked = {"metadata.name": "other", "spec.hostPID": True, "metadata.labels": {simulate._NONCE: nonce}}
+        seen.append(attempt(user, "POST", pods("kube-system"), cases.pod("kube-system", marked))[0])
+    assert seen[0] == ""
+    assert "(rule host_access)" in seen[1]
+
+
+def test_leftovers_of_a_killed_run_go(control: Control, policy: Policy) -> None:
+    api = control.api()
+    for item in simulate._sentinels("0123"):
+        api.apply(objects.Paths(api).of(item), item)
+    assert len(leftovers(api)) == 4
+    simulate.simulate(api, policy_objects(policy))
+    assert leftovers(api) == []
+
+
+def test_expressions_are_compiled_before_anything_is_made(control: Control, policy: Policy) -> None:
+    api = control.api()
+    items = policy_objects(policy)
+    simulate.check_expressions(api, items)
+    broken = cases.changed(items[-2], {"spec.validations.0.expression": "object.spec.("})
+    broken["metadata"]["name"] = "ironspan-broken"
+    with pytest.raises(ClusterError, match=r"ironspan-broken: .*Syntax error"):
+        simulate.check_expressions(api, [*items, broken])
+    assert "ironspan-broken" not in {name for _, name, _ in simulate.found(api, LABEL)}
+
+
+def test_the_policies_are_as_declared_after_a_second_time(control: Control, policy: Policy) -> None:
+    assert objects.apply_objects(control.api(), policy_objects(policy)) == []

@@ -1,18 +1,21 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The CEL of every rule: what must be true of a pod, a service or a namespace, and what to say if it is not.
-
-``object`` goes through ``dyn`` because one expression serves pods and everything that makes pods. Optional
-fields are read with ``.?``, so that an absent field is no error. What comes from the policy file has only
-characters that need no escaping (read.py).
-"""
+"""The CEL of every rule: what must be true of a pod, a service or a namespace, and what to say if not."""
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel import (
+    HOST_SPACES,
+    Validation,
+    allowed,
+    gpu,
+    literal,
+    sandboxed,
+    shares_host,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
 
 SAFE_SYSCTLS = (
@@ -32,66 +35,8 @@ SAFE_SYSCTLS = (
 """Those of the Pod Security Standard "baseline" (pod-security-admission, policy/check_sysctls.go)."""
 LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
-HOST_SPACES = ("hostNetwork", "hostPID", "hostIPC")
 MIRROR = "kubernetes.io/config.mirror"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-
-
-class Validation(t.NamedTuple):
-    """What must be true, and the sentence for those for whom it is not."""
-
-    expression: str
-    message: str
-    found: str = ""
-    """A list of texts to end the message with."""
-
-
-def literal(value: t.Any) -> str:
-    """Return text, a number, or a list or dictionary of them, in CEL."""
-    return json.dumps(value)
-
-
-POD = (
-    ("template", "has(dyn(object).spec.jobTemplate) ? dyn(object).spec.jobTemplate.spec.template : "
-     "(has(dyn(object).spec.template) ? dyn(object).spec.template : dyn(object))"),
-    ("pod", "variables.template.spec"),
-    ("annotations", "variables.template.?metadata.?annotations.orValue({})"),
-    ("labels", "variables.template.?metadata.?labels.orValue({})"),
-    ("containers", "variables.pod.containers + variables.pod.?initContainers.orValue([]) + "
-     "variables.pod.?ephemeralContainers.orValue([])"),
-    ("volumes", "variables.pod.?volumes.orValue([])"),
-    ("images", "variables.containers.map(c, c.?image.orValue('')) + "
-     "variables.volumes.filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"),
-)  # fmt: skip
-"""Variables of every policy about pods, whatever makes them; they are worked out only where they are used."""
-
-
-def gpu(policy: Policy, pod: str, containers: str) -> str:
-    """Return an expression that tells whether a pod asks for a GPU, by resources or by claims.
-
-    Args:
-        policy: which resources are GPUs.
-        pod: expression of the pod's specification.
-        containers: expression of its containers.
-    """
-    names = [name for name in policy.gpu_resources if not name.endswith("/")]
-    domains = [name for name in policy.gpu_resources if name.endswith("/")]
-    wanted = f"(r in {literal(names)} || {literal(domains)}.exists(d, r.startsWith(d)))"
-    return (
-        f"{pod}.?resourceClaims.orValue([]).size() > 0 || "
-        f"{containers}.exists(c, c.?resources.?limits.orValue({{}}).exists(r, {wanted}) || "
-        f"c.?resources.?requests.orValue({{}}).exists(r, {wanted}))"
-    )
-
-
-def shares_host(pod: str) -> str:
-    """Return an expression that tells whether a pod is in a namespace of the host, as it may where exempt."""
-    return " || ".join(f"{pod}.?{name}.orValue(false)" for name in HOST_SPACES)
-
-
-def sandboxed(policy: Policy, pod: str) -> str:
-    """Return an expression that tells whether a pod has a class that is a sandbox."""
-    return f"{pod}.?runtimeClassName.orValue('') in {literal(_allowed(policy.rules['runtime_class']))}"
 
 
 def validations(policy: Policy, rule: Rule) -> list[Validation]:
@@ -99,12 +44,8 @@ def validations(policy: Policy, rule: Rule) -> list[Validation]:
     return _RULES[rule.name](policy, rule)
 
 
-def _allowed(rule: Rule) -> list[str]:
-    return list(rule.values.get("allowed", ()))
-
-
 def _runtime_class(policy: Policy, rule: Rule) -> list[Validation]:
-    classes = _allowed(rule)
+    classes = allowed(rule)
     message = f"a pod here must have one of the runtime classes {', '.join(classes)}"
     return [Validation(sandboxed(policy, "variables.pod"), message)]
 
@@ -162,7 +103,7 @@ def _privilege(policy: Policy, rule: Rule) -> list[Validation]:
 
 
 def _volumes(policy: Policy, rule: Rule) -> list[Validation]:
-    kinds = _allowed(rule)
+    kinds = allowed(rule)
     return [
         Validation(
             f"variables.volumes.all(v, v.all(k, k == 'name' || k in {literal(kinds)}))",
@@ -191,10 +132,10 @@ def _latest_tag(policy: Policy, rule: Rule) -> list[Validation]:
 
 
 def _registries(policy: Policy, rule: Rule) -> list[Validation]:
-    prefixes = [name if name.endswith("/") else f"{name}/" for name in _allowed(rule)]
+    prefixes = [name if name.endswith("/") else f"{name}/" for name in allowed(rule)]
     return _images(
         f"{literal(prefixes)}.exists(p, i.startsWith(p)) && !i.contains('..')",
-        f"images must be written with their registry, one of {', '.join(_allowed(rule))}",
+        f"images must be written with their registry, one of {', '.join(allowed(rule))}",
     )
 
 
@@ -219,7 +160,7 @@ def _gpu_queue(policy: Policy, rule: Rule) -> list[Validation]:
 
 def _sandbox_annotations(policy: Policy, rule: Rule) -> list[Validation]:
     prefixes = literal(list(rule.values["prefixes"]))
-    right = f"!{prefixes}.exists(p, k.startsWith(p)) || k in {literal(_allowed(rule))}"
+    right = f"!{prefixes}.exists(p, k.startsWith(p)) || k in {literal(allowed(rule))}"
     return [
         Validation(
             f"variables.annotations.all(k, {right})",
@@ -265,7 +206,7 @@ def _resolvers(policy: Policy, rule: Rule) -> list[Validation]:
 
 
 def _token_audiences(policy: Policy, rule: Rule) -> list[Validation]:
-    audiences = _allowed(rule)
+    audiences = allowed(rule)
     return [
         Validation(
             "variables.volumes.all(v, v.?projected.?sources.orValue([]).all(s, "

@@ -11,15 +11,15 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel import (
     POD,
     Validation,
     gpu,
     literal,
     sandboxed,
     shares_host,
-    validations,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import validations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
 
 Object = dict[str, t.Any]
@@ -110,7 +110,6 @@ def _mutation(policy: Policy, rule: Rule) -> list[Object]:
             f"!({shares_host(pod)})",
         ]
         change = "{op: 'add', path: '/spec/hostUsers', value: false}"
-        where = _without_sandboxes(policy, where)
     else:
         return []
     spec = {
@@ -141,18 +140,13 @@ def _namespaces(policy: Policy, rule: Rule) -> Object:
     expressions: list[Object] = []
     if rule.scope == "high_risk":
         expressions.append(_high_risk(policy, "In"))
+    elif rule.name == "user_namespaces" and policy.rules["runtime_class"].scope != "nowhere":
+        # Pods there get a sandbox, and neither of two mutations is sure to be the first.
+        expressions.append(_high_risk(policy, "NotIn"))
     exempt = policy.exempt(rule.name)
     if exempt and rule.name != "namespaces":
         expressions.append({"key": _METADATA_NAME, "operator": "NotIn", "values": exempt})
     return {"namespaceSelector": {"matchExpressions": expressions}} if expressions else {}
-
-
-def _without_sandboxes(policy: Policy, where: Object) -> Object:
-    """Leave out namespaces whose pods get a sandbox: of two mutations neither is the first."""
-    if policy.rules["runtime_class"].scope == "nowhere":
-        return where
-    before = where.get("namespaceSelector", {}).get("matchExpressions", [])
-    return {"namespaceSelector": {"matchExpressions": [*before, _high_risk(policy, "NotIn")]}}
 
 
 def _high_risk(policy: Policy, operator: str) -> Object:
