@@ -10,6 +10,7 @@ from the counter of the rule that did it, not from waiting for what does not com
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import json
 import os
 import selectors
@@ -20,10 +21,13 @@ import typing as t
 from collections.abc import Iterator, Sequence
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.egress_table import entry, table
-from tests.support.namespaces import Namespaces, usable
+from tests.support.namespaces import Namespaces, run, usable
 
 DEADLINE = 30.0
 PLANE, NODE, RESOLVER, OPEN, WIDE = "10.98.0.11", "10.98.0.12", "10.99.0.53", "203.0.113.10", "198.51.100.7"
@@ -212,7 +216,7 @@ class World:
             "planes": [PLANE],
             "resolvers": [RESOLVER],
             "node_networks": ["10.98.0.0/24"],
-            "node_ports": [10250],
+            "node_ports": ["10250"],
             **options,
         }
         self.spaces.nft("host", table(allowed, **options))
@@ -537,3 +541,51 @@ def test_without_the_table_everything_passes(world: World) -> None:
         Probe("tcp", OPEN, 80, "", "other"),
     ):
         assert world.outcome(probe) == "passes", str(probe)
+
+
+NETWORKS = st.builds(
+    lambda address, prefix: str(ipaddress.ip_network((address, prefix), strict=False)),
+    st.integers(0, 2**32 - 1),
+    st.integers(egress.WIDEST_PREFIX, 32),
+)
+PORTS = st.lists(st.integers(1, 65_535) | st.sampled_from(["1-65535", "8000-8100"]), min_size=1, max_size=4)
+ENTRIES = st.builds(
+    lambda networks, ports, protocol, until, text: dataclasses.replace(
+        entry(*egress.collapsed(networks), ports=egress.merged(ports), protocol=protocol, until=until),
+        owner=text,
+        reason=text,
+    ),
+    st.lists(NETWORKS, min_size=1, max_size=4),
+    PORTS,
+    st.sampled_from(["tcp", "udp"]),
+    st.integers(0, 2**33),
+    st.from_regex(r"[^\"\x00-\x1f\x7f]{1,100}", fullmatch=True),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(ENTRIES, max_size=5),
+    st.lists(NETWORKS, max_size=4),
+    st.lists(st.ip_addresses(v=4).map(str), max_size=4),
+    PORTS,
+    st.lists(st.sampled_from(["cni0", "lxc*", "eth0.1", "flannel.1"]), min_size=1, max_size=3),
+)
+def test_every_table_is_one_that_nft_accepts(
+    world: World,
+    allowed: list[Allowed],
+    networks: list[str],
+    addresses: list[str],
+    ports: list[t.Any],
+    interfaces: list[str],
+) -> None:
+    text = table(
+        allowed,
+        planes=addresses,
+        resolvers=addresses,
+        node_networks=egress.collapsed(networks),
+        node_ports=egress.merged(ports) if networks else (),
+        pod_interfaces=interfaces,
+        overlay_interfaces=interfaces[1:],
+    )
+    run("ip", "netns", "exec", world.spaces.full("other"), "nft", "-c", "-f", "-", text=text)

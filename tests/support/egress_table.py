@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import types
-import typing as t
 from collections.abc import Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
@@ -38,7 +37,7 @@ def table(
     planes: Sequence[str] = ("10.98.0.11",),
     resolvers: Sequence[str] = (),
     node_networks: Sequence[str] = (),
-    node_ports: Sequence[t.Any] = (),
+    node_ports: Sequence[str] = (),
     pod_cidr: str = "10.244.0.0/16",
     pod_interfaces: Sequence[str] = ("cni0",),
     overlay_interfaces: Sequence[str] = ("flannel.1",),
@@ -47,15 +46,13 @@ def table(
     hosts = [types.SimpleNamespace(address=address) for address in planes]
     site = types.SimpleNamespace(
         pod_cidr=pod_cidr,
-        egress=Egress(tuple(allowed)),
+        egress=Egress(tuple(allowed), tuple(node_networks), tuple(node_ports)),
         group=lambda name: hosts if name == "control_plane" else [],
     )
     return _TEMPLATES.get("egress/templates/egress.nft.j2").render(
         site=site,
         control_plane_port=6443,
         egress_resolvers=list(resolvers),
-        egress_node_networks=list(node_networks),
-        egress_node_ports=list(node_ports),
         egress_pod_interfaces=list(pod_interfaces),
         egress_overlay_interfaces=list(overlay_interfaces),
     )

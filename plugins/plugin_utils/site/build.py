@@ -7,7 +7,12 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress, allowed_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import (
+    Egress,
+    allowed_of,
+    collapsed,
+    merged,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     DrainPolicy,
@@ -60,7 +65,16 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
         # A slice applies what a plan says, so it has no names to look up.
-        egress=Egress(allowed_of(value("egress_allow")) if value("egress_enabled") and not is_slice else ()),
+        egress=Egress() if is_slice or not value("egress_enabled") else _egress(draft),
+    )
+
+
+def _egress(draft: Draft) -> Egress:
+    value = draft.site_value
+    return Egress(
+        allowed=allowed_of(value("egress_allow")),
+        node_networks=collapsed(value("egress_node_networks")),
+        node_ports=merged(value("egress_node_ports")),
     )
 
 

@@ -66,12 +66,16 @@ class Egress:
 
     Args:
         allowed: what pods may reach outside the cluster.
+        node_networks: networks of the hosts, none within another.
+        node_ports: TCP ports of hosts that pods may reach, single ones and ranges, none within another.
         metadata: networks that no entry opens.
         metadata_ipv6: the same for IPv6, counted with them.
         resolver_ports: ports that no entry opens.
     """
 
     allowed: tuple[Allowed, ...] = ()
+    node_networks: tuple[str, ...] = ()
+    node_ports: tuple[str, ...] = ()
     metadata: tuple[str, ...] = METADATA
     metadata_ipv6: str = METADATA_IPV6
     resolver_ports: tuple[int, ...] = RESOLVER_PORTS
@@ -155,13 +159,27 @@ def port_ranges(values: Iterable[t.Any]) -> list[tuple[int, int]]:
     Raises:
         Rejected: one of them is neither a port nor a range.
     """
-    merged: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for first, last in sorted(port_range(value) for value in values):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
         else:
-            merged.append((first, last))
-    return merged
+            ranges.append((first, last))
+    return ranges
+
+
+def merged(ports: Iterable[t.Any]) -> tuple[str, ...]:
+    """Return ports and ranges as nft writes them, none within another, which it would refuse.
+
+    Raises:
+        Rejected: one of them is neither a port nor a range.
+    """
+    return tuple(str(low) if low == high else f"{low}-{high}" for low, high in port_ranges(ports))
+
+
+def collapsed(networks: Iterable[ipaddress.IPv4Network | str]) -> tuple[str, ...]:
+    """Return networks in order, none within another, which nft would refuse."""
+    return tuple(str(each) for each in ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks)))
 
 
 def until(expires: str, today: datetime.date | None = None) -> int:
@@ -218,14 +236,9 @@ def allowed_of(entries: Iterable[Mapping[str, t.Any]]) -> tuple[Allowed, ...]:
     return tuple(
         Allowed(
             destination=entry["destination"],
-            networks=tuple(
-                str(network) for network in ipaddress.collapse_addresses(networks_of(entry["destination"]))
-            ),
+            networks=collapsed(networks_of(entry["destination"])),
             protocol=entry.get("protocol") or "tcp",
-            ports=tuple(
-                str(first) if first == last else f"{first}-{last}"
-                for first, last in port_ranges(entry["ports"])
-            ),
+            ports=merged(entry["ports"]),
             until=until(entry["expires"]),
             owner=one_line(entry["owner"]),
             reason=one_line(entry["reason"]),

@@ -143,6 +143,11 @@ def check_interfaces(draft: Draft) -> None:
                     f"{name!r} is no name of an interface",
                     "write for example cni0, or lxc* for all that begin so",
                 )
+    tunnel = f"flannel.{draft.site_value('flannel_vni')}"
+    for index, name in _items(draft, "egress_overlay_interfaces"):
+        if draft.site_value("egress_enabled") and str(name).startswith("flannel.") and name != tunnel:
+            message = f"{name} is not flannel's interface with its flannel_vni"
+            _report(draft, "egress_overlay_interfaces", index, message, f"write [{tunnel}]")
     if draft.site_value("egress_pod_interfaces") == []:
         draft.problems.add(
             draft.site_place("egress_pod_interfaces"),
