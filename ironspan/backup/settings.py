@@ -84,6 +84,8 @@ class Drill:
     max_age_s: int
     memory_max: int
     cpu_quota_percent: int
+    elsewhere: bool = False
+    """A host that is no member does the drills, and the agents do none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ def _drill(section: Section) -> Drill:
         section.number("max_age_s", 90_000, 60, 400 * 86400),
         section.number("memory_max", 2 << 30, 128 * _MIB, 1 << 42),
         section.number("cpu_quota_percent", 50, 1, 10_000),
+        section.flag("elsewhere", False),
     )
     section.end()
     return drill

@@ -24,6 +24,7 @@ _CONTAINER = {
     "retention_days": {"type": "int", "required": True},
     "writers": {"type": "list", "elements": "str", "default": []},
     "collectors": {"type": "list", "elements": "str", "default": []},
+    "drills": {"type": "list", "elements": "str", "default": []},
     "readers": {"type": "list", "elements": "str", "default": []},
 }
 _MANAGEMENT = {

@@ -67,6 +67,11 @@ options:
         type: list
         elements: str
         default: []
+      drills:
+        description: Object ids of the identities that prove backups and record it.
+        type: list
+        elements: str
+        default: []
       readers:
         description: Object ids of the identities that only read backups.
         type: list

@@ -177,6 +177,7 @@ def test_roles_are_read_and_judged(setting_up: SetUp, named: dict[str, str], wro
     assert [one["role"]["Name"] for one in found.roles] == [
         "ironspan backup writer",
         "ironspan backup garbage collector",
+        "ironspan backup drill",
         "ironspan backup reader",
     ]
 

@@ -57,10 +57,14 @@ def hosts() -> Iterator[Cluster]:
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def converged(hosts: Cluster, stores: t.Any = STORES, **more: t.Any) -> Played:
-    """Bring the store and its backup to what the inventory says."""
-    variables = json.dumps({"etcd_backup_stores": stores, "etcd_backup_drill_after_snapshot": False, **more})
-    done = play(str(hosts.folder / "play.yml"), hosts.inventory, hosts.folder, "-e", variables)
+def converged(hosts: Cluster, stores: t.Any = STORES, options: t.Sequence[str] = ()) -> Played:
+    """Bring the store and its backup to what the inventory and these options of ansible-playbook say."""
+    variables = {
+        "etcd_backup_drill_after_snapshot": False,
+        **({} if stores is None else {"etcd_backup_stores": stores}),
+    }
+    told = ("-e", json.dumps(variables), *options)
+    done = play(str(hosts.folder / "play.yml"), hosts.inventory, hosts.folder, *told)
     assert done.status == 0, done.output
     return done
 
@@ -169,6 +173,40 @@ def test_former_data_that_are_put_back_are_closed(hosts: Cluster) -> None:
     assert [epoch["epoch"] for epoch in store["epochs"]] == [1, 2]
     time.sleep(GUARD_SECONDS)
     assert hosts.on("az-1", "systemctl is-active etcd") == "active", "the consent holds"
+
+
+def test_a_host_that_is_no_member_proves_and_collects(hosts: Cluster) -> None:
+    converged(hosts)
+    snapshots(hosts)
+    helpers = hosts.folder / "helpers.yml"
+    helpers.write_text(
+        "all: {children: {etcd_drill: {hosts: {rack-1: }}, etcd_collector: {hosts: {rack-1: }}}}\n"
+    )
+    more = ("-i", str(helpers), "-e", json.dumps({"etcd_backup_drill_memory_bytes": 512 << 20}))
+    converged(hosts, options=more)
+    again = converged(hosts, options=more).recap
+    assert (again["az-1"]["changed"], again["rack-1"]["changed"]) == (0, 0)
+    # What a shared folder would show on that host too.
+    packed = hosts.on("az-1", "tar -C /srv -cz etcd-backup | base64 -w0")
+    hosts.on("rack-1", f"echo {packed} | base64 -d | tar -C /srv -xz")
+    assert "drill" in hosts.on("rack-1", "systemctl list-timers --no-legend ironspan-etcd-backup-drill.timer")
+    hosts.on("rack-1", "systemctl start ironspan-etcd-backup-drill")
+    (store,) = json.loads(hosts.on("rack-1", f"{PROGRAM} list --json"))["stores"]
+    assert store["snapshots"][-1]["verified"] is True, hosts.on(
+        "rack-1", "journalctl -u ironspan-etcd-backup-drill"
+    )
+    said = hosts.on("rack-1", "journalctl -u ironspan-etcd-backup-drill")
+    assert "Drill of snapshot" in said
+    assert "without limits" not in said
+    limit = hosts.on("rack-1", "systemctl show -P MemoryMax ironspan-etcd-backup-drill")
+    assert int(limit) == (512 << 20) + (512 << 20)
+    hosts.on("rack-1", "systemctl start ironspan-etcd-backup-gc")
+    assert "snapshots stay" in hosts.on("rack-1", "journalctl -u ironspan-etcd-backup-gc")
+    assert hosts.on("rack-1", "ls /etc/etcd /etc/ironspan/etcd-backup/recovery.bundle", check=False) == ""
+    off = {"vars": {"etcd_backup_stores": STORES}, "hosts": {"rack-1": {"etcd_backup_stores": []}}}
+    (hosts.folder / "off.yml").write_text(json.dumps({"all": off}))
+    converged(hosts, stores=None, options=(*more, "-i", str(hosts.folder / "off.yml")))
+    assert hosts.on("rack-1", "ls /etc/systemd/system | grep -c ironspan-etcd-backup || true") == "0"
 
 
 def test_without_a_store_the_agent_goes_and_the_backups_stay(hosts: Cluster) -> None:

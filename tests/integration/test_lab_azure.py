@@ -535,7 +535,7 @@ def test_roles_are_those_that_the_playbook_wants(azure: LabAzure, container: str
         url=azure.url("management"), ca=str(azure.ca),
     )  # fmt: skip
     names = {"writers": "writer", "collectors": "collector", "readers": "reader"}
-    for role in ROLES:
+    for role in (role for role in ROLES if role.key in names):
         principal = settings.IDENTITIES[names[role.key]].object_id
         assert judge(role, principal, manager.assigned(wanted, principal) or []) == ""
     nobody = settings.IDENTITIES["none"].object_id

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import time
 import typing as t
+from contextlib import nullcontext
 from pathlib import Path
 
 if t.TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _run(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.agent.run import run
     from ironspan.backup.rebuild.drills import drilling
 
-    with drilling(settings, arguments.settings):
+    with nullcontext() if settings.drill.elsewhere else drilling(settings, arguments.settings):
         return run(settings)
 
 

@@ -47,6 +47,9 @@ def add_commands(subparsers: t.Any) -> None:
     _common(command)
     command.set_defaults(func=_drill)
     command = subparsers.add_parser("drills", help="do the drills that are due, until it is told to end")
+    command.add_argument(
+        "--once", action="store_true", help="do one, if one is due, and end: on a host that is no member"
+    )
     command.set_defaults(func=_drills)
     command = subparsers.add_parser("verify", help="read every byte of the backups")
     command.add_argument("snapshot", nargs="?", default="", metavar="SNAPSHOT", help="default: all of them")
@@ -106,8 +109,12 @@ def _drill(settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def _drills(settings: Settings, arguments: argparse.Namespace) -> None:
-    from ironspan.backup.rebuild.drills import drilling
+    from ironspan.backup.rebuild.drills import Drills, drilling
+    from ironspan.backup.stores import open_store
 
+    if arguments.once:
+        store = open_store(settings.stores[0])
+        return Drills(settings, arguments.settings, store, leads=lambda: False).step()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The three roles on a container of backups, and whether what is assigned comes to them."""
+"""The roles on a container of backups, and whether what is assigned comes to them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ ROLES = (
         "Deletes backups whose retention is over.",
         (READ, DELETE),
     ),
+    Role("drills", "ironspan backup drill", "Reads backups and records what drills prove.", (READ, WRITE)),
     Role("readers", "ironspan backup reader", "Reads backups, for restores and drills.", (READ,)),
 )
 

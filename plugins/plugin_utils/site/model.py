@@ -31,7 +31,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "flannel": ("control_plane", "nodes"),
     "gvisor": ("gvisor",),
     "etcd": ("etcd",),
-    "etcd_backup": ("etcd",),
+    "etcd_backup": ("etcd", "etcd_drill", "etcd_collector"),
     "haproxy": ("haproxy",),
     "node": ("control_plane", "nodes"),
     "control_plane": ("control_plane",),

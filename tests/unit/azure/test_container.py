@@ -106,7 +106,7 @@ def test_accounts(change: dict[str, t.Any], texts: list[str]) -> None:
     assert all(text in line for text, line in zip(texts, said, strict=True))
 
 
-WRITER, COLLECTOR, READER = ROLES
+WRITER, COLLECTOR, PROVER, READER = ROLES
 CONTRIBUTOR = Allowed((READ, WRITE, ADD, DELETE))
 
 
@@ -123,6 +123,8 @@ CONTRIBUTOR = Allowed((READ, WRITE, ADD, DELETE))
         (WRITER, [Allowed((READ, WRITE, ADD)), Allowed(("Microsoft.Storage/*/delete",))], "may also delete"),
         (COLLECTOR, [Allowed((READ, DELETE))], ""),
         (COLLECTOR, [CONTRIBUTOR], "may also add, write"),
+        (PROVER, [Allowed((READ, WRITE))], ""),
+        (PROVER, [CONTRIBUTOR], "may also add, delete"),
         (READER, [Allowed((READ,))], ""),
         (READER, [Allowed((WRITE,))], "lacks read and may also write"),
     ],

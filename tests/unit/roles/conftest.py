@@ -71,7 +71,10 @@ def index() -> str:
 
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rendered]:
-    """Return a function that renders an inventory, with variables that win over the inventory's."""
+    """Return a function that renders an inventory, with variables that win over the inventory's.
+
+    ``more`` is the text of another inventory, which is read after it.
+    """
     folder = tmp_path_factory.mktemp("site")
     (folder / "index.json").write_text(index())
     key = folder / "key"
@@ -79,18 +82,22 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rendered]:
     key.chmod(0o600)
     made: dict[str, Rendered] = {}
 
-    def make(inventory: str = "lab", variables: Mapping[str, t.Any] | None = None) -> Rendered:
+    def make(
+        inventory: str = "lab", variables: Mapping[str, t.Any] | None = None, more: str = ""
+    ) -> Rendered:
         extra = {
             "site_artifacts_index": str(folder / "index.json"),
             "site_pki_key_file": str(key),
             "site_pki_store": str(folder / "pki"),
             **(variables or {}),
         }
-        name = json.dumps([inventory, variables], sort_keys=True)
+        name = json.dumps([inventory, variables, more], sort_keys=True)
         if name not in made:
-            site = require_site(
-                load_site([ROOT / "inventories" / inventory], extra_vars=extra, environment={})
-            )
+            sources = [ROOT / "inventories" / inventory]
+            if more:
+                sources.append(folder / "more.yml")
+                sources[-1].write_text(more)
+            site = require_site(load_site(sources, extra_vars=extra, environment={}))
             made[name] = Rendered(site)
         return made[name]
 

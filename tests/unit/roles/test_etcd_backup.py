@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import typing as t
+import urllib.parse
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.steps imp
 
 from ironspan.backup import settings
 from ironspan.backup.agent import guard
+from ironspan.backup.main import build_parser as program_parser
+from ironspan.backup.rebuild.scratch import LIMITED
 from tests.support.public_side import UID
 from tests.unit.roles.conftest import Rendered
 
@@ -38,6 +42,20 @@ VAULT = {
     "key": "etcd",
     "credential": {"kind": "arc"},
 }
+
+
+OFF = {
+    f"etcd_backup/{part}{piece}": "absent" if piece else "systemd_unit"
+    for part in ("drill", "gc")
+    for piece in ("", "-service", "-timer")
+}
+"""What is taken away on a host that neither proves backups nor deletes old ones."""
+HELPERS = """\
+all:
+  children:
+    etcd_drill: {hosts: {rack-1: {}}}
+    etcd_collector: {hosts: {az-3: {}, rack-2: {}}}
+"""
 
 
 def read(render: Render, **variables: t.Any) -> settings.Settings:
@@ -193,6 +211,60 @@ def test_systemd_closes_etcd_for_the_file_that_the_agent_writes(render: Render) 
     assert f"ReadWritePaths={path.parent}" in rendered.content("az-1", "etcd_backup/unit")
 
 
+def test_a_host_that_is_no_member_does_the_drills(render: Render) -> None:
+    limits = {"etcd_backup_drill_memory_bytes": 2**30, "etcd_backup_memory_bytes": 2**28}
+    rendered = render(more=HELPERS, variables={"etcd_backup_stores": [FILE], **limits})
+    resources = of_layer(rendered, "rack-1")
+    assert "recovery" not in resources
+    assert resources["service"]["state"] == resources["gc"]["state"] == "stopped"
+    assert resources["drill"]["name"] == "ironspan-etcd-backup-drill.timer"
+    assert resources["etcd"]["members"] == ["etcd", "etcdutl"]
+    assert {"key-1", "key-2"} <= resources.keys()
+    service = resources["drill-service"]["content"]
+    for line in (
+        f"MemoryMax={2**30 + 2**28}", "CPUQuota=50%", "CPUWeight=20", "IOWeight=20",
+        f"Environment={LIMITED}=1",
+        "ReadWritePaths=/var/lib/ironspan/etcd-backup /srv/etcd-backup",
+    ):  # fmt: skip
+        assert f"\n{line}\n" in service
+    found = settings.parse(json.loads(resources["settings"]["content"]))
+    assert (found.host, found.etcd.ca) == ("rack-1", "")
+    assert [urllib.parse.urlsplit(url).hostname for url in found.etcd.endpoints] == ["127.0.0.1"]
+    command = re.search("^ExecStart=(.*)$", service, re.MULTILINE)
+    assert command
+    assert program_parser().parse_args(command[1].split()[1:]).once
+    # The agents leave it to this host.
+    assert settings.parse(json.loads(rendered.content("az-2", "etcd_backup/settings"))).drill.elsewhere
+    assert not read(render).drill.elsewhere
+    assert "2384" not in json.dumps(rendered.document("rack-1")["fitness"])
+
+
+@pytest.mark.parametrize("host", ["az-3", "rack-2"])
+def test_a_host_that_is_named_deletes_what_is_old(render: Render, host: str) -> None:
+    variables = {"etcd_backup_stores": [FILE], "etcd_backup_gc_identity": TOKEN["client_id"]}
+    rendered = render(more=HELPERS, variables={**variables, "etcd_backup_gc_calendar": "Sun 03:00"})
+    resources = of_layer(rendered, host)
+    assert resources["gc"]["name"] == "ironspan-etcd-backup-gc.timer"
+    assert "\nOnCalendar=Sun 03:00\n" in resources["gc-timer"]["content"]
+    command = re.search("^ExecStart=(.*)$", resources["gc-service"]["content"], re.MULTILINE)
+    assert command
+    assert program_parser().parse_args(command[1].split()[1:]).identity == TOKEN["client_id"]
+    if host == "rack-2":
+        assert not {"key-1", "recovery", "etcd"} & resources.keys(), "deleting wants no keys"
+        assert resources["service"]["state"] == "stopped"
+    assert of_layer(rendered, "az-1")["gc"]["state"] == "stopped"
+    assert not of_layer(render(), host) or host == "az-3", "off unless named"
+
+
+def of_layer(rendered: Rendered, host: str) -> dict[str, dict[str, t.Any]]:
+    """Return the layer's resources on a host."""
+    return {
+        name.removeprefix("etcd_backup/"): value
+        for name, value in rendered.resources(host).items()
+        if name.startswith("etcd_backup/")
+    }
+
+
 def test_a_host_needs_a_python_that_there_are_modules_for(render: Render) -> None:
     fitness = render(variables={"etcd_backup_stores": [FILE]}).document("az-1")["fitness"]
     assert fitness["pythons"] == ["3.12", "3.13"]
@@ -211,8 +283,9 @@ def test_without_a_store_the_agent_is_taken_away_and_nothing_else(render: Render
         "etcd_backup/guard": "systemd_unit",
         "etcd_backup/guard-path": "absent",
         "etcd_backup/guard-service": "absent",
+        **OFF,
     }
-    for unit_id in ("etcd_backup/service", "etcd_backup/guard"):
+    for unit_id in ("etcd_backup/service", "etcd_backup/guard", "etcd_backup/drill", "etcd_backup/gc"):
         assert resources[unit_id]["state"] == "stopped"
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .mutations import ALL, Mutation
+from .mutations import _HAPROXY, ALL, Mutation
 
 AZURE = """
 etcd_backup_stores:
@@ -232,6 +232,42 @@ BACKUP = (
         "vault_url: http",
         "is not of the form https",
         more=VAULT,
+    ),
+    Mutation(
+        "a drill beside a member",
+        (
+            (ALL, "", AZURE),
+            ("hosts.yml", _HAPROXY, "    etcd_drill:\n      hosts:\n        az-2: {}  # drills\n"),
+        ),
+        "hosts.yml",
+        "        az-2: {}  # drills",
+        "host az-2 is in etcd too",
+    ),
+    Mutation(
+        "a drill of other backups",
+        (
+            (ALL, "", AZURE),
+            ("hosts.yml", _HAPROXY, "    etcd_drill:\n      hosts:\n        cpu-c-01:\n"),
+            ("host_vars/cpu-c-01.yml", "", AZURE.replace("container: etcd", "container: other")),
+        ),
+        "host_vars/cpu-c-01.yml",
+        "etcd_backup_stores:",
+        "are other places for cpu-c-01 than for az-1",
+    ),
+    Mutation(
+        "a mistake of a collector only",
+        (
+            (ALL, "", AZURE),
+            ("hosts.yml", _HAPROXY, "    etcd_collector:\n      hosts:\n        cpu-c-01:\n"),
+            (
+                "host_vars/cpu-c-01.yml",
+                "",
+                AZURE.replace(_CREDENTIAL, "    credential: {kind: arc, client_id: me}\n"),
+            ),
+        ),
+        "host_vars/cpu-c-01.yml",
+        "client_id",
+        "'me' is no identifier",
     ),
     Mutation(
         "members with different backups",

@@ -33,6 +33,9 @@ OF_OTHERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("path",),
     "file": ("account_url", "container", "credential", "ca"),
 }
+HELPERS = ("etcd_drill", "etcd_collector")
+"""Groups of hosts that work on the backups and are no members, or need not be."""
+_PLACE = ("account_url", "container", "path", "prefix")
 _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
 """Names of containers (Azure documentation, "Naming and Referencing Containers, Blobs, and Metadata")."""
 _PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
@@ -49,9 +52,7 @@ def check_stores(draft: Draft) -> None:
             _check_azure(entry) if entry.text("kind") == "azure" else _check_folder(entry)
             if not _PREFIX.fullmatch(entry.text("prefix")):
                 entry.problem("prefix", f"{entry.text('prefix')!r} is no prefix", "write nothing, or NAME/")
-            place = tuple(
-                entry.text(name).rstrip("/") for name in ("account_url", "container", "path", "prefix")
-            )
+            place = tuple(entry.text(name).rstrip("/") for name in _PLACE)
             if place in seen:
                 entry.problem(
                     "kind", f"is the same place as {seen[place]}", "give every store a place of its own"
@@ -88,6 +89,37 @@ def check_members_agree(draft: Draft) -> None:
                 break
 
 
+def check_helpers_agree(draft: Draft) -> None:
+    """Hosts that prove backups or delete old ones work where the members write, by another identity or not.
+
+    A helper without any store has nothing to do, which takes away what it did.
+    """
+    for host in draft.members("etcd_drill"):
+        if "etcd" in host.groups:
+            draft.problems.add(
+                draft.member_place("etcd_drill", host.name),
+                "groups.etcd_drill",
+                f"host {host.name} is in etcd too, and a drill would take its disk and memory",
+                "list a host in etcd_drill that is no member, or none: then the members do the drills",
+            )
+    members = draft.members("etcd")
+    for host in (host for group in HELPERS for host in draft.members(group)):
+        own = _places(host)
+        if members and own and own != _places(members[0]):
+            draft.problems.add(
+                draft.place(host, STORES),
+                STORES,
+                f"are other places for {host.name} than for {members[0].name}",
+                "write the same stores; only credential, ca and private may be others",
+            )
+
+
+def _places(host: HostDraft) -> list[tuple[object, ...]]:
+    values = host.values.get(STORES)
+    stores = [store for store in values if isinstance(store, Mapping)] if isinstance(values, list) else []
+    return [tuple(store.get(name) or "" for name in ("kind", *_PLACE)) for store in stores]
+
+
 def check_numbers(draft: Draft) -> None:
     """Retention keeps something, and the address for metrics is one."""
     for host in _distinct(draft, "etcd_backup_retention"):
@@ -113,9 +145,9 @@ def check_numbers(draft: Draft) -> None:
 
 
 def _distinct(draft: Draft, variable: str) -> Iterator[HostDraft]:
-    """Yield members of the store, one for each place where a variable is written."""
+    """Yield hosts that read the variable, one for each place where it is written."""
     seen: set[str] = set()
-    for host in draft.members("etcd"):
+    for host in (host for group in ("etcd", *HELPERS) for host in draft.members(group)):
         if variable in host.settings and str(draft.place(host, variable)) not in seen:
             seen.add(str(draft.place(host, variable)))
             yield host
@@ -202,4 +234,4 @@ def _check_path(entry: Entry, name: str) -> None:
         entry.problem(name, f"{path!r} is not an absolute path", "write it from / on, without ..")
 
 
-CHECKS = (check_stores, check_keys, check_members_agree, check_numbers)
+CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree, check_numbers)

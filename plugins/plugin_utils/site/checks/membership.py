@@ -7,10 +7,13 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
-GROUPS: tuple[str, ...] = ("etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy")
+GROUPS: tuple[str, ...] = (
+    "etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy", "etcd_drill",
+    "etcd_collector",
+)  # fmt: skip
 PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
 _BUILT_IN = ("all", "ungrouped")
-_ROLES = ("etcd", "control_plane", "nodes", "haproxy")
+_ROLES = ("etcd", "control_plane", "nodes", "haproxy", "etcd_drill", "etcd_collector")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7
 
