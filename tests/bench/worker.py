@@ -43,7 +43,7 @@ PLAYBOOK = """\
   tasks:
     - name: Converge the layers that need no credentials
       ironspan.hybrid.converge:
-        layers: [base, containerd, flannel, gvisor, haproxy, node]
+        layers: [base, egress, containerd, flannel, gvisor, haproxy, node]
         root: "{{{{ user_root }}}}"
 
 - name: nodes
