@@ -35,13 +35,17 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one(program: Path, tmp_path: Path) -> Iterator[tuple[Members, EtcdClient, AgentSite]]:
-    """One member with an agent, and something in its backup."""
+    """One member with an agent, a former copy of its data, and something more in its backup."""
     with (
         running(program, tmp_path / "etcd", flags=FAST) as members,
         EtcdClient(members.endpoints) as client,
         site(tmp_path / "site", members.endpoints) as agents,
     ):
         client.put(b"/registry/pods/a", b"1")
+        members.stop("m1")
+        shutil.copytree(members.folder / "m1", tmp_path / "copy")
+        members.start("m1")
+        members.wait("m1")
         agents.start("a")
         wait(lambda: agents.found().snapshots, 60, "a snapshot")
         yield members, client, agents
@@ -64,14 +68,9 @@ def test_former_data_that_are_put_back_are_closed_until_there_is_consent(
     one: tuple[Members, EtcdClient, AgentSite], tmp_path: Path
 ) -> None:
     members, client, agents = one
-    members.stop("m1")
-    shutil.copytree(members.folder / "m1", tmp_path / "copy")
-    members.start("m1")
-    members.wait("m1")
     for _ in range(5):
         last = client.put(b"/registry/pods/a", b"2").header.revision
     wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log")
-    wait(lambda: guard.read(agents.folder / "served.json"), 60, "the guard has looked")
     put_back(members, tmp_path / "copy")
     wait(lambda: closed(agents), 60, "the guard closes etcd")
     wait(lambda: agents.metric("a", "guard") == guard.CLOSED, 60, "the metric says so")

@@ -13,6 +13,8 @@ import typing as t
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
 UNITS = ("containerd.service", "kubelet.service", "etcd.service", "haproxy.service")
 JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
+CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
+"""etcd does not start while it is there: the backup's agent found its database older than the backup."""
 REBOOT_FILE = "/run/reboot-required"
 PROGRAM_SECONDS = 10
 
@@ -136,5 +138,6 @@ def collect(root: str) -> t.Dict[str, t.Any]:
         "units": units() if real else {},
         "failed_units": failed_units() if real else [],
         "transaction": transaction(root),
+        "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
         "reboot_wanted": os.path.exists(root.rstrip("/") + REBOOT_FILE),
     }

@@ -99,17 +99,28 @@ def services(evidence: Evidence) -> Iterator[Finding]:
     """Services of the cluster that do not run, and others that failed."""
     site = evidence.site
     stopped: list[tuple[str, str]] = []
+    closed: list[tuple[str, str]] = []
     restless: list[tuple[str, str]] = []
     failed: list[tuple[str, str]] = []
     for name, answer in evidence.answers():
         for unit, state in answer["units"].items():
             if UNIT_LAYERS.get(unit) not in site.hosts[name].layers:
                 continue
-            if state["active"] not in ("active", "activating", "reloading"):
+            if unit == "etcd.service" and answer.get("etcd_closed"):
+                closed.append((name, "etcd is closed: its database is older than its backup, or another one"))
+            elif state["active"] not in ("active", "activating", "reloading"):
                 stopped.append((name, f"{unit} is {state['active']} ({state['result'] or state['sub']})"))
             elif int(state["restarts"] or 0) >= RESTARTS:
                 restless.append((name, f"{unit} was started again {state['restarts']} times by systemd"))
         failed += [(name, f"{unit} failed") for unit in answer["failed_units"] if unit not in answer["units"]]
+    yield from together(
+        PROBLEM,
+        closed,
+        lambda hosts: (
+            "ironspan apply etcd_restore --allow-destructive, or, to go on with this database, "
+            "ironspan backup accept --allow-destructive: docs/restore.md"
+        ),
+    )
     yield from together(PROBLEM, stopped, lambda hosts: apply_command(site, hosts))
     yield from together(NOTICE, restless, lambda hosts: f"ssh {hosts[0]} journalctl -b -p warning")
     yield from together(NOTICE, failed, lambda hosts: f"ssh {hosts[0]} systemctl status --failed")
