@@ -218,6 +218,16 @@ def test_what_was_seen_counts_too(site: Site) -> None:
     assert site.step() == CLOSED
 
 
+def test_the_backup_is_looked_at_again_after_etcd_was_down(site: Site) -> None:
+    site.etcd.serve(CLUSTER, 7)
+    assert site.step() == RIGHT
+    add_log(site.store, PlainKeys(), [[revision(8), revision(9)]], after=7)
+    site.etcd.served = {}
+    assert site.step() == RIGHT
+    site.etcd.serve(CLUSTER, 8)
+    assert site.step() == CLOSED
+
+
 def test_a_difference_that_goes_away_is_none(site: Site) -> None:
     site.etcd.serve(CLUSTER, 6)
     site.waits.meanwhile = lambda: site.etcd.serve(CLUSTER, 8)
