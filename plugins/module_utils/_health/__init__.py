@@ -8,7 +8,12 @@ import concurrent.futures
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._health import certificates, local, network
+from ansible_collections.ironspan.hybrid.plugins.module_utils._health import (
+    certificates,
+    egress,
+    local,
+    network,
+)
 
 Answer = t.Dict[str, t.Any]
 CHANGES_SHOWN = 20
@@ -80,6 +85,7 @@ def look(params: t.Mapping[str, t.Any]) -> Answer:
     began = time.monotonic()
     answer.update(local.collect(root))
     answer["certificates"] = certificates.collect(root)
+    answer["egress"] = egress.collect() if root == "/" else {}
     answer["network"] = probes(params.get("probes") or {})
     answer["drift"] = drift(params.get("document"), root)
     answer["seconds"] = round(time.monotonic() - began, 3)

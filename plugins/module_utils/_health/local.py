@@ -65,7 +65,8 @@ def parse_units(text: str) -> t.Dict[str, t.Dict[str, str]]:
     return units
 
 
-def _output(argv: t.Sequence[str]) -> str:
+def output(argv: t.Sequence[str]) -> str:
+    """Return what a program prints, whatever becomes of it; empty when it cannot be run."""
     try:
         done = subprocess.run(
             argv,
@@ -84,12 +85,12 @@ def _output(argv: t.Sequence[str]) -> str:
 def units() -> t.Dict[str, t.Dict[str, str]]:
     """Return the state of the services of a cluster, by unit."""
     properties = "--property=Id,LoadState,ActiveState,SubState,Result,NRestarts"
-    return parse_units(_output(["systemctl", "show", properties, *UNITS]))
+    return parse_units(output(["systemctl", "show", properties, *UNITS]))
 
 
 def failed_units() -> t.List[str]:
     """Return the names of all units that failed."""
-    text = _output(["systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"])
+    text = output(["systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"])
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 

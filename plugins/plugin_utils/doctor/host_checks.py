@@ -30,6 +30,11 @@ TRIAL_LATE_S = 300
 FRESH_S = 600
 """A transaction younger than this may be one at work."""
 _ADDRESS = re.compile(r"""["']?\b\d+\.\d+\.\d+\.\d+\b["']?""")
+SUSPICIOUS = {
+    "spoofed": "sent packets with the address of somebody else",
+    "metadata": "asked for the credentials of a cloud",
+}
+"""Counters of the table ironspan-egress that grow by no mistake of a configuration alone."""
 UNIT_LAYERS = {
     "containerd.service": "containerd",
     "kubelet.service": "node",
@@ -175,6 +180,27 @@ def _trial(name: str, left: float) -> Finding:
         return Finding(NOTICE, what, f"ironspan confirm --limit {name}, to keep them", (name,))
     what = f"changes on trial should have gone back {duration(-left)} ago"
     return Finding(PROBLEM, what, f"ironspan confirm --revert --limit {name}", (name,))
+
+
+def egress(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts whose pods are not held back although the site says so, and pods that try what no job does."""
+    site = evidence.site
+    open_hosts: list[tuple[str, str]] = []
+    attempts: list[tuple[str, str]] = []
+    for name, answer in evidence.answers():
+        host = site.hosts[name]
+        if "egress" not in host.layers or not host.variables.get("egress_enabled"):
+            continue
+        packets = answer.get("egress") or {}
+        if not packets:
+            open_hosts.append((name, "the table ironspan-egress is not loaded: pods reach everything"))
+        for counter, what in SUSPICIOUS.items():
+            if packets.get(counter):
+                attempts.append((name, f"pods {what}; it was dropped"))
+    yield from together(PROBLEM, open_hosts, lambda hosts: f"ssh {hosts[0]} systemctl reload ironspan-egress")
+    yield from together(
+        NOTICE, attempts, lambda hosts: f"ssh {hosts[0]} journalctl -k -g ironspan-egress says which pods"
+    )
 
 
 def reboots(evidence: Evidence) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ def host(name: str, address: str, side: str, *groups: str) -> Host:
             "etcd_version": "3.6.14",
             "etcd_quota_bytes": 8 * GIB,
             "base_max_clock_skew_seconds": 5,
+            "egress_enabled": True,
         },
     )
 
@@ -84,6 +85,7 @@ def answer(*units: str) -> Content:
         "units": {name: unit() for name in units},
         "failed_units": [],
         "transaction": {},
+        "egress": {"outside": 4, "spoofed": 0, "allow_1": 9},
         "reboot_wanted": False,
         "certificates": [
             {"path": "/etc/kubernetes/pki/ca.crt", "not_after": int(NOW) + 3000 * DAY},

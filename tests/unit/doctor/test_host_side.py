@@ -20,7 +20,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.action.host_health import skew
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _health
-from ansible_collections.ironspan.hybrid.plugins.module_utils._health import certificates, local, network
+from ansible_collections.ironspan.hybrid.plugins.module_utils._health import (
+    certificates,
+    egress,
+    local,
+    network,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -259,3 +264,26 @@ def test_what_is_sent_to_a_host_is_within_the_budget(tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert 100_000 < int(done.stdout) <= 256_000
+
+
+@pytest.mark.parametrize(
+    ("text", "packets"),
+    [
+        (
+            '{"nftables": [{"metainfo": {}}, {"counter": {"name": "host", "packets": 3, "bytes": 9}},'
+            ' {"counter": {"name": "allow_1", "packets": 0, "bytes": 0}}]}',
+            {"host": 3, "allow_1": 0},
+        ),
+        ("", {}),
+        ("[]", {}),
+        ("null", {}),
+        ('{"nftables": [{"counter": {}}]}', {}),
+    ],
+)
+def test_counters_of_the_table_that_holds_pods_back(text: str, packets: dict[str, int]) -> None:
+    assert egress.parse_counters(text) == packets
+
+
+@given(st.text(max_size=30) | st.recursive(st.none() | st.integers(), st.lists, max_leaves=5).map(json.dumps))
+def test_counters_that_are_none(text: str) -> None:
+    assert egress.parse_counters(text) == {}

@@ -36,6 +36,10 @@ def drift(**values: t.Any) -> Change:
     return lambda d: d.hosts["rack-1"]["drift"].update(values)
 
 
+def counted(packets: dict[str, int]) -> Change:
+    return lambda d: d.hosts["rack-1"].update(egress=packets)
+
+
 def condition(kind: str, status: str, message: str = "") -> Change:
     entry = {"type": kind, "status": status, "message": message}
     return lambda d: d.api["nodes"][1]["status"]["conditions"].append(entry)
@@ -123,6 +127,12 @@ CASES: list[tuple[str, str, Change, str, str]] = [
      "ironspan confirm --limit rack-1"),
     ("transaction", "problem", trial(-1000), "should have gone back 17 minutes ago",
      "ironspan confirm --revert --limit rack-1"),
+    ("egress", "problem", counted({}),
+     "rack-1: the table ironspan-egress is not loaded: pods reach everything", "ssh rack-1 systemctl reload ironspan-egress"),
+    ("egress", "notice", counted({"spoofed": 3, "metadata": 0}),
+     "rack-1: pods sent packets with the address of somebody else; it was dropped", "journalctl -k"),
+    ("egress", "notice", counted({"spoofed": 0, "metadata": 1}), "asked for the credentials",
+     "journalctl -k"),
     ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", SOON),
      "/etc/etcd/pki/server.crt ends in 3 days", "ironspan apply certs_renew"),
     ("certificates", "problem", certificate("/etc/etcd/pki/server.crt", PAST), "ended 2 days ago", "certs"),
