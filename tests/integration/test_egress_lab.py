@@ -198,8 +198,15 @@ def test_a_restart_and_a_stop_by_mistake_open_nothing(site: Site) -> None:
         site.cluster.on("rack-1", f"systemctl {verb} ironspan-egress && {TABLE} >/dev/null")
 
 
-def test_a_deleted_table_comes_back(site: Site) -> None:
+def test_a_deleted_table_is_seen_and_comes_back(site: Site) -> None:
+    site.cluster.on("rack-1", "systemctl stop ironspan-egress-watch.timer")
     site.cluster.on("rack-1", "nft delete table inet ironspan-egress")
+    said = site.cluster.command(
+        "doctor", "-i", str(site.cluster.inventory), "-e", "egress_enabled=true", "--plain"
+    ).stdout
+    assert "rack-1: the table ironspan-egress is not loaded" in said, said
+    assert "az-1: the table" not in said, said
+    site.cluster.on("rack-1", "systemctl start ironspan-egress-watch.timer")
     site.cluster.on(
         "rack-1", f"for _ in $(seq 100); do {TABLE} >/dev/null 2>&1 && exit 0; sleep 1; done; exit 1"
     )
