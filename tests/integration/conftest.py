@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""One small lab with a cluster on it, brought up once for all tests that use it.
+"""What integration tests share: one small lab with a cluster on it, and etcd members on loopback.
 
 ``IRONSPAN_TEST_LAB=NAME`` uses (and keeps) a lab of that name, for people who work on these tests.
 """
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +21,9 @@ import typing as t
 
 import pytest
 
+from ironspan.backup.etcd.client import EtcdClient
 from ironspan.lab import Lab
+from tests.support.etcd_members import Members, find_etcd, running
 from tests.support.playbooks import BIN, ROOT, Played, play
 
 WATCHED = "/etc /opt /usr/local /var/lib/ironspan"
@@ -100,18 +103,57 @@ class Cluster:
         )
 
 
-@pytest.fixture(scope="module")
-def cluster() -> collections.abc.Iterator[Cluster]:
-    """Bring a small lab up and build its cluster."""
+@contextlib.contextmanager
+def lab_cluster[Made: Cluster](kind: type[Made], name: str, **size: t.Any) -> collections.abc.Iterator[Made]:
+    """Bring a lab up and build its cluster; afterwards it is gone.
+
+    Args:
+        kind: what stands for the cluster.
+        name: of the lab.
+        size: arguments of ``Lab.up``.
+    """
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     kept = os.environ.get("IRONSPAN_TEST_LAB")
-    made = Cluster(Lab(kept or "itest"), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
+    made = kind(Lab(kept or name), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
     try:
-        made.lab.up(azure=3, rack=2)
+        made.lab.up(**size)
         made.first = made.site()
         yield made
     finally:
         if not kept:
             made.lab.down()
         shutil.rmtree(made.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> collections.abc.Iterator[Cluster]:
+    """Bring a small lab up and build its cluster."""
+    with lab_cluster(Cluster, "itest", azure=3, rack=2) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def etcd_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
+    """Return etcd's programs by name, unpacked once."""
+    return find_etcd(tmp_path_factory.mktemp("etcd-programs"))
+
+
+@pytest.fixture(scope="module")
+def members(
+    request: pytest.FixtureRequest,
+    etcd_programs: dict[str, pathlib.Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> collections.abc.Iterator[Members]:
+    """Run etcd for all tests of a module, which may say ETCD_MEMBERS (1) and ETCD_FLAGS."""
+    count = getattr(request.module, "ETCD_MEMBERS", 1)
+    flags = getattr(request.module, "ETCD_FLAGS", ())
+    with running(etcd_programs["etcd"], tmp_path_factory.mktemp("etcd"), count, flags) as started:
+        yield started
+
+
+@pytest.fixture
+def client(members: Members) -> collections.abc.Iterator[EtcdClient]:
+    """Return a client of the members."""
+    with EtcdClient(members.endpoints, timeout=10) as made:
+        yield made

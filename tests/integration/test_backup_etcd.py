@@ -20,15 +20,9 @@ from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
 from tests.integration.loopback_cluster import Control
 from tests.integration.loopback_cluster import running as started
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.etcd_members import Members
 
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    folder = tmp_path_factory.mktemp("etcd")
-    program = find_etcd(folder / "bin", ["etcd"])["etcd"]
-    with running(program, folder / "members", 3) as started:
-        yield started
+ETCD_MEMBERS = 3
 
 
 @pytest.fixture

@@ -27,27 +27,14 @@ from ironspan.backup.log_reader import SegmentReader, read_log
 from ironspan.backup.records import LeaseGrant, Record, Revision
 from ironspan.backup.takeover import segments_of, take_over
 from tests.support.backup_log import NAMES, PlainKeys
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.etcd_members import Members
 from tests.support.faulty_store import FaultyStore
 from tests.support.log_agent import log_agent
 from tests.support.memory_store import MemoryStore
 
 Keys = dict[bytes, tuple[bytes, int, int, int, int]]
 """Value, creation and modification revision, version, lease."""
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    folder = tmp_path_factory.mktemp("etcd")
-    program = find_etcd(folder / "bin", ["etcd"])["etcd"]
-    with running(program, folder / "members", 3, ["--max-txn-ops=1024"]) as started:
-        yield started
-
-
-@pytest.fixture
-def client(members: Members) -> Iterator[EtcdClient]:
-    with EtcdClient(members.endpoints, timeout=10) as made:
-        yield made
+ETCD_MEMBERS, ETCD_FLAGS = 3, ("--max-txn-ops=1024",)
 
 
 class Site:

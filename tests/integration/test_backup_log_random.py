@@ -14,7 +14,7 @@ import random
 import signal
 import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from ironspan.backup.log_reader import read_log
 from ironspan.backup.records import Coalesced, LeaseGrant, Record, Revision
 from ironspan.backup.takeover import segments_of, take_over
 from tests.support.backup_log import NAMES, PlainKeys
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.etcd_members import Members
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 
@@ -38,14 +38,7 @@ RUNS = int(os.environ.get("IRONSPAN_LOG_RUNS", "4"))
 SEEDS = [int(os.environ["IRONSPAN_LOG_SEED"])] if "IRONSPAN_LOG_SEED" in os.environ else range(RUNS)
 STEPS = 25
 PREFIX = b"/registry/pods/"
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    folder = tmp_path_factory.mktemp("etcd")
-    program = find_etcd(folder / "bin", ["etcd"])["etcd"]
-    with running(program, folder / "members", 3) as started:
-        yield started
+ETCD_MEMBERS = 3
 
 
 class Run:

@@ -38,15 +38,14 @@ from ironspan.backup.settings import load as load_settings
 from tests.integration.loopback_cluster import find_programs
 from tests.support import etcd_history as history
 from tests.support.backup_site import BackupSite
-from tests.support.etcd_members import find_etcd, running
+from tests.support.etcd_members import running
 
 LEASES = itertools.count(1000, 10)
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    found = find_etcd(tmp_path_factory.mktemp("bin"), ["etcd", "etcdutl"])
-    return Programs(found["etcd"], found["etcdutl"])
+def programs(etcd_programs: dict[str, Path]) -> Programs:
+    return Programs(etcd_programs["etcd"], etcd_programs["etcdutl"])
 
 
 @pytest.fixture(scope="module")

@@ -9,22 +9,20 @@ that happens around it.
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import json
 import os
-import pathlib
 import re
 import shlex
-import shutil
 import signal
 import subprocess
-import tempfile
 import textwrap
 import time
+import typing as t
 
 import pytest
 
-from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_cluster
 from tests.support.playbooks import BIN, ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -125,21 +123,19 @@ class Restored(Cluster):
         return [bool(member["health"]) for member in json.loads(answer)]
 
 
-@pytest.fixture(scope="module")
-def site() -> collections.abc.Iterator[Restored]:
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
-    kept = os.environ.get("IRONSPAN_TEST_LAB")
-    made = Restored(Lab(kept or "irestore"), pathlib.Path(tempfile.mkdtemp(prefix="isr-", dir="/tmp")))
-    try:
-        made.lab.up(azure=3, rack=1)
-        made.first = made.site()
+@contextlib.contextmanager
+def restored(name: str, **size: t.Any) -> collections.abc.Iterator[Restored]:
+    """Bring up a lab whose store will be lost."""
+    with lab_cluster(Restored, name, azure=3, rack=1, **size) as made:
+        assert made.first is not None
         assert made.first.status == 0, made.first.output
         yield made
-    finally:
-        if not kept:
-            made.lab.down()
-        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def site() -> collections.abc.Iterator[Restored]:
+    with restored("irestore") as made:
+        yield made
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 import collections.abc
 import json
-import os
-import pathlib
-import shutil
-import tempfile
 import time
 
 import pytest
 
-from ironspan.lab import Lab
-from tests.integration.test_etcd_restore import CONSENT, MEMBERS, Restored, words
+from tests.integration.test_etcd_restore import CONSENT, MEMBERS, Restored, restored, words
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 PROGRAM = "/opt/ironspan/etcd-backup/bin/ironspan-etcd-backup"
@@ -24,19 +19,8 @@ SECONDS_TO_STORE = 60
 
 @pytest.fixture(scope="module")
 def site() -> collections.abc.Iterator[Restored]:
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
-    kept = os.environ.get("IRONSPAN_TEST_LAB")
-    made = Restored(Lab(kept or "ibackup"), pathlib.Path(tempfile.mkdtemp(prefix="isb-", dir="/tmp")))
-    try:
-        made.lab.up(azure=3, rack=1, etcd_backup=True)
-        made.first = made.site()
-        assert made.first.status == 0, made.first.output
+    with restored("ibackup", etcd_backup=True) as made:
         yield made
-    finally:
-        if not kept:
-            made.lab.down()
-        shutil.rmtree(made.folder, ignore_errors=True)
 
 
 def revision(site: Restored) -> int:
