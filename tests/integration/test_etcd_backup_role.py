@@ -57,13 +57,15 @@ def hosts() -> Iterator[Cluster]:
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
+def variables(stores: t.Any = STORES) -> str:
+    """Return the variables of a run for backups to these stores; None leaves them to the inventory."""
+    told = {} if stores is None else {"etcd_backup_stores": stores}
+    return json.dumps({"etcd_backup_drill_after_snapshot": False, **told})
+
+
 def converged(hosts: Cluster, stores: t.Any = STORES, options: t.Sequence[str] = ()) -> Played:
     """Bring the store and its backup to what the inventory and these options of ansible-playbook say."""
-    variables = {
-        "etcd_backup_drill_after_snapshot": False,
-        **({} if stores is None else {"etcd_backup_stores": stores}),
-    }
-    told = ("-e", json.dumps(variables), *options)
+    told = ("-e", variables(stores), *options)
     done = play(str(hosts.folder / "play.yml"), hosts.inventory, hosts.folder, *told)
     assert done.status == 0, done.output
     return done
@@ -162,6 +164,9 @@ def test_former_data_that_are_put_back_are_closed(hosts: Cluster) -> None:
     assert "older than its backup" in hosts.on("az-1", "cat /var/lib/ironspan/etcd-backup/closed.json")
     hosts.on("az-1", "systemctl start etcd")
     assert hosts.on("az-1", "systemctl is-active etcd", check=False) == "inactive", "nor after a reboot"
+    again = play(str(hosts.folder / "play.yml"), hosts.inventory, hosts.folder, "-e", variables())
+    assert again.status != 0
+    assert "etcd-backup/closed.json" in again.output, "nor by site.yml, which says why"
     refused = play(str(ACCEPT), hosts.inventory, hosts.folder)
     assert refused.status != 0
     assert "--allow-destructive" in refused.output

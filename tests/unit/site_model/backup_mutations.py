@@ -233,6 +233,22 @@ BACKUP = (
         "is not of the form https",
         more=VAULT,
     ),
+    wrong(
+        "a collector by its name",
+        "etcd_backup_gc_identity: 11111111-2222-3333-4444-555555555555\n",
+        "11111111-2222-3333-4444-555555555555",
+        "collector",
+        "etcd_backup_gc_identity: 'collector' is none; write the client id",
+        at="etcd_backup_gc_identity: collector",
+    ),
+    wrong(
+        "more than a calendar",
+        "etcd_backup_gc_calendar: daily\n",
+        "daily",
+        '"daily\\nUnit=other.service"',
+        "etcd_backup_gc_calendar: 'daily",
+        at="etcd_backup_gc_calendar",
+    ),
     Mutation(
         "a drill beside a member",
         (

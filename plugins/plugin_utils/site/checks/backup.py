@@ -40,6 +40,8 @@ _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
 """Names of containers (Azure documentation, "Naming and Referencing Containers, Blobs, and Metadata")."""
 _PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_CALENDAR = re.compile(r"[A-Za-z0-9 *:,/.~_-]+")
+"""What expressions of systemd.time(7) are made of."""
 _SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
 
 
@@ -112,6 +114,22 @@ def check_helpers_agree(draft: Draft) -> None:
                 f"are other places for {host.name} than for {members[0].name}",
                 "write the same stores; only credential, ca and private may be others",
             )
+
+
+def check_collector(draft: Draft) -> None:
+    """The identity that deletes is named as Entra shows it, and the calendar is one line of a unit."""
+    for variable, like, remedy in (
+        (
+            "etcd_backup_gc_identity",
+            re.compile(f"({_UUID.pattern})?"),
+            "write the client id that Entra shows",
+        ),
+        ("etcd_backup_gc_calendar", _CALENDAR, "write for example daily, or Sun 03:00"),
+    ):
+        for host in _distinct(draft, variable):
+            value = host.values.get(variable)
+            if isinstance(value, str) and not like.fullmatch(value):
+                draft.problems.add(draft.place(host, variable), variable, f"{value!r} is none", remedy)
 
 
 def _places(host: HostDraft) -> list[tuple[object, ...]]:
@@ -234,4 +252,4 @@ def _check_path(entry: Entry, name: str) -> None:
         entry.problem(name, f"{path!r} is not an absolute path", "write it from / on, without ..")
 
 
-CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree, check_numbers)
+CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree, check_collector, check_numbers)
