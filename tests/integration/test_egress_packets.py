@@ -516,6 +516,13 @@ def test_what_others_open_is_answered_and_hosts_are_free(
     assert world.outcome(Probe("tcp", address, port, "passes", space)) == "passes"
 
 
+def test_a_resolver_may_be_where_a_cloud_keeps_its_metadata(world: World) -> None:
+    world.load(resolvers=[WIRE_SERVER])
+    assert world.outcome(Probe("udp", WIRE_SERVER, 53, "")) == "passes"
+    assert world.outcome(Probe("tcp", WIRE_SERVER, 80, "")) == "metadata"
+    assert world.outcome(Probe("udp", RESOLVER, 53, "")) == "resolver"
+
+
 def test_drops_and_what_entries_let_through_are_counted(world: World) -> None:
     world.load()
     for probe in (Probe("tcp", OPEN, 443, ""), Probe("tcp", OPEN, 80, ""), Probe("udp", "8.8.8.8", 53, "")):
