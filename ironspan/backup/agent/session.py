@@ -26,6 +26,7 @@ from ironspan.backup.catalogue import catalogue
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import LeaseLost, WrongCluster
 from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.etcd.errors import Compacted
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.pipeline import Pipeline, Place
 from ironspan.backup.log.spool import Spool
@@ -109,7 +110,7 @@ class Session:
                     chores.enter_context(self._chores(snapshots))
                 pipeline.start()
                 try:
-                    self._attend(pipeline, epoch, stop)
+                    self._attend(pipeline, epoch, stop, snapshots)
                 finally:
                     pipeline.stop(DRAIN_SECONDS if self._leadership.held() else 0.0)
                 failure = pipeline.failure
@@ -124,10 +125,10 @@ class Session:
     def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
         """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
         end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
-        reached = end.revision
+        reached, taken = end.revision, list[int]()
         if not reached:
-            taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
-            reached = max((snapshot.revision for snapshot in taken), default=0)
+            taken = [one.revision for one in catalogue(self._store, self._names).of(epoch.epoch)[0]]
+            reached = max(taken, default=0)
         revision = self._client.header().revision
         if reached > revision:
             raise WrongCluster(
@@ -140,9 +141,9 @@ class Session:
             after = revision
         if after is not None:
             # Nothing leads into a log that begins anew but a snapshot that is not older.
-            snapshots.need(after)
+            snapshots.need(after, self._pipeline.position.rpo() if self._pipeline else 0.0)
         elif not end.revision:
-            after = reached
+            after = self._first_kept(taken)
         folder = self._settings.spool.path / f"e{epoch.epoch:06d}-{epoch.cluster_id}"
         return Pipeline(
             self._client,
@@ -157,9 +158,19 @@ class Session:
             coalescing=self._settings.coalesce_node_leases,
         )
 
-    def _attend(self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event) -> None:
+    def _first_kept(self, revisions: list[int]) -> int:
+        """Return the first of some revisions whose successors etcd still has; the last one without any."""
+        for revision in revisions:
+            with contextlib.suppress(Compacted):
+                self._client.range(b"\0", limit=1, keys_only=True, revision=revision)
+                return revision
+        return revisions[-1]
+
+    def _attend(
+        self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event, snapshots: Snapshots
+    ) -> None:
         """Watch over the log until it ends, ``stop`` is set, or another agent writes."""
-        watched = Watched(pipeline, self._metrics)
+        watched = Watched(pipeline, self._metrics, snapshots.missing)
         self._metrics.active.set(1)
         ended = False
         while not stop.is_set() and not ended:

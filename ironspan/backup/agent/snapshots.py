@@ -52,15 +52,27 @@ class Snapshots:
         self._schedule: Schedule | None = None
         self._needed = threading.Event()
         self._least = 0
+        self._lock = threading.Lock()
+        # Until the store was read it is not known what leads into its log.
+        self._alone_since: float | None = time.monotonic()
 
-    def need(self, least: int) -> None:
+    def need(self, least: int, age: float = 0.0) -> None:
         """Ask for a snapshot at once: the log begins behind a revision, and nothing leads to it.
 
         Args:
             least: that revision.
+            age: of the newest moment up to which everything can be restored without it, seconds.
         """
-        self._least = least
+        with self._lock:
+            self._least = least
+            now = time.monotonic()
+            self._alone_since = min(self._alone_since or now, now - age)
         self._needed.set()
+
+    def missing(self) -> float:
+        """Return the age, in seconds, of what cannot be restored for want of a snapshot; 0 for nothing."""
+        since = self._alone_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def step(self) -> None:
         """Take a snapshot if one is due.
@@ -82,6 +94,9 @@ class Snapshots:
             self._schedule.failed()
             raise
         self._schedule.taken(begun)
+        with self._lock:
+            if taken.revision >= self._least:
+                self._alone_since = None
         seconds = time.monotonic() - begun
         LOG.info("Snapshot %s, revision %d: %.1f s", identifier, taken.revision, seconds)
         self._metrics.snapshot_time.set(taken.created)
@@ -106,5 +121,10 @@ class Snapshots:
                 raise
             except BackupError as error:
                 LOG.warning("A snapshot is needed: %s", error)
+                self._alone_since = min(self._alone_since or time.monotonic(), time.monotonic() - age)
                 age = None
+            else:
+                with self._lock:
+                    if not self._needed.is_set():
+                        self._alone_since = None
         return Schedule(self._every, age)

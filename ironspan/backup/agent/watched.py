@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.errors import BackupError
@@ -19,15 +20,18 @@ class Watched:
     Args:
         pipeline: the run.
         metrics: where it is shown.
+        missing: the age, in seconds, of what the log has and no snapshot leads to.
     """
 
-    def __init__(self, pipeline: Pipeline, metrics: Metrics) -> None:
+    def __init__(
+        self, pipeline: Pipeline, metrics: Metrics, missing: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._pipeline = pipeline
         self._metrics = metrics
         self._written = 0
         self._stalls = 0
         self._told: dict[str, BackupError | None] = {}
-        metrics.rpo.set_function(pipeline.position.rpo)
+        metrics.rpo.set_function(lambda: max(pipeline.position.rpo(), missing()))
 
     def step(self) -> None:
         """Look once."""

@@ -107,6 +107,40 @@ def test_a_log_that_begins_anew_asks_for_one_that_leads_into_it(store: FaultySto
     assert taker.least == [77]
 
 
+def test_what_no_snapshot_leads_to_counts_as_lost_until_one_is_taken(
+    store: FaultyStore, taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("ironspan.backup.agent.snapshots.time.monotonic", lambda: now)
+    keeper = snapshots(store, taker, 0)
+    now += 7
+    assert keeper.missing() == 7
+    keeper.step()
+    assert keeper.missing() == 0
+    # The one that is taken is of revision 9, which leads into no log that begins behind 10.
+    for least, left in ((10, 33), (9, 0)):
+        keeper.need(least, age=30)
+        now += 3
+        keeper.step()
+        assert keeper.missing() == left
+
+
+def test_a_chain_that_is_whole_leaves_nothing_missing_and_a_gap_does(
+    store: FaultyStore, taker: Taker
+) -> None:
+    add_snapshot(store, PlainKeys(), 5)
+    add_log(store, PlainKeys(), [[revision(6)]], after=5)
+    keeper = snapshots(store, taker, 100)
+    keeper.step()
+    assert keeper.missing() == 0
+    add_log(store, PlainKeys(), [[revision(9)]], after=8)
+    taker.error = StoreError("down", retryable=True)
+    keeper = snapshots(store, taker, 100)
+    with pytest.raises(StoreError):
+        keeper.step()
+    assert 100 <= keeper.missing() < 200
+
+
 def test_a_failure_is_not_tried_again_at_once(store: FaultyStore, taker: Taker) -> None:
     taker.error = StoreError("down", retryable=True)
     keeper = snapshots(store, taker, 0)
