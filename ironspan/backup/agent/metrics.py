@@ -26,6 +26,7 @@ from ironspan.backup.errors import (
     WrongCluster,
 )
 from ironspan.backup.etcd.errors import Compacted, EtcdError
+from ironspan.backup.log.spool import SpoolError
 
 PREFIX = "ironspan_etcd_backup"
 KINDS = ("store", "refused", "lease", "etcd", "gap", "chain", "key", "cluster", "spool", "other")
@@ -38,6 +39,7 @@ _KIND_OF: tuple[tuple[type[BaseException], str], ...] = (
     (ChainError, "chain"),
     (KeyMissing, "key"),
     (WrongCluster, "cluster"),
+    (SpoolError, "spool"),
     (BackupError, "other"),
     (OSError, "spool"),
 )

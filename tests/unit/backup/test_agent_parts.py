@@ -30,6 +30,7 @@ from ironspan.backup.errors import (
 )
 from ironspan.backup.etcd.errors import Compacted, Unreachable
 from ironspan.backup.file_store import FileStore
+from ironspan.backup.log.spool import SpoolError
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.store import REFUSED_SECONDS
@@ -443,6 +444,7 @@ def test_a_standby_has_nothing_to_lose() -> None:
         (ChainError("x"), "chain"),
         (KeyMissing("x"), "key"),
         (WrongCluster("x"), "cluster"),
+        (SpoolError("x"), "spool"),
         (OSError("x"), "spool"),
         (ZeroDivisionError("x"), "other"),
     ],
