@@ -64,7 +64,9 @@ class Restored(Cluster):
             self.on(host, "rm -rf /root/backup; mkdir -p /root/backup")
         status = json.loads(self.etcdctl("endpoint status -w json"))[0]["Status"]
         self.etcdctl("snapshot save /root/backup/snapshot.db")
-        revision = int(json.loads(self.etcdctl("endpoint status -w json"))[0]["Status"]["header"]["revision"])
+        # Not the member's: kubelets have written since.
+        snapshot = self.on("az-1", "etcdutl snapshot status -w json /root/backup/snapshot.db")
+        revision = int(json.loads(snapshot)["revision"])
         facts = {
             "revision": revision,
             "last_seen_revision": revision,
