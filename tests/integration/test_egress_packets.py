@@ -9,6 +9,7 @@ from the counter of the rule that did it, not from waiting for what does not com
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import json
@@ -117,7 +118,9 @@ class Servers:
             for key, _ in self._selector.select():
                 if key.data is None:
                     return
-                self._answer(t.cast(socket.socket, key.fileobj), key.data)
+                # To a source that nobody has there is no answer; the others want theirs.
+                with contextlib.suppress(OSError):
+                    self._answer(t.cast(socket.socket, key.fileobj), key.data)
 
     def _answer(self, ours: socket.socket, label: str) -> None:
         if ours.type == socket.SOCK_DGRAM:
