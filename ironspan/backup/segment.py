@@ -152,6 +152,8 @@ class SegmentWriter:
             self._add(self.revision + 1, None, holder)
             self._sealed = True
         self.flush()
+        if (length := self._store.size(self.name)) < self.size:
+            raise self._lost(length)
         if self._end.name != self.name:
             return self._end
         return self._end._replace(digest=self._previous, revision=self.revision, time_ms=self._time_ms)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections.abc
 import typing as t
 
-from ironspan.backup.errors import PositionConflict
+from ironspan.backup.errors import PositionConflict, StoreError
 from ironspan.backup.frame import Header, build, last_frame
 from ironspan.backup.names import LogName, Names
 from ironspan.backup.store import Item, Store
@@ -80,6 +80,10 @@ def _seal(store: Store, name: str, number: int, holder: str) -> LogEnd | None:
             store.append(name, data, length)
         except PositionConflict:
             continue
+        if store.size(name) < length + len(data):
+            raise StoreError(
+                f"{store.name} acknowledged the end of {name} and does not have it.", retryable=True
+            )
         # No reader gets beyond a cut, so there the log goes on from the last whole frame.
         return _end(header, digest if clean or last is None else last.digest, name, number)
 

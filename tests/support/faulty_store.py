@@ -15,8 +15,8 @@ from ironspan.backup.store import Item, Lease, Store
 Fault = Literal["refused", "forbidden", "busy", "unknown", "lie", "slow", "cut", "stale"]
 """refused: nothing happened, and an error. forbidden: as refused, for want of a role. busy: as refused, and
 when to ask again. unknown: it happened, and an error. lie: neither. slow: it happens later. cut: a reading
-breaks off in the middle. stale: a list without the newest object."""
-SLOW_S = 0.05
+breaks off in the middle. stale: a list without the newest object, for a moment."""
+SLOW_S, STALE_S = 0.05, 0.3
 
 
 class FaultyStore:
@@ -33,6 +33,7 @@ class FaultyStore:
         self.down = threading.Event()
         """While it is set every operation is refused."""
         self.calls: list[tuple[str, str]] = []
+        self._listed: dict[str, float] = {}
 
     @property
     def name(self) -> str:
@@ -99,7 +100,9 @@ class FaultyStore:
         fault = self._meet("list", prefix)
         items = list(self.behind.list(prefix))
         if fault == "stale" and items:
-            items.remove(max(items, key=lambda item: item.created))
+            newest, now = max(items, key=lambda item: item.created), time.monotonic()
+            if now - self._listed.setdefault(newest.name, now) < STALE_S:
+                items.remove(newest)
         return iter(items)
 
     def delete(self, name: str) -> None:

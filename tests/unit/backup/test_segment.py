@@ -274,6 +274,23 @@ def test_a_seal_without_answer_is_sent_again() -> None:
     assert end == take_over(store, NAMES, 1, "az-2")
 
 
+def test_a_seal_that_was_acknowledged_and_is_not_there_is_found() -> None:
+    store = MemoryStore()
+    writer = begin(store)
+    writer.append([revision(11)])
+    store.faults = ["lie"]
+    with pytest.raises(ChainError, match="acknowledged"):
+        writer.seal()
+    # The next segment would go on from a frame that nobody has.
+    store.faults = ["lie"]
+    with pytest.raises(StoreError, match="does not have it") as caught:
+        take_over(store, NAMES, 1, "az-2")
+    assert caught.value.retryable
+    end = take_over(store, NAMES, 1, "az-2")
+    SegmentWriter.begin(store, KEYS, NAMES, 1, end).append([revision(12)])
+    assert revisions(read(store, *sorted(name for name in store.things if "/log/" in name))) == [11, 12]
+
+
 def test_a_segment_is_full_by_size_blocks_or_age_but_not_within_a_revision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
