@@ -111,7 +111,12 @@ class Control:
         folder: for data, keys and logs.
         members: number of etcd members.
         network: first three numbers of their addresses; a free loopback network by default.
+
+    Attributes:
+        etcd_flags: further flags of every member.
     """
+
+    etcd_flags: Sequence[str] = ()
 
     def __init__(
         self, programs: dict[str, Path], store: Store, folder: Path, members: int = 1, network: str = ""
@@ -175,6 +180,7 @@ class Control:
             *[flag.replace("--", "--peer-", 1) for flag in tls],
             "--peer-client-cert-auth",
             "--unsafe-no-fsync",
+            *self.etcd_flags,
         )
 
     def etcd_context(self) -> t.Any:

@@ -67,7 +67,12 @@ class Members:
         folder: for data folders and logs.
         count: number of members.
         flags: further flags of every member.
+
+    Attributes:
+        prefix: what the program is started by, if by anything.
     """
+
+    prefix: Sequence[str] = ()
 
     def __init__(self, program: Path, folder: Path, count: int = 1, flags: Sequence[str] = ()) -> None:
         self.program, self.folder, self.flags = program, folder, tuple(flags)
@@ -83,6 +88,10 @@ class Members:
         """Return the client URL of a member."""
         return self._url(name, 2379)
 
+    def advertised(self, name: str) -> str:
+        """Return the client URL that a member tells others."""
+        return self.endpoint(name)
+
     @property
     def endpoints(self) -> list[str]:
         """Return the client URLs of all members."""
@@ -94,6 +103,7 @@ class Members:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [
+                    *self.prefix,
                     str(self.program),
                     f"--name={name}",
                     f"--data-dir={self.folder / name}",
@@ -102,7 +112,7 @@ class Members:
                     f"--initial-advertise-peer-urls={self._url(name, 2380)}",
                     f"--listen-peer-urls={self._url(name, 2380)}",
                     f"--listen-client-urls={self._url(name, 2379)}",
-                    f"--advertise-client-urls={self._url(name, 2379)}",
+                    f"--advertise-client-urls={self.advertised(name)}",
                     "--unsafe-no-fsync",
                     *self.flags,
                 ],
