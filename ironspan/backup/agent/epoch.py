@@ -57,6 +57,6 @@ def check(epoch: Epoch, cluster_id: int, store: Store) -> None:
         raise WrongCluster(
             f"The newest epoch {epoch.epoch} in {store.name} belongs to the etcd cluster {epoch.cluster_id}; "
             f"this one is {cluster_id:x}.",
-            "After a restore, `ironspan-etcd-backup new-epoch` opens an epoch for the new cluster; another "
-            "site needs another name or another store.",
+            "A restore by ironspan opens an epoch for the new cluster; for one that was made by hand, "
+            "`ironspan backup accept` does. Another site needs another name or another store.",
         )

@@ -135,7 +135,7 @@ class Session:
                 f"The backup in {self._store.name} is at revision {reached} and etcd at {revision}: this "
                 "database is older than its backup.",
                 "Restore the backup, or, if this database is the right one, begin an epoch for it with "
-                "`ironspan-etcd-backup new-epoch`.",
+                "`ironspan backup accept`.",
             )
         if after is None and not reached:
             after = revision
