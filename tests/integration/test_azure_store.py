@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 from collections.abc import Callable, Iterator
@@ -32,8 +33,9 @@ from tests.unit.backup.store_cases import StoreCases, whole
 
 MIB = 1 << 20
 AsRole = Callable[..., BlobStore]
-IMPATIENT = 2.0
+IMPATIENT = 1.0
 """Seconds without an answer, where a test wants none."""
+DELAYS = (0.01, 0.02)
 LOG = "lab/log"
 
 
@@ -49,7 +51,7 @@ def as_role(azure: LabAzure, container: str) -> AsRole:
 
     def make(identity: str, read_s: float = 60) -> BlobStore:
         way = transport(private=True, ca=str(azure.ca), read_s=read_s)
-        return BlobStore(azure.client(identity, transport=way), container, "pre/", delays=(0.01, 0.02))
+        return BlobStore(azure.client(identity, transport=way), container, "pre/", delays=DELAYS)
 
     return make
 
@@ -303,7 +305,10 @@ def test_every_kind_of_identity_opens_the_store(identified: dict[str, t.Any]) ->
     assert whole(store, "lab/a") == b"x"
 
 
-def test_an_identity_that_nobody_proves(whole_settings: dict[str, t.Any], azure: LabAzure) -> None:
+def test_an_identity_that_nobody_proves(
+    whole_settings: dict[str, t.Any], azure: LabAzure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob, "BlobStore", functools.partial(BlobStore, delays=DELAYS))
     credential = {"kind": "managed_identity", "client_id": "00000000-0000-0000-0000-000000000009"}
     with (
         azure.managed_identity(),

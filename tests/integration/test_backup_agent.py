@@ -10,7 +10,6 @@ import random
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,60 +20,15 @@ from ironspan.backup.errors import ChainError
 from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.etcd.client import EtcdClient, prefix_end
 from ironspan.backup.manifest import Epoch, dump
-from tests.support.agent_process import AgentSite, replayed, site, wait
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.agent_process import AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
+from tests.support.etcd_members import Members, running
 from tests.support.tcp_proxy import TcpProxy
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    program = find_etcd(tmp_path_factory.mktemp("bin"), ["etcd"])["etcd"]
-    with running(program, tmp_path_factory.mktemp("etcd")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(members: Members) -> Iterator[EtcdClient]:
-    with EtcdClient(members.endpoints, timeout=10) as made:
-        yield made
 
 
 @pytest.fixture
 def agents(members: Members, tmp_path: Path) -> Iterator[AgentSite]:
-    with site(tmp_path / "site", members.endpoints) as made:
+    with site(tmp_path / "site", members.endpoints, program=quick(6)) as made:
         yield made
-
-
-class Writer:
-    """Writes to etcd until it is told to end, and knows the last revision that was acknowledged."""
-
-    def __init__(self, client: EtcdClient) -> None:
-        self._client = client
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.revision = 0
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._end.wait(0.002):
-            number += 1
-            key = b"/registry/pods/ns/%d" % (number % 50)
-            if number % 17:
-                self.revision = self._client.put(key, b"%d" % number).header.revision
-            else:
-                self.revision = self._client.delete(key).header.revision or self.revision
-
-
-def state_of(client: EtcdClient) -> dict[bytes, bytes]:
-    return {bytes(kv.key): bytes(kv.value) for page in client.pages() for kv in page.kvs}
 
 
 def test_a_killed_agent_is_followed_by_another_without_a_missing_revision(
@@ -95,9 +49,7 @@ def test_a_killed_agent_is_followed_by_another_without_a_missing_revision(
     last = writer.revision
     wait(lambda: agents.metric(second, "log_revision") >= last, 10, "all that was acknowledged is stored")
     assert agents.metric(first, "active") == 0
-    base, records = agents.logged(oldest=True)
-    assert [record.revision for record in records] == list(range(base + 1, last + 1))
-    assert replayed(client, base, records) == state_of(client)
+    insist_on_a_whole_log(agents, client, last, oldest=True)
     assert len(agents.found().segments) == 2
     # A successor of an agent that ends properly need not wait for the lease's end.
     assert agents.stop(second) == 0
@@ -238,14 +190,12 @@ def test_a_writer_that_slept_through_its_lease_writes_no_more(agents: AgentSite,
         wait(lambda: agents.metric("a", "active") == 0, 5, "it stands by")
     last = writer.revision
     wait(lambda: agents.metric("b", "log_revision") >= last, 10, "the log")
-    base, records = agents.logged(oldest=True)
-    assert [record.revision for record in records] == list(range(base + 1, last + 1))
-    assert replayed(client, base, records) == state_of(client)
+    insist_on_a_whole_log(agents, client, last, oldest=True)
 
 
 def test_a_second_store_has_the_same(members: Members, client: EtcdClient, tmp_path: Path) -> None:
     stores = [{"kind": "file", "path": str(tmp_path / name)} for name in ("one", "two")]
-    with site(tmp_path / "site", members.endpoints, stores=stores) as agents:
+    with site(tmp_path / "site", members.endpoints, stores=stores, program=quick(15)) as agents:
         agents.start("a")
         wait(lambda: agents.found().snapshots, 20, "a snapshot")
         last = client.put(b"/registry/pods/a", b"1").header.revision
@@ -293,6 +243,4 @@ def test_agents_that_end_in_every_way_lose_nothing(agents: AgentSite, client: Et
         assert snapshot.revision >= first
         base, records = agents.logged(point=f"revision:{snapshot.revision}")
         assert (base, records) == (snapshot.revision, [])
-    base, records = agents.logged(oldest=True)
-    assert [record.revision for record in records] == list(range(base + 1, last + 1))
-    assert replayed(client, base, records) == state_of(client)
+    insist_on_a_whole_log(agents, client, last, oldest=True)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,22 +14,9 @@ import pytest
 
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.lab.azure import settings
-from tests.support.agent_process import AgentSite, replayed, site, wait
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.agent_process import AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
+from tests.support.etcd_members import Members
 from tests.support.lab_azure import LabAzure, azure, container, running_azure  # noqa: F401
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    program = find_etcd(tmp_path_factory.mktemp("bin"), ["etcd"])["etcd"]
-    with running(program, tmp_path_factory.mktemp("etcd")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(members: Members) -> Iterator[EtcdClient]:
-    with EtcdClient(members.endpoints, timeout=10) as made:
-        yield made
 
 
 @pytest.fixture
@@ -46,38 +32,8 @@ def agents(
         "credential": {"kind": "managed_identity", "client_id": settings.IDENTITIES["writer"].client_id},
         "ca": str(azure.ca),
     }
-    with site(tmp_path / "site", members.endpoints, stores=[store]) as made:
+    with site(tmp_path / "site", members.endpoints, stores=[store], program=quick(15)) as made:
         yield made
-
-
-class Writing:
-    """Writes to etcd all the time and knows the last revision that was acknowledged."""
-
-    def __init__(self, client: EtcdClient) -> None:
-        self._client, self._end = client, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.revision = 0
-
-    def __enter__(self) -> Writing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._end.wait(0.005):
-            self.revision = self._client.put(b"/registry/pods/a", b"x" * 500).header.revision
-
-
-def insist_on_a_whole_log(agents: AgentSite, client: EtcdClient, last: int) -> None:
-    """Insist that the store has every revision up to the last one, and that they lead to etcd's keys."""
-    wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log caught up")
-    base, records = agents.logged()
-    assert [record.revision for record in records] == list(range(base + 1, last + 1))
-    now = {bytes(kv.key): bytes(kv.value) for page in client.pages() for kv in page.kvs}
-    assert replayed(client, base, records) == now
 
 
 def test_errors_and_lost_answers_of_the_store_lose_nothing(
@@ -85,12 +41,12 @@ def test_errors_and_lost_answers_of_the_store_lose_nothing(
 ) -> None:
     agents.start("a")
     wait(lambda: agents.found().snapshots, 30, "a snapshot")
-    with Writing(client) as writing:
+    with Writer(client) as writer:
         for kind in ("status", "lost_reply", "reset"):
             azure.fault(kind, comp="appendblock", count=2)
             enough = agents.metric("a", "log_revision") + 50
             wait(functools.partial(agents.beyond, "a", "log_revision", enough), 30, kind)
-    insist_on_a_whole_log(agents, client, writing.revision)
+    insist_on_a_whole_log(agents, client, writer.revision)
     assert agents.metric("a", "active") == 1
 
 
@@ -99,12 +55,12 @@ def test_an_append_that_was_acknowledged_and_is_not_there_is_written_again(
 ) -> None:
     agents.start("a")
     wait(lambda: agents.found().snapshots, 30, "a snapshot")
-    with Writing(client) as writing:
+    with Writer(client) as writer:
         wait(lambda: agents.metric("a", "log_revision") > 0, 10, "the log")
         azure.fault("lying", comp="appendblock", count=1)
         wait(lambda: agents.metric("a", 'errors_total{kind="chain"}'), 30, "it is found out")
     assert "acknowledged" in agents.said("a")
-    insist_on_a_whole_log(agents, client, writing.revision)
+    insist_on_a_whole_log(agents, client, writer.revision)
     # etcd still had what the store had lost.
     assert agents.metric("a", "gaps_total") == 0
     assert len(agents.found().snapshots) == 1
@@ -116,7 +72,7 @@ def test_an_outage_is_spooled_and_caught_up_in_order(
 ) -> None:
     agents.start("a")
     wait(lambda: agents.found().snapshots, 30, "a snapshot")
-    with Writing(client) as writing:
+    with Writer(client) as writer:
         azure.fault("status", status=503, retry_after=1)
         wait(lambda: agents.metric("a", "spool_bytes"), 20, "the spool is used")
         shown = agents.metrics("a")
@@ -124,14 +80,14 @@ def test_an_outage_is_spooled_and_caught_up_in_order(
         assert shown['errors_total{kind="store"}'] > 0
         azure.heal()
         wait(lambda: agents.metric("a", "spool_bytes") == 0, 30, "the spool is empty")
-    insist_on_a_whole_log(agents, client, writing.revision)
+    insist_on_a_whole_log(agents, client, writer.revision)
 
 
 def test_who_has_the_lease_is_not_disturbed(agents: AgentSite, client: EtcdClient) -> None:
     lease = agents.store().acquire(agents.names.writer, 60, "another")
     agents.start("a")
     wait(lambda: agents.metrics("a"), 20, "it runs")
-    time.sleep(3)
+    time.sleep(1.5)
     assert agents.metric("a", "active") == 0
     assert [item.name for item in agents.store().list("")] == [agents.names.writer]
     lease.release()
@@ -146,7 +102,7 @@ def test_a_minute_without_the_store_is_caught_up(
 ) -> None:
     agents.start("a")
     wait(lambda: agents.found().snapshots, 30, "a snapshot")
-    with Writing(client) as writing:
+    with Writer(client) as writer:
         azure.fault("status", status=503, retry_after=1)
         time.sleep(60)
         shown = agents.metrics("a")
@@ -155,4 +111,4 @@ def test_a_minute_without_the_store_is_caught_up(
         assert shown["rpo_seconds"] > 50
         azure.heal()
         wait(lambda: agents.metric("a", "rpo_seconds") < 1, 60, "the log is caught up")
-    insist_on_a_whole_log(agents, client, writing.revision)
+    insist_on_a_whole_log(agents, client, writer.revision)

@@ -18,37 +18,32 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
+from ironspan.backup.care import health
 from ironspan.backup.care.caretaker import CareMetrics, Caretaker
 from ironspan.backup.care.defragment import due
 from ironspan.backup.care.health import NO_SPACE, look
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.etcd.client import ALL, EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.settings import Care
-from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.etcd_members import Members
 from tests.unit.backup.test_alerts import ETCD_OWN
 
 MIB = 1 << 20
 QUOTA = 16 * MIB
 CARE = Care(defragment_fragmentation_percent=45, defragment_least_bytes=4 * MIB, quota_warn_percent=80)
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return find_etcd(tmp_path_factory.mktemp("bin"), ["etcd"])["etcd"]
-
-
-@pytest.fixture
-def members(program: Path, tmp_path: Path) -> Iterator[Members]:
-    with running(program, tmp_path, 3, [f"--quota-backend-bytes={QUOTA}"]) as started:
-        yield started
+ETCD_MEMBERS, ETCD_FLAGS = 3, (f"--quota-backend-bytes={QUOTA}",)
 
 
 @pytest.fixture
 def client(members: Members) -> Iterator[EtcdClient]:
+    """A client of members that have no alarm and no keys when the next test begins."""
     with EtcdClient(members.endpoints) as made:
         yield made
+        for one in made.alarms():
+            made.set_alarm(one.memberID, one.alarm, active=False)
+        made.delete(ALL, ALL)
 
 
 def caretaker(
@@ -78,9 +73,9 @@ def test_a_full_cluster_takes_writes_again(client: EtcdClient) -> None:
         fill(client, 2 * QUOTA // (256 << 10))
     assert look(client).raised(NO_SPACE)
     registry = CollectorRegistry()
-    health = caretaker(client, registry).step()
-    assert not health.alarms
-    assert not health.problems
+    found = caretaker(client, registry).step()
+    assert not found.alarms
+    assert not found.problems
     client.put(b"after", b"1")
     assert registry.get_sample_value("ironspan_etcd_space_recoveries_total") == 1
 
@@ -123,8 +118,11 @@ def test_followers_are_defragmented_first_and_the_leader_hands_over(client: Etcd
     assert registry.get_sample_value("ironspan_etcd_defragmentations_total") == 3, "nothing is due now"
 
 
-def test_nobody_is_defragmented_while_one_is_away(client: EtcdClient, members: Members) -> None:
+def test_nobody_is_defragmented_while_one_is_away(
+    client: EtcdClient, members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fragment(client)
+    monkeypatch.setattr(health, "STATUS_SECONDS", 0.5)
     members.signal("m3", signal.SIGSTOP)
     sizes = [client.status(endpoint).dbSize for endpoint in client.endpoints[:2]]
     with pytest.raises(BackupError, match=r"not all are well.*m?3|\.3:2379"):
@@ -132,6 +130,7 @@ def test_nobody_is_defragmented_while_one_is_away(client: EtcdClient, members: M
     assert [client.status(endpoint).dbSize for endpoint in client.endpoints[:2]] == sizes
     members.signal("m3", signal.SIGCONT)
     members.wait("m3")
+    monkeypatch.undo()
     assert not caretaker(client).step().problems
 
 

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 import urllib.request
@@ -31,6 +32,13 @@ from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
 
 PREFIX = "ironspan_etcd_backup_"
+PROGRAM = ("ironspan.backup.main",)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def quick(lease_seconds: int) -> tuple[str, ...]:
+    """Return the program with shorter pauses and a lease of some seconds; a container wants 15."""
+    return "tests.support.quick_agent", str(lease_seconds)
 
 
 def wait(condition: Callable[[], object], seconds: float, what: str) -> None:
@@ -49,6 +57,8 @@ class AgentSite:
         folder: for everything.
         endpoints: of etcd.
         stores: as the settings have them; a ``file`` store in the folder by default.
+        environment: of the processes, beyond that of the tests.
+        program: the module that is run, and its own arguments.
         more: further settings.
     """
 
@@ -58,9 +68,10 @@ class AgentSite:
         endpoints: Sequence[str],
         stores: Sequence[dict[str, t.Any]] | None = None,
         environment: dict[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
         **more: t.Any,
     ) -> None:
-        self.folder = folder
+        self.folder, self.program = folder, program
         (folder / "keys").mkdir(parents=True)
         (folder / "keys" / "1.key").write_bytes(base64.b64encode(os.urandom(32)))
         self.settings: dict[str, t.Any] = {
@@ -70,7 +81,7 @@ class AgentSite:
             "keys": {"kind": "file", "folder": str(folder / "keys")},
             **more,
         }
-        self.environment = {**os.environ, **(environment or {})}
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
         self.names = Names("test")
         self.keys = FileKeys(folder / "keys")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -88,7 +99,7 @@ class AgentSite:
         path = self.folder / f"{host}.json"
         mine = {"host": host, "spool": spool, "metrics": {"port": self._ports[host]}}
         path.write_text(json.dumps(self.settings | mine))
-        return [sys.executable, "-m", "ironspan.backup.main", *arguments, "--settings", str(path)]
+        return [sys.executable, "-m", *self.program, *arguments, "--settings", str(path)]
 
     def start(self, host: str) -> None:
         """Start the agent of a host."""
@@ -176,11 +187,53 @@ def site(folder: Path, endpoints: Sequence[str], **more: t.Any) -> Iterator[Agen
             print(f"--- {path.name}\n{path.read_text()[-4000:]}")
 
 
+class Writer:
+    """Writes to etcd until its block ends, and knows the last revision that was acknowledged."""
+
+    def __init__(self, client: EtcdClient) -> None:
+        self._client = client
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.revision = 0
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._end.wait(0.002):
+            number += 1
+            key = b"/registry/pods/ns/%d" % (number % 50)
+            if number % 17:
+                self.revision = self._client.put(key, b"%d" % number).header.revision
+            else:
+                self.revision = self._client.delete(key).header.revision or self.revision
+
+
+def insist_on_a_whole_log(agents: AgentSite, client: EtcdClient, last: int, *, oldest: bool = False) -> None:
+    """Insist that the log has every revision up to the last one, once and in order, and leads to etcd's keys.
+
+    Args:
+        agents: who wrote it.
+        client: of etcd.
+        last: the last revision that etcd acknowledged.
+        oldest: the log has to lead there from the first snapshot on.
+    """
+    wait(lambda: max(agents.metric(host, "log_revision") for host in agents.processes) >= last, 60, "the log")
+    base, records = agents.logged(oldest=oldest)
+    assert [record.revision for record in records] == list(range(base + 1, last + 1))
+    now = {bytes(kv.key): bytes(kv.value) for page in client.pages() for kv in page.kvs}
+    assert replayed(client, base, records) == now
+
+
 def replayed(client: EtcdClient, base: int, records: Sequence[Revision]) -> dict[bytes, bytes]:
     """Return the keys and values that etcd had at a revision, changed by what the log says."""
-    state = {
-        bytes(kv.key): bytes(kv.value) for page in client.pages(revision=base) for kv in page.kvs
-    }
+    state = {bytes(kv.key): bytes(kv.value) for page in client.pages(revision=base) for kv in page.kvs}
     for record in records:
         for event in record.events:
             if event.put:
