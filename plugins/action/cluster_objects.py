@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects, diff_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 
@@ -34,13 +33,5 @@ class ActionModule(ClusterAction):
         return {
             "changed": bool(changes),
             "objects": [change.name for change in changes],
-            "diff": [
-                {
-                    "before_header": change.name,
-                    "after_header": change.name,
-                    "before": yaml.safe_dump(change.before) if change.before else "",
-                    "after": yaml.safe_dump(change.after),
-                }
-                for change in changes
-            ],
+            "diff": [diff_of(change) for change in changes],
         }

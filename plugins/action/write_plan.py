@@ -33,7 +33,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_LAYERS, LAYERS, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
@@ -118,7 +118,8 @@ def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
 def _cluster(site: Site, roles_folder: Path) -> Content:
     """Return what is declared for the cluster, and how it differs: the API says, without doing it."""
     renderer, _authorities = renderer_for(site, roles_folder)
-    objects = {layer: renderer.objects(layer) for layer in LAYERS if _used(site, layer, roles_folder)}
+    layers = [layer for layer in (*LAYERS, *CLUSTER_LAYERS) if _used(site, layer, roles_folder)]
+    objects = {layer: renderer.objects(layer) for layer in layers}
     declared = declared_nodes(site)
     found: Content = {
         "state": COMPARED,
@@ -146,8 +147,8 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
 
 
 def _used(site: Site, layer: str, roles_folder: Path) -> bool:
-    return (roles_folder / layer / OBJECTS).is_file() and any(
-        layer in host.layers for host in site.hosts.values()
+    return (roles_folder / layer / OBJECTS).is_file() and (
+        layer in CLUSTER_LAYERS or any(layer in host.layers for host in site.hosts.values())
     )
 
 

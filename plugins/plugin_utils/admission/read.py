@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy i
     Policy,
     Rule,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import duplicates_in
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import mistakes_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
     Place,
@@ -78,24 +78,26 @@ def read_policy(path: str | Path) -> Policy:
     home = Place(file, 1)
     try:
         text = Path(path).read_text(encoding="utf-8")
-        for duplicate in duplicates_in(text, file):
-            first = duplicate.first_line
-            problems.add(
-                duplicate.place, duplicate.path, f"is there twice, first on line {first}", "write it once"
-            )
+        mistakes = mistakes_in(text, file)
+        for place, reason in mistakes.broken:
+            problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
+        for twice in mistakes.duplicates:
+            message = f"is there twice, first on line {twice.first_line}"
+            problems.add(twice.place, twice.path, message, "write it once")
+        if mistakes.broken:
+            raise SiteError(problems)
         content = DataLoader().load(text, file_name=file)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8"
         problems.add(Place(file, 0), "(file)", f"cannot be read: {reason}", "name a file that can be read")
         raise SiteError(problems) from error
     except AnsibleError as error:
-        place = place_of(getattr(error, "obj", None)) or home
-        problems.add(place, "(file)", "is not valid YAML", "correct the syntax on this line")
+        problems.add(home, "(file)", "is nothing that Ansible reads", "write plain YAML")
         raise SiteError(problems) from error
 
     def report(key: t.Any, value: t.Any, where: str, message: str, remedy: str) -> None:
         place = place_of(key) or place_of(value) or home
-        problems.add(place, where.removeprefix("policy."), message, remedy)
+        problems.add(place if place.line else home, where.removeprefix("policy."), message, remedy)
 
     values = check_value("policy", content if content is not None else {}, schema(), "policy", report)
     if len(problems):

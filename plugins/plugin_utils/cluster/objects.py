@@ -12,6 +12,7 @@ import copy
 import typing as t
 from collections.abc import Sequence
 
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 
@@ -25,6 +26,16 @@ class ObjectChange(t.NamedTuple):
     name: str
     before: Object
     after: Object
+
+
+def diff_of(change: ObjectChange) -> dict[str, str]:
+    """Return a change as ``--diff`` shows it."""
+    return {
+        "before_header": change.name,
+        "after_header": change.name,
+        "before": yaml.safe_dump(change.before) if change.before else "",
+        "after": yaml.safe_dump(change.after),
+    }
 
 
 class Paths:

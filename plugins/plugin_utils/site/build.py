@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.admission import policy_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -64,9 +67,15 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             timeout_seconds=value("site_drain_timeout_seconds"),
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
+        admission=_admission(draft),
         # A slice applies what a plan says, so it has no names to look up.
         egress=Egress() if is_slice or not value("egress_enabled") else _egress(draft),
     )
+
+
+def _admission(draft: Draft) -> Admission | None:
+    file = policy_path(draft)
+    return Admission(read_policy(file), draft.site_value("admission_from_files")) if file else None
 
 
 def _egress(draft: Draft) -> Egress:

@@ -122,17 +122,7 @@ def _read_file(file: Path, is_inventory: bool, marks: Marks) -> None:
     if is_inventory and file.suffix not in (".yml", ".yaml", ".json"):
         _read_ini(text, str(file), marks)
         return
-    try:
-        root = yaml.compose(text, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(str(file), mark.line + 1 if mark else 1)
-        marks.broken.append((place, str(error.problem or error.context)))
-        return
-    except yaml.YAMLError as error:
-        marks.broken.append((Place(str(file), 1), str(error)))
-        return
-    _find_duplicates(root, str(file), "", marks)
+    root = _find_mistakes(text, str(file), marks)
     if not isinstance(root, yaml.MappingNode):
         return
     if not is_inventory:
@@ -193,14 +183,26 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
             marks.members.setdefault((group, words[0]), Place(file, number))
 
 
-def duplicates_in(text: str, file: str) -> list[Duplicate]:
-    """Return the keys that mappings of a YAML text have twice; nothing for a text that is no YAML."""
+def mistakes_in(text: str, file: str) -> Marks:
+    """Return what is wrong with a YAML text whatever it says: ``broken`` and ``duplicates``."""
     marks = Marks()
+    _find_mistakes(text, file, marks)
+    return marks
+
+
+def _find_mistakes(text: str, file: str, marks: Marks) -> yaml.Node | None:
+    """Return the syntax tree, None where there is none."""
     try:
-        _find_duplicates(yaml.compose(text, Loader=_LOADER), file, "", marks)
-    except yaml.YAMLError:
-        return []
-    return marks.duplicates
+        root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        marks.broken.append((Place(file, mark.line + 1 if mark else 1), str(error.problem or error.context)))
+        return None
+    except yaml.YAMLError as error:
+        marks.broken.append((Place(file, 1), str(error)))
+        return None
+    _find_duplicates(root, file, "", marks)
+    return root
 
 
 def _find_duplicates(node: yaml.Node | None, file: str, path: str, marks: Marks) -> None:

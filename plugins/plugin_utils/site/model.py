@@ -9,6 +9,7 @@ import ipaddress
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
 
 LAYERS: tuple[str, ...] = (
@@ -24,6 +25,9 @@ LAYERS: tuple[str, ...] = (
     "control_plane",
 )
 """All layers in the order in which a host gets them."""
+
+CLUSTER_LAYERS: tuple[str, ...] = ("admission",)
+"""Layers of the cluster: they have objects, and no host has a part of them."""
 
 _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "egress": ("control_plane", "nodes"),
@@ -132,6 +136,7 @@ class Site:
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
+    ``admission`` is what the cluster takes, None where the site has no policy file.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
@@ -151,6 +156,7 @@ class Site:
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
+    admission: Admission | None = None
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)

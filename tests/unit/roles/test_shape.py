@@ -15,7 +15,8 @@ from tests.unit.roles.conftest import ROLES, ROOT
 CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = (
-    "validate", "assess", "prepare", "etcd", "etcd_backup", "control_plane", "network", "nodes", "isolation",
+    "validate", "assess", "prepare", "etcd", "etcd_backup", "admission_try",
+    "control_plane", "network", "nodes", "isolation",
     "verify",
 )  # fmt: skip
 SCOPED = {

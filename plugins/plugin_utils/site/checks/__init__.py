@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
+    admission,
     backup,
     egress,
     endpoints,
@@ -32,6 +33,7 @@ CHECKS: tuple[Check, ...] = (
     *releases.CHECKS,
     *backup.CHECKS,
     *egress.CHECKS,
+    *admission.CHECKS,
     *secrets.CHECKS,
 )
 

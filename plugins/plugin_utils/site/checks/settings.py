@@ -31,6 +31,8 @@ SITE_WIDE: tuple[str, ...] = (
     "site_max_unavailable",
     "site_drain_timeout_seconds",
     "site_drain_empty_dir_data",
+    "admission_policy_file",
+    "admission_from_files",
     "egress_enabled",
     "egress_allow",
     "egress_resolvers",

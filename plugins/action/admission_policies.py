@@ -1,0 +1,66 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the site's admission policies in force."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission, record
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce, try_new
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+
+LAYER = "admission"
+PATIENCE = 5.0
+"""Seconds to wait for an API that may not have been built yet."""
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.admission_policies``."""
+
+    CHANGES_THE_SITE = True
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "state": {"type": "str", "choices": ["present", "tried"], "default": "present"},
+    }
+
+    def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
+        """Compile, try and apply."""
+        admission = session.site.admission
+        declared = admission.objects() if admission else []
+        if self.planned is not None:
+            declared = self.planned["objects"].get(LAYER, [])
+        policies = [item for item in declared if item["kind"] != "ConfigMap"]
+        if admission and admission.from_files:
+            policies = self._of_files(admission, declared)
+        if arguments["state"] == "tried":
+            return self._tried(session, declared, policies)
+        done = enforce(session.api(), declared, policies, check=self._task.check_mode, progress=self.say)
+        return {
+            "changed": bool(done.changes or done.removed),
+            "objects": [change.name for change in done.changes],
+            "removed": done.removed,
+            "refused": done.refused,
+            "diff": [diff_of(change) for change in done.changes],
+        }
+
+    def _of_files(self, admission: Admission, declared: list[t.Any]) -> list[t.Any]:
+        """Return the policies that API servers read; those of a plan are in the hosts' documents."""
+        policies = admission.policies()
+        if self.planned is not None and record(policies, True) not in declared:
+            raise PlanError("the policy file has changed since the plan was made", "make a new plan")
+        return policies
+
+    def _tried(self, session: Session, declared: list[t.Any], policies: list[t.Any]) -> Result:
+        """Try what API servers are about to read from files; without an API there is nothing to lock out."""
+        admission = session.site.admission
+        if not (admission and admission.from_files) or self._task.check_mode:
+            return {"changed": False}
+        try:
+            refused = try_new(session.api(PATIENCE), declared, policies, self.say)
+        except UnreachableError as error:
+            return {"changed": False, "msg": f"Not tried: {error}"}
+        return {"changed": False, "refused": refused}

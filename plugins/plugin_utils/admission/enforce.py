@@ -1,0 +1,97 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Puts declared policies in force: compile, try, apply, and remove what is no longer declared."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import RECORD
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+    ObjectChange,
+    apply_objects,
+)
+
+_RECORD = f"/api/v1/namespaces/kube-system/configmaps/{RECORD}"
+_TOLD = 20
+
+
+class Enforced(t.NamedTuple):
+    """What was done."""
+
+    changes: list[ObjectChange]
+    removed: list[str]
+    refused: list[str]
+
+
+def enforce(
+    api: Api,
+    declared: Sequence[Object],
+    policies: Sequence[Object],
+    *,
+    check: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Enforced:
+    """Make the cluster's policies those that are declared.
+
+    Args:
+        api: the cluster.
+        declared: all objects to apply; none removes every policy made from a policy file.
+        policies: the policies among them, or those that API servers have read from files.
+        check: only tell what would change.
+        progress: told what goes on.
+
+    Raises:
+        ClusterError: the API server does not compile them, or the cluster's own pods do not pass; nothing
+            was changed then.
+    """
+    changes = apply_objects(api, declared, dry_run=True)
+    refused = _passed(api, policies, check, progress) if changes else []
+    if not check:
+        changes = apply_objects(api, declared)
+    return Enforced(changes, _removed(api, declared, check), refused)
+
+
+def try_new(
+    api: Api, declared: Sequence[Object], policies: Sequence[Object], progress: Callable[[str], None]
+) -> list[str]:
+    """Try policies that API servers are about to read from files; nothing when these were tried before.
+
+    Returns:
+        Pods of others that could not be made again.
+    """
+    record = next((item for item in declared if item["kind"] == "ConfigMap"), None)
+    if record is None or (api.find(_RECORD) or {}).get("data") == record["data"]:
+        return []
+    return _passed(api, policies, False, progress)
+
+
+def _passed(api: Api, policies: Sequence[Object], check: bool, progress: Callable[[str], None]) -> list[str]:
+    simulate.check_expressions(api, policies)
+    if check or not policies:
+        return []
+    outcome = simulate.simulate(api, policies, progress)
+    simulate.insist_on_no_lock_out(outcome)
+    told = [f"{refused.pod}: {refused.reason}" for refused in outcome.others]
+    for line in told[:_TOLD]:
+        progress(f"could not be made again: {line}")
+    if len(told) > _TOLD or outcome.left_out:
+        progress(f"{max(0, len(told) - _TOLD)} more could not, {outcome.left_out} were not tried")
+    return told
+
+
+def _removed(api: Api, declared: Sequence[Object], check: bool) -> list[str]:
+    if not declared and api.find(_RECORD) is None:
+        return []
+    keep = {(str(item["kind"]), str(item["metadata"]["name"])) for item in declared}
+    if check:
+        found = simulate.found(api, LABEL)
+        return [f"{kind} {name}" for kind, name, _ in found if (kind, name) not in keep]
+    removed = simulate.remove(api, LABEL, keep)
+    if not declared and api.delete(_RECORD):
+        removed.append(f"ConfigMap kube-system/{RECORD}")
+    return removed

@@ -1,0 +1,64 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The admission policy file, and whether the API server can read policies from files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
+
+FILE = "admission_policy_file"
+FROM_FILES = "admission_from_files"
+OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
+"""Mutating policies are stable since the first, and policies from files are on by default since the second
+(apiserver/pkg/features/kube_features.go)."""
+
+
+def policy_path(draft: Draft) -> Path | None:
+    """Return the policy file, which is relative to the file that names it; None where there is none."""
+    path = draft.site_value(FILE)
+    if not isinstance(path, str) or not path:
+        return None
+    return Path(draft.site_place(FILE).file).parent / path
+
+
+def check_policy(draft: Draft) -> None:
+    """The file is there and says what is understood; its own lines are named."""
+    path = policy_path(draft)
+    if path is None:
+        if draft.site_value(FROM_FILES):
+            place = draft.site_place(FROM_FILES)
+            draft.problems.add(place, FROM_FILES, f"needs {FILE}", f"write '{FILE}: ...' too")
+        return
+    try:
+        read_policy(path)
+    except SiteError as error:
+        for problem in error.problems:
+            at_file = problem.line == 0
+            place = draft.site_place(FILE) if at_file else Place(problem.file, problem.line)
+            draft.problems.add(place, FILE if at_file else problem.path, problem.message, problem.remedy)
+
+
+def check_release(draft: Draft) -> None:
+    """Every API server understands what it gets."""
+    if not draft.site_value(FILE):
+        return
+    oldest = OLDEST_FILES if draft.site_value(FROM_FILES) else OLDEST_OBJECTS
+    variable = FROM_FILES if draft.site_value(FROM_FILES) else FILE
+    for host in draft.members("control_plane"):
+        found = re.match(r"(\d+)\.(\d+)\.", str(host.values.get("site_kubernetes_version")))
+        if found and (int(found[1]), int(found[2])) < oldest:
+            needed = ".".join(map(str, oldest))
+            version = host.values["site_kubernetes_version"]
+            message = f"needs Kubernetes {needed}, and {host.name} has {version}"
+            draft.problems.add(
+                draft.site_place(variable), variable, message, f"upgrade to {needed} first, or take this out"
+            )
+            return
+
+
+CHECKS = (check_policy, check_release)

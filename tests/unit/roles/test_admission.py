@@ -1,0 +1,82 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What an admission policy makes of control planes and of the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import admission_cases as cases
+
+from .conftest import Rendered
+
+Render = Callable[..., Rendered]
+FOLDER = "/etc/kubernetes/ironspan/admission"
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    (tmp_path / "admission.yml").write_text(cases.POLICY)
+    return str(tmp_path / "admission.yml")
+
+
+def api_server(rendered: Rendered, host: str) -> tuple[dict[str, str], list[str]]:
+    """Return flags and names of environment variables of a host's API server."""
+    config = rendered.resources(host)["control_plane/member"]["config"]
+    cluster = next(
+        part for part in yaml.safe_load_all(config) if part and part["kind"] == "ClusterConfiguration"
+    )
+    server = cluster["apiServer"]
+    return {arg["name"]: arg["value"] for arg in server["extraArgs"]}, [
+        e["name"] for e in server["extraEnvs"]
+    ]
+
+
+def test_without_a_policy_nothing_changes(render: Render) -> None:
+    rendered = render()
+    assert rendered.renderer.objects("admission") == []
+    assert not [name for name in rendered.resources("az-1") if "admission" in name]
+    flags, environment = api_server(rendered, "az-1")
+    assert "admission-control-config-file" not in flags
+    assert "IRONSPAN_ADMISSION" not in environment
+
+
+def test_objects(render: Render, policy: str) -> None:
+    rendered = render(variables={"admission_policy_file": policy})
+    objects = rendered.renderer.objects("admission")
+    assert [item["kind"] for item in objects[:2]] == ["ConfigMap", "MutatingAdmissionPolicy"]
+    assert rendered.site.admission
+    assert objects == rendered.site.admission.objects()
+    resources = rendered.resources("az-1")
+    assert f"{FOLDER}/validating/policies.json" not in [r.get("path") for r in resources.values()]
+    assert api_server(rendered, "az-1")[0]["admission-control-config-file"] == f"{FOLDER}/configuration.json"
+    assert not [name for name in rendered.resources("rack-1") if "admission" in name]
+
+
+def test_files(render: Render, policy: str) -> None:
+    variables = {
+        "admission_policy_file": policy,
+        "admission_from_files": True,
+        "site_kubernetes_version": "1.37.1",
+    }
+    rendered = render(variables=variables)
+    assert [item["kind"] for item in rendered.renderer.objects("admission")] == ["ConfigMap"]
+    resources = rendered.resources("az-1")
+    for name in ("validating", "mutating"):
+        resource = resources[f"control_plane/admission-{name}"]
+        assert resource["path"] == f"{FOLDER}/{name}/policies.json"
+        assert rendered.site.admission
+        assert json.loads(resource["content"]) == rendered.site.admission.manifest(name)
+        assert f"control_plane/admission-{name}" in resources["control_plane/member"]["requires"]
+    configuration = json.loads(resources["control_plane/admission-configuration"]["content"])
+    assert [plugin["name"] for plugin in configuration["plugins"]] == [
+        "PodSecurity",
+        "ValidatingAdmissionPolicy",
+        "MutatingAdmissionPolicy",
+    ]
+    assert "IRONSPAN_ADMISSION" in api_server(rendered, "az-1")[1]
