@@ -151,7 +151,9 @@ def _snapshot(found: Catalogue, point: Point) -> tuple[Epoch, Snapshot, Point]:
     for epoch in reversed(found.epochs):
         snapshots, segments = found.of(epoch.epoch)
         if point.kind == "latest" and not snapshots and not segments and epoch is newest and epoch.restored:
-            return _snapshot_at(found, epoch.restored.from_epoch, Point("revision", epoch.restored.revision))
+            # Of the epoch before, or of an earlier one, if an old point was restored.
+            before = dataclasses.replace(found, epochs=found.epochs[:-1])
+            return _snapshot(before, Point("revision", epoch.restored.revision))
         if point.kind == "time" and point.value < epoch.created * 1000:
             continue
         if point.kind == "revision" and (not snapshots or point.value < snapshots[0].revision):

@@ -16,7 +16,7 @@ Fault = Literal["refused", "forbidden", "busy", "unknown", "lie", "slow", "cut",
 """refused: nothing happened, and an error. forbidden: as refused, for want of a role. busy: as refused, and
 when to ask again. unknown: it happened, and an error. lie: neither. slow: it happens later. cut: a reading
 breaks off in the middle. stale: a list without the newest object, for a moment."""
-SLOW_S, STALE_S = 0.05, 0.3
+SLOW_S, STALE_S = 0.05, 0.1
 
 
 class FaultyStore:
@@ -33,7 +33,8 @@ class FaultyStore:
         self.down = threading.Event()
         """While it is set every operation is refused."""
         self.calls: list[tuple[str, str]] = []
-        self._listed: dict[str, float] = {}
+        self.clock: Callable[[], float] = time.time
+        """The store's."""
 
     @property
     def name(self) -> str:
@@ -100,8 +101,8 @@ class FaultyStore:
         fault = self._meet("list", prefix)
         items = list(self.behind.list(prefix))
         if fault == "stale" and items:
-            newest, now = max(items, key=lambda item: item.created), time.monotonic()
-            if now - self._listed.setdefault(newest.name, now) < STALE_S:
+            newest = max(items, key=lambda item: item.created)
+            if self.clock() - newest.created < STALE_S:
                 items.remove(newest)
         return iter(items)
 

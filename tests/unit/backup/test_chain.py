@@ -356,6 +356,15 @@ def restored_at(store: MemoryStore, restored_revision: int, at_revision: int) ->
     )
 
 
+def test_an_epoch_that_was_restored_from_one_long_ago_is_what_that_was(store: MemoryStore) -> None:
+    restored_at(store, 55, 70)
+    add_snapshot(store, PlainKeys(), 1_000_060, epoch=2)
+    third = Restored("any", 57, 2_000_000, 2)
+    add_epoch(store, 3, third, created_ms=START_MS + 2_000_000 * 1000)
+    chain = choose(store, catalogue(store, NAMES), Point())
+    assert (chain.epoch.epoch, chain.revision) == (1, 57)
+
+
 def test_until_its_first_snapshot_an_epoch_is_what_it_was_restored_from(store: MemoryStore) -> None:
     restored_at(store, 55, 70)
     chain = chosen(store)
