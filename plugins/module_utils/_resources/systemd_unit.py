@@ -154,7 +154,9 @@ def plan(spec: Spec, unit: Properties, host: Host) -> Plan:
         ``enabling`` is "", unmask, enable or disable; ``running`` is "", start, stop, restart or reload.
     """
     reasons = []
-    reload_manager = unit.get("NeedDaemonReload") == "yes"
+    # systemd keeps a unit that failed after its file was removed; one that is off need not be read again.
+    off = not spec.get("enabled", True) and spec.get("state") == "stopped"
+    reload_manager = unit.get("NeedDaemonReload") == "yes" and not off
     if reload_manager:
         reasons.append("its files changed on disk")
     enabling = ""

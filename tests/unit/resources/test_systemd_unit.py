@@ -149,6 +149,14 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], set[str], str | None, list[str
     ({"ActiveState": "inactive"}, {"restart_on": ["a/b"]}, {"a/b"}, "start", ["start"]),
     ({"NeedDaemonReload": "yes"}, {}, set(), "restart", ["daemon-reload", "restart"]),
     ({"NeedDaemonReload": "yes"}, {"state": "stopped"}, set(), "stop", ["daemon-reload", "stop"]),
+    # It failed, and its file was removed since.
+    (
+        {"NeedDaemonReload": "yes", "ActiveState": "failed", "UnitFileState": ""},
+        {"state": "stopped", "enabled": False},
+        set(),
+        None,
+        [],
+    ),
     (
         {"NeedDaemonReload": "yes", "ActiveState": "inactive"},
         {"state": "unchanged"},
