@@ -197,7 +197,7 @@ def drilling(settings: Settings, path: Path) -> Iterator[None]:
             drills = drills or Drills(settings, path, open_store(settings.stores[0]), leads)
             drills.step()
 
-        thread = Repeating("drills", step, PAUSE_SECONDS, lambda error: LOG.error("%s", error))
+        thread = Repeating("drills", step, PAUSE_SECONDS, lambda error: None)
         thread.start()
         try:
             yield
