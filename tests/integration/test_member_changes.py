@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import mmap
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import threading
 import time
 import types
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.lab
 
 
 class World:
-    """Four hosts, three of which are members; the fourth is there to join."""
+    """Five hosts, three of which are members; the others are there to join."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
@@ -81,16 +83,24 @@ class World:
         self.control.wait(lambda: self.healthy(*names), 30)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    programs = find_programs(tmp_path)
-    store = open_store(tmp_path / "pki", generate_key_file(tmp_path / "pki.key"))
+@contextmanager
+def made_of(folder: Path, flags: Sequence[str] = ()) -> Iterator[World]:
+    """Three members that serve, and two more hosts."""
+    programs = find_programs(folder)
+    store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
-    with running(Control(programs, store, tmp_path, members=4)) as control:
+    with running(Control(programs, store, folder, members=5)) as control:
+        control.etcd_flags = flags
         made = World(control)
         for name in made.group:
             control.start_etcd(name, made.group)
         made.wait_until_healthy(*made.group)
+        yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with made_of(tmp_path) as made:
         yield made
 
 
@@ -114,7 +124,7 @@ def test_the_first_member_dies_and_is_replaced_and_another_joins(world: World) -
     world.group.append("etcd-4")
     world.join("etcd-4")
     world.wait_until_healthy(*world.group)
-    members = etcd.ask_members(world.control.members, world.control.etcd_context())
+    members = world.store().answers()
     assert len({member.hash for member in members}) == 1
     # What the host reads in the data is what the store lists.
     for member in members:
@@ -245,3 +255,76 @@ def test_the_leader_is_cut_off_while_a_member_joins(world: World, monkeypatch: p
     world.control.start_etcd("etcd-4", joining=joining[0])
     world.promote("etcd-4")
     world.wait_until_healthy(*world.group)
+
+
+def leader(world: World) -> str:
+    answers = world.store().answers()
+    return next(member.name for member in answers if member.member and member.member == member.leader)
+
+
+def test_the_leader_leaves_and_another_joins_while_one_is_down(world: World) -> None:
+    write(world, "etcd-1", "YQ==")
+    left = leader(world)
+    world.remove(left)
+    # A member that is removed ends by itself.
+    world.control.stop(left)
+    others = [name for name in world.group if name != left]
+    world.wait_until_healthy(*others)
+    world.lose_disk(left)
+    world.join(left)
+    world.group.append("etcd-4")
+    world.join("etcd-4")
+    world.wait_until_healthy(*world.group)
+    # Three of four are a quorum of five too, so etcd lets a fifth in.
+    world.control.stop(others[0])
+    world.control.wait(lambda: quorum(world.store().answers()).healthy == 3, 20)
+    world.group.append("etcd-5")
+    world.join("etcd-5")
+    write(world, "etcd-5", "Yg==")
+    world.control.start_etcd(others[0])
+    world.wait_until_healthy(*world.group)
+
+
+VALUE = b"a value that gets damaged on one disk"
+
+
+def damage(database: Path) -> None:
+    """Change a bit of a value in the file of a member that runs, wherever the file has it."""
+    with database.open("r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+        at = pages.find(VALUE)
+        assert at >= 0
+        while at >= 0:
+            pages[at] ^= 1
+            at = pages.find(VALUE, at)
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Iterator[World]:
+    """Members that compare their data as in production, and ask each other every second."""
+    gates = "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true"
+    with made_of(tmp_path, [gates, "--compact-hash-check-time=1s"]) as made:
+        yield made
+
+
+def test_a_corrupt_member_is_found_and_replaced(checked: World) -> None:
+    world = checked
+    call = world.store().membership(world.group)._call
+    key, value = (base64.b64encode(text).decode() for text in (b"/registry/pods/a", VALUE))
+    call("/v3/kv/put", {"key": key, "value": value})
+    victim = next(name for name in world.group if name != leader(world))
+    database = world.control.folder / victim / "data/member/snap/db"
+    world.control.wait(lambda: VALUE in database.read_bytes(), 20)
+    damage(database)
+    revision = call("/v3/kv/put", {"key": "Yg==", "value": "Yg=="})["header"]["revision"]
+    call("/v3/kv/compaction", {"revision": revision, "physical": True})
+    world.control.wait(lambda: any("CORRUPT" in m.alarms for m in world.store().answers()), 60)
+    with pytest.raises(ClusterError, match="corrupt"):
+        write(world, "etcd-1", "YQ==")
+    world.control.stop(victim)
+    world.remove(victim)
+    world.lose_disk(victim)
+    world.join(victim)
+    world.wait_until_healthy(*world.group)
+    assert call("/v3/kv/range", {"key": key})["kvs"][0]["value"] == value
+    write(world, "etcd-1", "YQ==")
+    assert len({member.hash for member in world.store().answers()}) == 1

@@ -18,6 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 PORT = 2379
 _PARALLEL = 8
+_HEALTH = "/health?exclude=NOSPACE&exclude=CORRUPT"
+"""Alarms are asked for apart: with one raised all members would say that they are not healthy, and none could
+be replaced."""
 _TIMEOUT_SECONDS = 10
 
 
@@ -111,7 +114,7 @@ def _ask(name: str, address: str, context: ssl.SSLContext, port: int) -> Member:
     try:
         connection = http.client.HTTPSConnection(address, port, timeout=_TIMEOUT_SECONDS, context=context)
         try:
-            health = _call(connection, "GET", "/health")
+            health = _call(connection, "GET", _HEALTH)
             status = _call(connection, "POST", "/v3/maintenance/status", {})
             alarms = _call(connection, "POST", "/v3/maintenance/alarm", {"action": "GET"})
             listed = _call(connection, "POST", "/v3/cluster/member/list", {"linearizable": False})
@@ -170,8 +173,8 @@ def _call(
     )
     answer = connection.getresponse()
     content = answer.read()
-    # /health answers 503 with the same JSON when it is not healthy.
-    if answer.status != 200 and path != "/health":
+    # It answers 503 with the same JSON when it is not healthy.
+    if answer.status != 200 and path != _HEALTH:
         raise ValueError(f"HTTP {answer.status} for {path}")
     return t.cast("dict[str, t.Any]", json.loads(content))
 

@@ -183,7 +183,7 @@ class Membership:
                 time.sleep(PROMOTION_PAUSE_SECONDS)
 
     def remove(self, identifier: str) -> bool:
-        """Remove a member. The caller has done the arithmetic.
+        """Remove a member, and the alarms it had. The caller has done the arithmetic.
 
         Args:
             identifier: its id, hexadecimal.
@@ -194,10 +194,15 @@ class Membership:
         Raises:
             ClusterError: etcd refuses.
         """
-        if all(member.id != identifier for member in self.listed()):
-            return False
-        self._change("remove", {"ID": str(int(identifier, 16))})
-        return True
+        listed = any(member.id == identifier for member in self.listed())
+        number = str(int(identifier, 16))
+        if listed:
+            self._change("remove", {"ID": number})
+        # etcd keeps the alarm of a member that is gone: after CORRUPT nobody could write any more.
+        for alarm in self._call("/v3/maintenance/alarm", {"action": "GET"}).get("alarms", ()):
+            if alarm.get("memberID") == number:
+                self._call("/v3/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+        return listed
 
     def has_key_below(self, prefix: str) -> bool:
         """Tell whether the store has any key that begins with ``prefix``."""

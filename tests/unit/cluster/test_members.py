@@ -364,7 +364,23 @@ def test_remove(gateway: Callable[..., Membership]) -> None:
     membership = gateway(listing(entry(1, "az-1"), entry(10, "az-2")))
     assert membership.remove("a") is True
     assert membership.remove("b") is False
-    assert [call for _, call in membership.calls] == ["list", "remove", "list"]  # type: ignore[attr-defined]
+    calls = [call for _, call in membership.calls]  # type: ignore[attr-defined]
+    assert calls == ["list", "remove", "alarm", "list", "alarm"]
+
+
+def test_the_alarm_of_a_member_goes_with_it_and_no_other(gateway: Callable[..., Membership]) -> None:
+    raised = [{"memberID": str(number), "alarm": "CORRUPT"} for number in (10, 11)]
+    cleared = []
+
+    def answer(address: str, path: str, body: dict[str, t.Any]) -> Answer:
+        if not path.endswith("/alarm"):
+            return listing(entry(1), entry(10), entry(11))(address, path, body)
+        if body["action"] == "DEACTIVATE":
+            cleared.append((body["memberID"], body["alarm"]))
+        return 200, {"alarms": raised}
+
+    assert gateway(answer).remove("a")
+    assert cleared == [("10", "CORRUPT")]
 
 
 def test_promoting_nobody(gateway: Callable[..., Membership]) -> None:
