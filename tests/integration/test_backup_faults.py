@@ -83,6 +83,7 @@ def test_a_clock_that_jumps_loses_nothing_and_hides_nothing(agents: AgentSite, c
     assert "newest" in plan(found, Retention(hourly=1, daily=1, weekly=1, monthly=1)).kept[key(newest)]
 
 
+@pytest.mark.long
 def test_hosts_whose_clocks_are_an_hour_apart_never_both_write(agents: AgentSite, client: EtcdClient) -> None:
     with Writer(client) as writer:
         agents.start("a")
@@ -111,7 +112,10 @@ def small(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-@pytest.mark.parametrize("change", ["size=64m", "rw"], ids=["full", "read-only"])
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param("size=64m", id="full"), pytest.param("rw", id="read-only", marks=pytest.mark.long)],
+)
 def test_neither_store_nor_spool_has_room_and_later_both_have(
     agents: AgentSite, client: EtcdClient, change: str
 ) -> None:

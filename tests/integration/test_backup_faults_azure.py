@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from ironspan.backup.etcd.client import EtcdClient
 from tests.integration.test_backup_agent_azure import agents  # noqa: F401
 from tests.support.agent_process import AgentSite, wait
 from tests.support.lab_azure import LabAzure, azure, container, running_azure  # noqa: F401
 
 
+@pytest.mark.long
 def test_an_agent_killed_before_its_pieces_are_one_leaves_no_snapshot(
     agents: AgentSite, client: EtcdClient, azure: LabAzure
 ) -> None:

@@ -130,11 +130,9 @@ LINKS: dict[str, Callable[[PartitionedMembers, str, str], object]] = {
 }
 
 
-FEW_LINKS = list(LINKS)[:2]
-
-
 @pytest.mark.parametrize(
-    "fault", [*FEW_LINKS, *(pytest.param(fault, marks=pytest.mark.long) for fault in list(LINKS)[2:])]
+    "fault",
+    [pytest.param(fault, marks=pytest.mark.long if number else ()) for number, fault in enumerate(LINKS)],
 )
 def test_links_between_members_fail_in_every_way(
     apart: PartitionedMembers, tmp_path: Path, fault: str
@@ -201,6 +199,7 @@ def fsyncs(members: Members, name: str) -> tuple[float, float]:
     return float(lines[f"{prefix}count"]), float(lines[f'{prefix}bucket{{le="0.008"}}'])
 
 
+@pytest.mark.long
 def test_a_slow_disk_slows_writes_and_is_seen(synced: Members) -> None:
     with EtcdClient(synced.endpoints, timeout=30) as client:
         leader = leader_of(client)
@@ -297,6 +296,7 @@ def verified(parts: Iterator[bytes]) -> int:
     return sum(len(part) for part in stream)
 
 
+@pytest.mark.long
 def test_a_leader_that_was_frozen_answers_with_nothing_old(three: Members) -> None:
     with EtcdClient(three.endpoints, timeout=10) as client:
         client.put(b"/registry/pods/a", b"old")

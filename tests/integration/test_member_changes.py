@@ -262,6 +262,7 @@ def leader(world: World) -> str:
     return next(member.name for member in answers if member.member and member.member == member.leader)
 
 
+@pytest.mark.long
 def test_the_leader_leaves_and_another_joins_while_one_is_down(world: World) -> None:
     write(world, "etcd-1", "YQ==")
     left = leader(world)
