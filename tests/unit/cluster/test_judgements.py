@@ -46,6 +46,7 @@ def member(name: str, **change: t.Any) -> etcd.Member:
         ({"leader": "3"}, "different leaders: 1, 3"),
         ({"hash": "78@10/1"}, "different contents"),
         ({"hash": ""}, ""),
+        ({"hash": "78@10/10"}, ""),
         ({"listed": ("1", "2")}, "az-3 knows 2 members, the inventory 3"),
         ({"listed": ("1", "2", "3", "4")}, "az-3 knows 4 members"),
     ],
