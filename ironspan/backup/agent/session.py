@@ -22,7 +22,7 @@ from ironspan.backup.agent.watched import Watched
 from ironspan.backup.care.caretaker import PAUSE_SECONDS as CARE_PAUSE_SECONDS
 from ironspan.backup.care.caretaker import Caretaker
 from ironspan.backup.care.commands import certificates_of
-from ironspan.backup.catalogue import catalogue
+from ironspan.backup.catalogue import Snapshot, catalogue
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import LeaseLost, WrongCluster
 from ironspan.backup.etcd.client import EtcdClient
@@ -125,10 +125,10 @@ class Session:
     def _begin(self, cluster_id: int, epoch: Epoch, after: int | None, snapshots: Snapshots) -> Pipeline:
         """Make what writes the log, behind where it ends or, when it cannot go on there, behind ``after``."""
         end = take_over(self._store, self._names, epoch.epoch, self._settings.host)
-        reached, taken = end.revision, list[int]()
+        reached, age, taken = end.revision, 0.0, tuple[Snapshot, ...]()
         if not reached:
-            taken = [one.revision for one in catalogue(self._store, self._names).of(epoch.epoch)[0]]
-            reached = max(taken, default=0)
+            taken, _ = catalogue(self._store, self._names).of(epoch.epoch)
+            reached = max((snapshot.revision for snapshot in taken), default=0)
         revision = self._client.header().revision
         if reached > revision:
             raise WrongCluster(
@@ -143,7 +143,8 @@ class Session:
             # Nothing leads into a log that begins anew but a snapshot that is not older.
             snapshots.need(after, self._pipeline.position.rpo() if self._pipeline else 0.0)
         elif not end.revision:
-            after = self._first_kept(taken)
+            first = self._first_kept(taken)
+            after, age = first.revision, max(0.0, time.time() - first.manifest.created)
         folder = self._settings.spool.path / f"e{epoch.epoch:06d}-{epoch.cluster_id}"
         return Pipeline(
             self._client,
@@ -156,15 +157,16 @@ class Session:
             holder=self._settings.host,
             flush_s=self._settings.flush_ms / 1000,
             coalescing=self._settings.coalesce_node_leases,
+            snapshot_age_s=age,
         )
 
-    def _first_kept(self, revisions: list[int]) -> int:
-        """Return the first of some revisions whose successors etcd still has; the last one without any."""
-        for revision in revisions:
+    def _first_kept(self, snapshots: tuple[Snapshot, ...]) -> Snapshot:
+        """Return the first of some snapshots whose following revisions etcd has; the last without any."""
+        for snapshot in snapshots:
             with contextlib.suppress(Compacted):
-                self._client.range(b"\0", limit=1, keys_only=True, revision=revision)
-                return revision
-        return revisions[-1]
+                self._client.range(b"\0", limit=1, keys_only=True, revision=snapshot.revision)
+                return snapshot
+        return snapshots[-1]
 
     def _attend(
         self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event, snapshots: Snapshots

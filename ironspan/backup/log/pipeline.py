@@ -55,6 +55,7 @@ class Pipeline:
         holder: who writes, for people who read the log.
         flush_s: see ``Flusher``.
         interval_s: see ``Reader``.
+        snapshot_age_s: of what leads to ``after``: how long ago etcd had nothing newer, seconds.
         coalescing: see ``Sender``.
 
     Raises:
@@ -76,12 +77,13 @@ class Pipeline:
         flush_s: float = flusher.FLUSH_S,
         interval_s: float = watch.INTERVAL_S,
         coalescing: bool = True,
+        snapshot_age_s: float = 0.0,
     ) -> None:
         writer = place.begin(end, after)
         next_revision = spool.recover(writer.durable)
         # Behind another revision it is a snapshot that leads into this log, and not what came before.
         goes_on = end.time_ms > 0 and writer.durable == end.revision
-        age_s = max(0.0, time.time() - end.time_ms / 1000) if goes_on else 0.0
+        age_s = max(0.0, time.time() - end.time_ms / 1000) if goes_on else snapshot_age_s
         self.position = Position(writer.durable, age_s=age_s)
         inbox = Inbox()
         self.outbox = Outbox(spool)
