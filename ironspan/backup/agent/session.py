@@ -144,7 +144,7 @@ class Session:
             snapshots.need(after, self._pipeline.position.rpo() if self._pipeline else 0.0)
         elif not end.revision:
             first = self._first_kept(taken)
-            after, age = first.revision, max(0.0, time.time() - first.manifest.created)
+            after, age = first.revision, time.time() - first.manifest.created
         folder = self._settings.spool.path / f"e{epoch.epoch:06d}-{epoch.cluster_id}"
         return Pipeline(
             self._client,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -83,7 +84,10 @@ class Pipeline:
         next_revision = spool.recover(writer.durable)
         # Behind another revision it is a snapshot that leads into this log, and not what came before.
         goes_on = end.time_ms > 0 and writer.durable == end.revision
-        age_s = max(0.0, time.time() - end.time_ms / 1000) if goes_on else snapshot_age_s
+        age_s = time.time() - end.time_ms / 1000 if goes_on else snapshot_age_s
+        if age_s < 0:
+            # A clock that was set back does not tell how long ago that was.
+            age_s = math.inf
         self.position = Position(writer.durable, age_s=age_s)
         inbox = Inbox()
         self.outbox = Outbox(spool)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,14 @@ def test_what_happened_before_the_start_counts(clock: Clock) -> None:
     position = Position(10, clock, age_s=3600)
     position.received(15)
     assert position.rpo() == 3600
+    position.stored(15)
+    assert position.rpo() == 0
+
+
+def test_what_is_of_an_unknown_age_counts_until_it_is_stored(clock: Clock) -> None:
+    position = Position(10, clock, age_s=math.inf)
+    position.received(15)
+    assert position.rpo() == math.inf
     position.stored(15)
     assert position.rpo() == 0
 
