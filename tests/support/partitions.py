@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -134,16 +134,20 @@ def injected(process: int, call: str, what: str) -> Iterator[None]:
 
 def _wait_for_tracer(process: int, tracer: subprocess.Popen[bytes]) -> None:
     """Wait until every thread of a process is followed, or it has met its end already."""
-    while True:
-        traced: Sequence[bool] = [
-            f"TracerPid:\t{tracer.pid}\n" in (thread / "status").read_text()
-            for thread in Path(f"/proc/{process}/task").iterdir()
-        ]
-        if all(traced):
-            return
+    while not _followed(process, tracer.pid):
         if tracer.poll() is not None:
             assert tracer.stderr is not None
             said = tracer.stderr.read().decode()
             assert not said, said
             return
         time.sleep(0.02)
+
+
+def _followed(process: int, tracer: int) -> bool:
+    # Threads come and go meanwhile.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return all(
+            f"TracerPid:\t{tracer}\n" in (thread / "status").read_text()
+            for thread in Path(f"/proc/{process}/task").iterdir()
+        )
+    return False
