@@ -15,7 +15,7 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration long bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration long random bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test       everything: lint, types, unit tests, lab tests, budgets (what .ci/run needs)'
 	@echo 'make lint | unit | integration | molecule   parts of it'
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
+	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -98,6 +99,13 @@ integration: all-artifacts
 # The scenarios of which `make test` runs a short version.
 long: all-artifacts
 	@$(PYTHON) -m pytest -m long --durations=15 tests/unit tests/integration
+
+RUNS ?= 1000
+SEED ?= 0
+MEMBERS ?= 1
+random: artifacts
+	@IRONSPAN_RANDOM_RUNS=$(RUNS) IRONSPAN_RANDOM_SEED=$(SEED) IRONSPAN_RANDOM_MEMBERS=$(MEMBERS) \
+	    $(PYTHON) -m pytest -m long -k acknowledged tests/integration/test_backup_random.py
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all
