@@ -1,0 +1,91 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The order in which policies come into force, with a stand-in for the API server."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as module
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import API_VERSION, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+
+ADMISSION = Admission(built_in_policy(), from_files=False)
+KINDS = {
+    "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicies": "MutatingAdmissionPolicy",
+    "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+}
+
+
+class FakeApi:
+    """Keeps objects by path."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Object] = {}
+
+    def find(self, path: str) -> Object | None:
+        if path in (f"/apis/{API_VERSION}", "/api/v1"):
+            kinds = {**KINDS, "configmaps": "ConfigMap"}
+            return {
+                "resources": [
+                    {"kind": kind, "name": name, "namespaced": kind == "ConfigMap"}
+                    for name, kind in kinds.items()
+                ]
+            }
+        return self.kept.get(path)
+
+    def get(self, path: str, **query: str) -> Object:
+        items = [item for name, item in self.kept.items() if name.startswith(f"{path}/")]
+        return {"kind": KINDS[path.rpartition("/")[2]] + "List", "items": items}
+
+    def apply(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+        if not dry_run:
+            self.kept[path] = body
+        return body
+
+    def delete(self, path: str) -> bool:
+        return self.kept.pop(path, None) is not None
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[simulate.Outcome]:
+    """Outcomes of the trials to come; the last one again and again."""
+    outcomes = [simulate.Outcome([], [], 1, 0)]
+    monkeypatch.setattr(simulate, "simulate", lambda *_: outcomes[-1])
+    return outcomes
+
+
+def enforce(api: FakeApi, admission: Admission | None, *, check: bool = False) -> module.Enforced:
+    declared = admission.objects() if admission else []
+    policies = admission.policies() if admission else []
+    return module.enforce(t.cast("t.Any", api), declared, policies, check=check)
+
+
+def test_applied_once_and_gone_with_the_file(tried: list[simulate.Outcome]) -> None:
+    api = FakeApi()
+    assert enforce(api, ADMISSION, check=True).changes
+    assert api.kept == {}, "a check changes nothing"
+    assert enforce(api, ADMISSION).changes
+    assert enforce(api, ADMISSION) == ([], [], [])
+    assert len(enforce(api, None).removed) == len(ADMISSION.objects())
+    assert api.kept == {}
+    assert enforce(api, None) == ([], [], [])
+
+
+def test_a_lock_out_changes_nothing(tried: list[simulate.Outcome]) -> None:
+    tried.append(simulate.Outcome([simulate.Refused("kube-system/dns", "hostPID is refused")], [], 1, 0))
+    api = FakeApi()
+    with pytest.raises(ClusterError, match=r"kube-system/dns: hostPID is refused"):
+        enforce(api, ADMISSION)
+    assert api.kept == {}
+
+
+def test_pods_of_others_are_told(tried: list[simulate.Outcome]) -> None:
+    tried.append(simulate.Outcome([], [simulate.Refused("team/a", "hostPID is refused")], 1, 0))
+    assert enforce(FakeApi(), ADMISSION).refused == ["team/a: hostPID is refused"]
