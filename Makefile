@@ -105,7 +105,7 @@ SEED ?= 0
 MEMBERS ?= 1
 random: artifacts
 	@IRONSPAN_RANDOM_RUNS=$(RUNS) IRONSPAN_RANDOM_SEED=$(SEED) IRONSPAN_RANDOM_MEMBERS=$(MEMBERS) \
-	    $(PYTHON) -m pytest -m long -k acknowledged tests/integration/test_backup_random.py
+	    $(PYTHON) -m pytest -k acknowledged tests/integration/test_backup_random.py
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all

@@ -47,7 +47,6 @@ def do(seed: int, programs: dict[str, Path], folder: Path, patch: pytest.MonkeyP
         run.close()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + RUNS))
 def test_no_acknowledged_write_is_lost_none_comes_back_and_the_order_is_kept(
     seed: int, etcd_programs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -268,7 +268,9 @@ class Run:
         self.outage = True
 
     def store_is_back(self) -> None:
+        # Leases that could not be given up meanwhile run out in 15 s, which is longer than a run.
         self.outage = False
+        self.objects.expire()
 
     def start(self) -> None:
         for host in self.now.hosts:
@@ -525,7 +527,7 @@ class Run:
             return
         for _ in range(5):
             self._write(old)
-        self.outage = False
+        self.store_is_back()
         for host in old.hosts:
             host.thaw()
         self._wait(
@@ -567,7 +569,8 @@ class Run:
     def settle(self) -> None:
         """Mend everything, and wait until the agents say that all is safe."""
         self._leave_behind()
-        self.faults, self.outage = 0.0, False
+        self.faults = 0.0
+        self.store_is_back()
         self.thaw()
         self.start()
         self._send(self.now, rpc.TxnRequest(success=[_put(b"/registry/last", self._value(), 0)]))
