@@ -290,6 +290,16 @@ def test_drills_prove_snapshots_and_the_log_between_them(site: BackupSite) -> No
     assert not list((site.folder / "drill").iterdir())
 
 
+def test_a_snapshot_of_a_revision_that_was_just_compacted_is_proven_by_its_counts(site: BackupSite) -> None:
+    for number in range(9):
+        site.client.put(b"/registry/pods/%d" % (number % 3), b"%d" % number)
+    site.client.compact(site.revision, physical=True)
+    taken = site.snapshot()
+    assert taken.revision == site.revision
+    assert taken.compact_revision < taken.revision, "etcd tells what it remembers"
+    assert site.drill().findings == ()
+
+
 def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 1
