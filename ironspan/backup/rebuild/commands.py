@@ -114,7 +114,8 @@ def _drills(settings: Settings, arguments: argparse.Namespace) -> None:
 
     if arguments.once:
         store = open_store(settings.stores[0])
-        return Drills(settings, arguments.settings, store, leads=lambda: False).step()
+        Drills(settings, arguments.settings, store, leads=lambda: False).step()
+        return
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

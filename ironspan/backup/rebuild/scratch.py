@@ -266,7 +266,9 @@ def in_scope(limits: Limits) -> list[str]:
 @functools.cache
 def _makes_scopes() -> bool:
     """Say whether systemd runs here and gives this process control groups."""
-    if LIMITED in os.environ or os.geteuid() or not Path("/run/systemd/system").is_dir() or not shutil.which(_SCOPE[0]):
+    if LIMITED in os.environ or os.geteuid():
+        return False
+    if not Path("/run/systemd/system").is_dir() or not shutil.which(_SCOPE[0]):
         return False
     done = subprocess.run([*_SCOPE, "--", "true"], capture_output=True, text=True, timeout=60)
     if done.returncode:
