@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import typing as t
 from collections.abc import Iterator, Mapping
@@ -12,22 +11,20 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, policy_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
-    certificates,
-    generate_key_file,
-    open_store,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support import admission_cases as cases
 
 from .loopback_cluster import Control, find_programs, running
+from .test_cluster_api import user_api
 
 pytestmark = pytest.mark.lab
 SPACES: Mapping[str, Mapping[str, str]] = {
@@ -64,18 +61,6 @@ def set_up(api: Api) -> None:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "researchers"}],
     }
     api.apply("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/researchers", rights)
-
-
-def as_user(control: Control, name: str, group: str) -> Api:
-    """Return a client with a certificate of its own."""
-    usage = ExtendedKeyUsageOID.CLIENT_AUTH
-    certificate, key = control.issue(name.replace(":", "-"), certificates.Names(name, [group]), usage)
-    config = control.store.admin_kubeconfig(control.endpoint, 1, control.address)
-    config["users"][0]["user"] = {
-        "client-certificate-data": base64.b64encode(certificate.read_bytes()).decode(),
-        "client-key-data": base64.b64encode(key.read_bytes()).decode(),
-    }
-    return Api.from_kubeconfig(config, control.folder / "tmp", 5)
 
 
 def attempt(api: Api, method: str, path: str, body: Object) -> tuple[str, Object]:
@@ -146,7 +131,7 @@ def wait_until_in_force(control: Control) -> None:
 @pytest.fixture(scope="module")
 def user(control: Control) -> Api:
     """Somebody who may do everything that RBAC can allow."""
-    return as_user(control, "researcher", "researchers")
+    return user_api(control, "researcher", ["researchers"])
 
 
 SERVICE: Object = {
@@ -246,7 +231,7 @@ def test_a_pod_from_before_the_rules_can_be_finished(control: Control, user: Api
 
 
 def test_only_nodes_write_mirror_pods(control: Control) -> None:
-    node = as_user(control, "system:node:rack-1", "system:nodes")
+    node = user_api(control, "system:node:rack-1", ["system:nodes"])
     mirror = {"metadata.annotations": {"kubernetes.io/config.mirror": "x"}, "spec.nodeName": "rack-1"}
     refusal, _ = attempt(node, "POST", pods("team"), cases.pod("team", mirror))
     assert "(rule mirror_pods)" not in refusal
@@ -273,6 +258,37 @@ def test_new_namespaces(user: Api, control: Control, name: str, labels: Object, 
     refusal, _ = attempt(user, "POST", NAMESPACES, body)
     assert (refused in refusal and "(rule namespaces)" in refusal) if refused else not refusal
     assert not attempt(control.api(), "POST", NAMESPACES, body)[0], "the site's administrators may"
+
+
+def test_a_level_that_a_keeper_set_stays_and_goes_up_only(user: Api, control: Control) -> None:
+    space = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "old", "labels": {ENFORCE: "baseline"}},
+    }
+    control.api().apply(f"{NAMESPACES}/old", space)
+    for value, rule in (("baseline", ""), ("restricted", ""), ("privileged", "namespaces")):
+        body = user.get(f"{NAMESPACES}/old")
+        body["metadata"]["labels"] |= {ENFORCE: value, "another": "label"}
+        check(attempt(user, "PUT", f"{NAMESPACES}/old", body)[0], rule)
+
+
+def test_a_service_from_before_the_label_is_let_go(user: Api, control: Control) -> None:
+    labels = f"{NAMESPACES}/later"
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}}
+    control.api().apply(labels, space)
+    body = cases.changed(SERVICE, {"spec.type": "NodePort", "metadata.finalizers": ["example.com/wait"]})
+    user.request("POST", f"{labels}/services", body)
+    control.api().merge(labels, {"metadata": {"labels": RISK}})
+    control.wait(lambda: "(rule services)" in attempt(user, "POST", f"{labels}/services", body)[0], 20)
+    user.merge(f"{labels}/services/probe", {"metadata": {"finalizers": None}})
+    made = user.get(f"{labels}/services/probe")
+    check(
+        attempt(
+            user, "PUT", f"{labels}/services/probe", cases.changed(made, {"spec.externalIPs": ["192.0.2.1"]})
+        )[0],
+        "services",
+    )
 
 
 @pytest.mark.parametrize("value", [None, "low", ""])
@@ -410,3 +426,29 @@ def test_expressions_are_compiled_before_anything_is_made(control: Control, poli
 
 def test_the_policies_are_as_declared_after_a_second_time(control: Control, policy: Policy) -> None:
     assert objects.apply_objects(control.api(), policy_objects(policy)) == []
+
+
+def test_enforcing_is_all_or_nothing_and_ends_with_the_file(
+    control: Control, coredns: Object, policy: Policy, tmp_path: Path
+) -> None:
+    """The last of the tests with policies in force: it takes them away."""
+    api = control.api()
+    first = Admission(policy, from_files=False)
+    assert [change.name for change in enforce(api, first.objects(), first.policies()).changes] == [
+        "ConfigMap kube-system/ironspan-admission"
+    ]
+    assert enforce(api, first.objects(), first.policies()) == ([], [], [])
+    narrow = Admission(written(tmp_path, NARROW), from_files=False)
+    with pytest.raises(ClusterError, match="would lock out pods that the cluster needs"):
+        enforce(api, narrow.objects(), narrow.policies())
+    assert enforce(api, first.objects(), first.policies()) == ([], [], []), "nothing was changed"
+    fewer = Admission(written(tmp_path, "version: 1\nrules: {digests: {scope: nowhere}}\n"), from_files=False)
+    planned = enforce(api, fewer.objects(), fewer.policies(), check=True)
+    gone = [name for name in planned.removed if "digests" in name]
+    assert len(gone) == 3
+    assert len(simulate.found(api, LABEL)) == len(first.policies()), "a check changes nothing"
+    done = enforce(api, fewer.objects(), fewer.policies())
+    assert set(done.removed) == set(planned.removed)
+    assert enforce(api, [], []).removed
+    assert simulate.found(api, LABEL) == []
+    assert enforce(api, [], []) == ([], [], [])

@@ -20,7 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generat
 from tests.support import admission_cases as cases
 
 from .loopback_cluster import Control, find_programs, running
-from .test_admission import NAMESPACES, SERVICE, as_user, attempt, check, named, pods, set_up
+from .test_admission import NAMESPACES, SERVICE, attempt, check, named, pods, set_up
+from .test_cluster_api import user_api
 
 pytestmark = pytest.mark.lab
 VERSION = "1.37.1"
@@ -71,7 +72,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
 
 @pytest.fixture(scope="module")
 def user(control: Control) -> Api:
-    return as_user(control, "researcher", "researchers")
+    return user_api(control, "researcher", ["researchers"])
 
 
 ALLOWED = [case for case in cases.CASES if not case.rule and case.namespace in ("jobs", "kube-system")]

@@ -260,10 +260,14 @@ def _namespaces(policy: Policy, rule: Rule) -> list[Validation]:
     if security.level in LEVELS:
         levels = {level: number for number, level in enumerate(LEVELS)}
         free = [entry.namespace for entry in security.exemptions]
-        said = labels.format("object", literal(ENFORCE), literal(security.level))
+        said, before = (
+            labels.format(which, literal(ENFORCE), literal(security.level))
+            for which in ("object", "oldObject")
+        )
         checks.append(
             Validation(
                 f"{trusted} || object.metadata.name in {literal(free)} || "
+                f"(oldObject != null && {said} == {before}) || "
                 f"{literal(levels)}[{said}] >= {levels[security.level]}",
                 f"a Pod Security level below {security.level} may be set by {', '.join(keepers)} only",
             )

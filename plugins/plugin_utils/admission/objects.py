@@ -76,6 +76,7 @@ def _validation(policy: Policy, rule: Rule) -> list[Object]:
     }
     if of_pods:
         spec["variables"] = [{"name": name, "expression": expression} for name, expression in POD]
+    if rule.name != "namespaces":
         spec["matchConditions"] = [{"name": "changed", "expression": _CHANGED}]
     name, where = rule.policy_name, _namespaces(policy, rule)
     made = [
