@@ -493,3 +493,35 @@ def test_next_run_takes_away_what_a_killed_one_left(site: Site) -> None:
         run(site, [{"ironspan.hybrid.verify": {"timeout": 30}}])
     assert [item["metadata"]["name"] for item in spaces(site)] == ["ironspan-verify-other"]
     api.delete(f"{SPACES}/ironspan-verify-other")
+
+
+# -- admission_policies ----------------------------------------------------------------------------
+
+ADMISSION: list[Object] = [{"ironspan.hybrid.admission_policies": None}]
+
+
+def test_admission_policies_are_tried_then_applied_and_go_with_the_file(site: Site, tmp_path: Path) -> None:
+    api = site.control.api()
+    bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    api.apply(f"{SPACES}/kube-system/serviceaccounts/default", account)
+    pod: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "dns", "namespace": "kube-system"},
+        "spec": {"hostNetwork": True, "containers": [{"name": "dns", "image": "example.com/dns:1"}]},
+    }
+    api.request("POST", f"{SPACES}/kube-system/pods", pod)
+    file = tmp_path / "admission.yml"
+    option = f"-eadmission_policy_file={file}"
+    narrow = "{namespace: kube-system, rules: [user_namespaces], owner: a, reason: b}"
+    file.write_text(f"version: 1\nexemptions: [{narrow}]\n")
+    text = run(site, ADMISSION, option, status=2)
+    assert re.search(r"would lock out pods .*kube-system/dns: hostNetwork is refused", text, re.DOTALL), text
+    assert api.get(bindings)["items"] == []
+    file.write_text("version: 1\n")
+    assert changed(run(site, ADMISSION, option, "--diff")) == 1
+    assert "ironspan-host-access" in [item["metadata"]["name"] for item in api.get(bindings)["items"]]
+    assert changed(run(site, ADMISSION)) == 1
+    assert api.get(bindings)["items"] == []
+    api.delete(f"{SPACES}/kube-system/pods/dns", {"gracePeriodSeconds": 0})
