@@ -82,35 +82,10 @@ def test_named_hosts(value: t.Any, names: list[str]) -> None:
     assert [host.name for host in context.named_hosts(site_with("w1", "w2"), value)] == names
 
 
-GROUPED = types.SimpleNamespace(
-    name="small",
-    hosts={
-        name: types.SimpleNamespace(name=name, groups=groups)
-        for name, groups in {"a": ("etcd",), "b": ("etcd", "control_plane"), "etcd2": ("nodes",)}.items()
-    },
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "names"),
-    [
-        ("etcd", ["a", "b"]),
-        ("b,etcd", ["b", "a"]),
-        ("all", ["a", "b", "etcd2"]),
-        ("etcd2", ["etcd2"]),
-        (["control_plane", "nodes"], ["b", "etcd2"]),
-    ],
-)
-def test_a_rollback_takes_groups(value: t.Any, names: list[str]) -> None:
-    session = t.cast("t.Any", types.SimpleNamespace(site=GROUPED))
-    made = context.Context(session, {"ironspan_hosts": value}, "rollback")
-    assert [host.name for host in made.hosts] == names
-    assert [step.target for step in context.steps_of("rollback", made)] == names
-
-
 @pytest.mark.parametrize("operation", ["node_remove", "member_remove", "node_replace", "site"])
 def test_what_cannot_be_undone_takes_no_groups(operation: str) -> None:
-    session = t.cast("t.Any", types.SimpleNamespace(site=GROUPED))
+    session = t.cast("t.Any", types.SimpleNamespace(site=site_with("w1")))
+    session.site.hosts["w1"].groups = ("etcd",)
     with pytest.raises(OperationError, match="names etcd, which the inventory of small does not have"):
         _ = context.Context(session, {"ironspan_hosts": "etcd"}, operation).hosts
 

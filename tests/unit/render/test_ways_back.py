@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
     exchange,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import rollback
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build, host_entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
@@ -147,16 +148,16 @@ def test_nothing_is_signed_for_a_document_that_the_host_composed() -> None:
     assert not {"trial", "to"} & asked[0].keys()
 
 
-def context(value: t.Any) -> t.Any:
+def context(value: t.Any) -> Context:
     host = types.SimpleNamespace
     hosts = {
         "a": host(name="a", groups=("nodes",)),
         "b": host(name="b", groups=("nodes", "gpu")),
         "c": host(name="c", groups=("etcd",)),
     }
-    return types.SimpleNamespace(
-        site=types.SimpleNamespace(name="small", hosts=hosts), arguments={"ironspan_hosts": value}
-    )
+    site = types.SimpleNamespace(name="small", hosts=hosts)
+    session = t.cast("t.Any", types.SimpleNamespace(site=site))
+    return Context(session, {"ironspan_hosts": value}, "rollback")
 
 
 @pytest.mark.parametrize(
