@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import typing as t
 from collections.abc import Callable, Mapping
@@ -44,7 +45,8 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
 _SERVERS = ("etcd", "control_plane", "haproxy")
 
 
-def layers_of(groups: t.Collection[str]) -> tuple[str, ...]:
+@functools.lru_cache(maxsize=256)
+def layers_of(groups: tuple[str, ...]) -> tuple[str, ...]:
     """Return the layers of a host that is in these groups: ``base`` for every host, the others by group."""
     return tuple(
         layer for layer in LAYERS if layer == "base" or any(group in groups for group in _LAYER_GROUPS[layer])

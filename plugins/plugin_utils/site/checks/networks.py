@@ -146,12 +146,11 @@ def check_addresses(draft: Draft) -> None:
     for host in draft.hosts.values():
         _check_reached(draft, host, reached)
         variable = address_variable(host)
-        place = draft.place(host, variable)
         address = address_of(host)
         if address is None:
             text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
             draft.problems.add(
-                place,
+                draft.place(host, variable),
                 variable if variable in host.settings else f"hosts.{host.name}.site_address",
                 f"{str(text)!r} is not an IP address",
                 "write site_address: with the address other hosts reach this one at",
@@ -160,16 +159,23 @@ def check_addresses(draft: Draft) -> None:
         other = seen.setdefault(str(address), host)
         if other is not host:
             draft.problems.add(
-                place,
+                draft.place(host, variable),
                 variable,
                 f"{address} is the address of host {other.name} too",
                 "give every host its own",
             )
-        _check_address_range(draft, place, variable, address, bool(host.values.get("site_lab")))
+        kind = _unusable(address, bool(host.values.get("site_lab")))
+        if kind:
+            draft.problems.add(
+                draft.place(host, variable),
+                variable,
+                f"{address} is a {kind} address",
+                "write the address other hosts reach this one at",
+            )
         for name, network in networks:
             if address in network:
                 draft.problems.add(
-                    place,
+                    draft.place(host, variable),
                     variable,
                     f"{address} lies in {name} ({network})",
                     f"give the host another address, or move {name}",
@@ -190,23 +196,15 @@ def _check_reached(draft: Draft, host: HostDraft, reached: dict[tuple[str, str],
         )
 
 
-def _check_address_range(
-    draft: Draft,
-    place: Place,
-    variable: str,
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-    lab: bool,
-) -> None:
-    kinds = {
-        "unspecified": address.is_unspecified,
-        "multicast": address.is_multicast,
-        "loopback": address.is_loopback and not lab,
-        "link-local": address.is_link_local,
-    }
-    for kind, wrong in kinds.items():
-        if wrong:
-            remedy = "write the address other hosts reach this one at"
-            draft.problems.add(place, variable, f"{address} is a {kind} address", remedy)
+def _unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) -> str:
+    """Return which kind of address this is that no other host reaches; empty for one that they do."""
+    if address.is_unspecified:
+        return "unspecified"
+    if address.is_multicast:
+        return "multicast"
+    if address.is_loopback and not lab:
+        return "loopback"
+    return "link-local" if address.is_link_local else ""
 
 
 CHECKS = (check_cidrs, check_addresses)

@@ -93,9 +93,12 @@ def check_required(draft: Draft) -> None:
 def check_site_wide(draft: Draft) -> None:
     """What describes the cluster must have one value."""
     for variable in SITE_WIDE:
-        values = draft.values(variable)
-        if len({str(value) for value in values.values()}) < 2:
+        # Nearly all hosts share one object.
+        shared = [host.values.get(variable) for host in draft.hosts.values()]
+        distinct = {id(value): value for value in shared if value is not None}
+        if len({str(value) for value in distinct.values()}) < 2:
             continue
+        values = draft.values(variable)
         # What most hosts have is meant, the others are the mistake.
         first = collections.Counter(map(str, values.values())).most_common(1)[0][0]
         first_host = next(name for name, value in values.items() if str(value) == first)

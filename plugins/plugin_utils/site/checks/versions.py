@@ -63,12 +63,13 @@ def locked(lock_file: Path = LOCK_FILE) -> tuple[frozenset[str], frozenset[str]]
 
 def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
     seen: set[tuple[str, str]] = set()
+    known = draft.specification.options
+    options = {name: known[name] for name in {**ARTIFACTS, **IMAGES} if name in known}
     for host in draft.hosts.values():
         layers = layers_of(host.groups)
-        for variable in {**ARTIFACTS, **IMAGES}:
-            option = draft.specification.options.get(variable)
+        for variable, option in options.items():
             value = host.values.get(variable)
-            if option is None or not isinstance(value, str) or (variable, value) in seen:
+            if not isinstance(value, str) or (variable, value) in seen:
                 continue
             if not host.values.get(ONLY_WITH.get(variable, variable)):
                 continue
