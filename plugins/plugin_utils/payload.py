@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A smaller payload: what Ansible sends to each host, without docstrings and comments.
+"""A smaller payload: what Ansible sends to each host, without docstrings, comments and deep indentation.
 
 Ansible packs a module and everything it imports into a zip, once a run, and keeps it in the run's private
 cache; every worker sends it from there. Docstrings are for readers of the repository: leaving them out makes
@@ -30,8 +30,10 @@ COMPRESSION = "ZIP_DEFLATED"
 BYTECODE = "/module_utils/_bytecode.py"
 
 
-def without_docstrings(source: str) -> str:
-    """Return Python source with empty lines where docstrings and whole-line comments were.
+def shortened(source: str) -> str:
+    """Return Python source with empty lines where docstrings and whole-line comments were, narrowly indented.
+
+    Four spaces of indentation become one.
 
     Args:
         source: the text of a module.
@@ -53,11 +55,19 @@ def without_docstrings(source: str) -> str:
         for part in ("body", "handlers", "orelse", "finalbody", "cases"):
             blocks.extend(getattr(node, part, ()))
     text = "".join(lines)
+    within_text: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
+        within_text.update(range(row, token.end[0]))
         if token.type == tokenize.COMMENT and not lines[row - 1][:column].strip():
             lines[row - 1] = "\n"
-    return "".join(lines)
+    return "".join(line if row in within_text else _narrow(line) for row, line in enumerate(lines))
+
+
+def _narrow(line: str) -> str:
+    code = line.lstrip(" ")
+    depth = len(line) - len(code)
+    return " " * (depth // 4 + depth % 4) + code
 
 
 def _blank(statement: ast.stmt, lines: list[str]) -> None:
@@ -86,7 +96,7 @@ def compact(archive: bytes) -> bytes:
         for info in sorted(source.infolist(), key=lambda info: info.filename.endswith(BYTECODE)):
             data = source.read(info)
             if info.filename.endswith(".py"):
-                data = without_docstrings(data.decode("utf-8")).encode("utf-8")
+                data = shortened(data.decode("utf-8")).encode("utf-8")
             identity.update(f"{info.filename} {len(data)}\n".encode() + data)
             if info.filename.endswith(BYTECODE):
                 data = data.replace(b'IDENTITY = ""', f'IDENTITY = "{identity.hexdigest()}"'.encode())

@@ -40,7 +40,7 @@ def _is_text(entry: ast.stmt) -> bool:
 @pytest.mark.parametrize("path", HOST_SIDE, ids=lambda path: path.name)
 def test_only_texts_are_left_out(path: Path) -> None:
     source = path.read_text()
-    short = payload.without_docstrings(source)
+    short = payload.shortened(source)
     assert bare(short) == bare(source)
     assert len(short.splitlines()) == len(source.splitlines())
     assert '"""' not in short or "DOCUMENTATION" in short
@@ -48,9 +48,15 @@ def test_only_texts_are_left_out(path: Path) -> None:
 
 CASES = [
     ('"""Doc."""\nx = 1  # why\n', '""\nx = 1  # why\n'),
-    ('def f():\n    """One.\n\n    Two.\n    """\n', 'def f():\n    ""\n\n\n\n'),
+    ('def f():\n    """One.\n\n    Two.\n    """\n', 'def f():\n ""\n\n\n\n'),
+    (
+        "if a:\n    if b:\n        x = '''\n        y\n    '''\n    z\n",
+        "if a:\n if b:\n  x = '''\n        y\n    '''\n z\n",
+    ),
+    ("if a:\n    x = f(\n      1,\n    )\n", "if a:\n x = f(\n   1,\n )\n"),
+    ('if a:\n    x = f"""{\n        a}\n    b"""\n', 'if a:\n x = f"""{\n  a}\n    b"""\n'),
     ("# only\nx = '''# no comment\n# inside'''\n", "\nx = '''# no comment\n# inside'''\n"),
-    ('class A:\n    "ü"\n    x = 1\n', 'class A:\n    ""\n    x = 1\n'),
+    ('class A:\n    "ü"\n    x = 1\n', 'class A:\n ""\n x = 1\n'),
     ('def f(): "stays"\n', 'def f(): "stays"\n'),
     ('"a"; x = 1\n', '"a"; x = 1\n'),
     ("x = 1\n", "x = 1\n"),
@@ -59,8 +65,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("source", "short"), CASES)
-def test_without_docstrings(source: str, short: str) -> None:
-    assert payload.without_docstrings(source) == short
+def test_shortened(source: str, short: str) -> None:
+    assert payload.shortened(source) == short
 
 
 PROGRAM = """
