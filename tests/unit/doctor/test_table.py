@@ -348,3 +348,7 @@ def test_pods_that_ended_well_are_well() -> None:
     done = pod()
     done["status"] = {"phase": "Succeeded"}
     assert examined(lambda d: d.api["pods"].append(done))["healthy"]
+
+
+def test_a_version_that_the_kubelet_could_not_ask_for_is_no_wrong_version() -> None:
+    assert examined(information("containerRuntimeVersion", "containerd://Unknown"))["healthy"]
