@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.frame import last_frame, seal_of
+from ironspan.backup.json_file import write_json
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.settings import Settings
@@ -228,7 +228,7 @@ class Guard:
     def _right(self, own: Served, kept: Kept) -> None:
         self._kept = dataclasses.replace(kept, revision=own.revision)
         if not self._knew(kept):
-            _write(self._memory, {"epoch": kept.epoch, "cluster": kept.cluster})
+            self._write(self._memory, {"epoch": kept.epoch, "cluster": kept.cluster})
 
     def _knew(self, kept: Kept) -> bool:
         known = read(self._memory)
@@ -242,9 +242,14 @@ class Guard:
             return None
         return Served(f"{header.cluster_id:x}", header.member_id, header.revision)
 
+    @staticmethod
+    def _write(path: Path, content: dict[str, object]) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(path, content)
+
     def _close(self, finding: Finding, kept: Kept, own: Served) -> None:
         LOG.error("etcd of this host is closed. %s", finding.text)
-        _write(
+        self._write(
             self._closing,
             {
                 "found": finding.text,
@@ -292,13 +297,3 @@ def refused(path: Path) -> tuple[Served, int]:
     if not isinstance(cluster, str) or not isinstance(revision, int) or not isinstance(epoch, int):
         raise BackupError(f"{path} is not what the agent wrote.", "Look at it; the agent's log has the same.")
     return Served(cluster, 0, revision), epoch
-
-
-def _write(path: Path, content: dict[str, object]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as stream:
-        stream.write(json.dumps(content, indent=1) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(path)

@@ -9,7 +9,6 @@ import dataclasses
 import errno
 import json
 import logging
-import os
 import shutil
 import typing as t
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from ironspan.backup.catalogue import Catalogue
 from ironspan.backup.chain import Chain
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.json_file import write_json
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild.apiserver import read_all
@@ -132,7 +132,7 @@ class Rebuild:
                 sealed = self._step("sealed", self._seal)
                 checked = self._step("checked", lambda: self._check(replayed, later, apiserver))
             facts = self._facts(replayed, sealed, checked)
-            _write(self._folder / FACTS, dataclasses.asdict(facts))
+            write_json(self._folder / FACTS, dataclasses.asdict(facts))
         return facts
 
     # -- steps -------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Rebuild:
         return t.cast("dict[str, t.Any]", self._steps[name])
 
     def _note(self) -> None:
-        _write(self._folder / _STEPS, self._steps)
+        write_json(self._folder / _STEPS, self._steps)
 
     def _go_on(self) -> None:
         """Read what an earlier run finished; of one of another chain only the same snapshot counts."""
@@ -289,13 +289,3 @@ def needed_bytes(chain: Chain) -> int:
     """Return the bytes of disk that a rebuild takes: the database, and the scratch etcd's copy of it."""
     log = sum(link.segment.item.size for link in chain.links)
     return 2 * (chain.snapshot.manifest.size + LOG_GROWTH * log) + SPARE_BYTES
-
-
-def _write(path: Path, data: object) -> None:
-    """Write JSON, whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("w") as file:
-        json.dump(data, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
