@@ -65,9 +65,13 @@ class Snapshots:
         """
         with self._lock:
             self._least = least
+        self._alone(age)
+        self._needed.set()
+
+    def _alone(self, age: float) -> None:
+        with self._lock:
             now = time.monotonic()
             self._alone_since = min(self._alone_since or now, now - age)
-        self._needed.set()
 
     def missing(self) -> float:
         """Return the age, in seconds, of what cannot be restored for want of a snapshot; 0 for nothing."""
@@ -121,7 +125,7 @@ class Snapshots:
                 raise
             except BackupError as error:
                 LOG.warning("A snapshot is needed: %s", error)
-                self._alone_since = min(self._alone_since or time.monotonic(), time.monotonic() - age)
+                self._alone(age)
                 age = None
             else:
                 with self._lock:
