@@ -51,7 +51,7 @@ def enforce(
     """
     changes = apply_objects(api, declared, dry_run=True)
     refused = _passed(api, policies, check, progress) if changes else []
-    if not check:
+    if changes and not check:
         changes = apply_objects(api, declared)
     return Enforced(changes, _removed(api, declared, check), refused)
 

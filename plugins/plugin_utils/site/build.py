@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+import typing as t
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.admission import policy_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
@@ -25,6 +25,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
     Taint,
     layers_of,
 )
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 
 
 def build_site(draft: Draft, is_slice: bool = False) -> Site:
@@ -75,7 +78,13 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
 
 def _admission(draft: Draft) -> Admission | None:
     file = policy_path(draft)
-    return Admission(read_policy(file), draft.site_value("admission_from_files")) if file else None
+    if file is None:
+        return None
+    # Only sites with such a file pay for what reads it.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import declared
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+
+    return declared.Admission(read_policy(file), draft.site_value("admission_from_files"))
 
 
 def _egress(draft: Draft) -> Egress:

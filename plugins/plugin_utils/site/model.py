@@ -10,8 +10,10 @@ import ipaddress
 import typing as t
 from collections.abc import Callable, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 
 LAYERS: tuple[str, ...] = (
     "base",

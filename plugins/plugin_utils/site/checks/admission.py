@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
 
@@ -34,6 +33,8 @@ def check_policy(draft: Draft) -> None:
             place = draft.site_place(FROM_FILES)
             draft.problems.add(place, FROM_FILES, f"needs {FILE}", f"write '{FILE}: ...' too")
         return
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+
     try:
         read_policy(path)
     except SiteError as error:
