@@ -83,10 +83,12 @@ class Draft:
 
     def site_place(self, variable: str) -> Place:
         """Return where a site-wide variable was written, or where it should be."""
-        for host in self.hosts.values():
-            if variable in host.settings:
-                return self.place(host, variable)
-        return self.home()
+        host = self.writer(variable)
+        return self.place(host, variable) if host else self.home()
+
+    def writer(self, variable: str) -> HostDraft | None:
+        """Return the first host for which a variable was written, None where it is nowhere."""
+        return next((host for host in self.hosts.values() if variable in host.settings), None)
 
     def host_place(self, name: str) -> Place:
         """Return where a host is first named."""

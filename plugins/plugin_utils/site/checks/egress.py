@@ -158,7 +158,7 @@ def check_interfaces(draft: Draft) -> None:
 
 
 def _entries(draft: Draft) -> Iterator[Entry]:
-    host = next((host for host in draft.hosts.values() if ALLOW in host.settings), None)
+    host = draft.writer(ALLOW)
     if host is None:
         return
     written = host.settings[ALLOW].value
@@ -174,7 +174,7 @@ def _items(draft: Draft, variable: str) -> Iterator[tuple[int, t.Any]]:
 
 
 def _report(draft: Draft, variable: str, index: int, message: str, remedy: str) -> None:
-    host = next((host for host in draft.hosts.values() if variable in host.settings), None)
+    host = draft.writer(variable)
     place = draft.inner_place(host, variable, index) if host else draft.home()
     draft.problems.add(place, f"{variable}[{index}]", message, remedy)
 
