@@ -149,12 +149,19 @@ class Members:
 def running(program: Path, folder: Path, count: int = 1, flags: Sequence[str] = ()) -> Iterator[Members]:
     """Start members, wait until they serve, and end them."""
     members = Members(program, folder, count, flags)
+    with serving(members):
+        yield members
+
+
+@contextlib.contextmanager
+def serving(members: Members) -> Iterator[None]:
+    """Start members that are there, wait until they serve, and end them."""
     try:
         for name in members.names:
             members.start(name)
         for name in members.names:
             members.wait(name)
-        yield members
+        yield
     finally:
         for name in list(members.processes):
             members.stop(name, kill=True)

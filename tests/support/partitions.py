@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.etcd_members import Members
+from tests.support.etcd_members import Members, serving
 
 _CHAIN = "add chain inet faults arriving { type filter hook input priority 0; }"
 
@@ -99,15 +99,8 @@ def partitioned(program: Path, folder: Path) -> Iterator[PartitionedMembers]:
                 assert holder.poll() is None
                 time.sleep(0.01)
             members = PartitionedMembers(program, folder, holder.pid)
-            try:
-                for name in members.names:
-                    members.start(name)
-                for name in members.names:
-                    members.wait(name)
+            with serving(members):
                 yield members
-            finally:
-                for name in list(members.processes):
-                    members.stop(name, kill=True)
         finally:
             holder.kill()
 
