@@ -229,7 +229,9 @@ def test_a_full_disk_ends_its_member_which_comes_back_with_room(program: Path, t
             wait(lambda: len(list(small.glob("member/wal/*"))) > 1)
             ballast = fill(small)
             for number in range(1000):
-                client.put(b"/registry/secrets/%d" % number, os.urandom(MIB // 4))
+                # A leader whose disk is full takes with it what it was given and did not acknowledge.
+                with contextlib.suppress(EtcdError):
+                    client.put(b"/registry/secrets/%d" % number, os.urandom(MIB // 4))
                 if members.processes["m3"].poll() is not None:
                     break
             ended(members, "m3")
