@@ -91,7 +91,8 @@ lint: venv
 	@$(PYTHON) -m tools.reference --check
 
 unit: venv
-	@$(PYTHON) -m pytest tests/unit
+	@echo '== Unit tests'
+	@$(PYTHON) -m pytest -n auto --dist worksteal tests/unit
 
 integration: all-artifacts
 	@$(PYTHON) -m pytest tests/integration
@@ -113,10 +114,10 @@ molecule: all-artifacts
 bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
-# One pytest run at the end, so that its summary is the last thing printed.
-test: all-artifacts lint
-	@echo '== Tests'
-	@$(PYTHON) -m pytest --durations=15 tests/unit tests/integration tests/bench
+# Labs and budgets have the machine to themselves. A pytest summary is the last thing printed, whatever fails.
+test: all-artifacts lint unit
+	@echo '== Integration tests and budgets'
+	@$(PYTHON) -m pytest --durations=25 tests/integration tests/bench
 
 ## Writing
 

@@ -139,6 +139,12 @@ def test_lock_held_only_for_a_moment_is_waited_for(tmp_path: Path) -> None:
         pass
 
 
+def waiting_for(inode: int) -> int:
+    """Count who waits for the lock of a file: proc_locks(5) marks them with an arrow."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return sum(" -> " in line and f":{inode} " in line for line in lines)
+
+
 def test_waiting_for_a_lock_that_is_deleted_does_not_let_two_in(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
     first = files.Lock(path)
@@ -154,8 +160,14 @@ def test_waiting_for_a_lock_that_is_deleted_does_not_let_two_in(tmp_path: Path) 
             inside.remove(name)
 
     threads = [threading.Thread(target=worker, args=(str(n),)) for n in range(6)]
+    inode = path.stat().st_ino
     for thread in threads:
         thread.start()
+    # Who has not opened the file yet would make the folder again as soon as it is gone.
+    deadline = time.monotonic() + 10
+    while waiting_for(inode) < len(threads):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     first.forget()
     path.parent.rmdir()
     first.release()
