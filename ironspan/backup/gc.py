@@ -8,8 +8,6 @@ import argparse
 import collections.abc
 import dataclasses
 import logging
-import shlex
-import sys
 import time
 import typing as t
 
@@ -128,9 +126,6 @@ def add_commands(subparsers: t.Any) -> None:
     )
     command.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
     command.add_argument("--dry-run", action="store_true", help="show what would go, delete nothing")
-    command.add_argument(
-        "--print-units", action="store_true", help="print a systemd service and timer that run this every day"
-    )
     command.set_defaults(func=_gc)
 
 
@@ -148,42 +143,10 @@ def as_collector(
     return {**entry, "credential": {**entry["credential"], "client_id": identity}}
 
 
-def units(command: collections.abc.Sequence[str]) -> str:
-    """Return a systemd service and its timer that run a command every day."""
-    return f"""\
-# /etc/systemd/system/ironspan-etcd-backup-gc.service
-[Unit]
-Description=Delete backups of etcd that have served their time
-After=network-online.target
-
-[Service]
-Type=oneshot
-ExecStart={shlex.join(command)}
-NoNewPrivileges=yes
-PrivateTmp=yes
-
-# /etc/systemd/system/ironspan-etcd-backup-gc.timer
-[Unit]
-Description=Delete backups of etcd that have served their time every day
-
-[Timer]
-OnCalendar=daily
-RandomizedDelaySec=1h
-Persistent=true
-
-[Install]
-WantedBy=timers.target"""
-
-
 def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.main import FAILED, answer
     from ironspan.backup.stores import open_store
 
-    if arguments.print_units:
-        command = [sys.argv[0], "gc", "--settings", str(arguments.settings)]
-        text = units([*command, *(["--identity", arguments.identity] if arguments.identity else [])])
-        answer(arguments, {"units": text}, text)
-        return 0
     outcomes = []
     for entry in settings.stores:
         try:

@@ -24,6 +24,7 @@ from prometheus_client import Gauge
 
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import Repeating
+from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd.client import EtcdClient
@@ -161,7 +162,7 @@ class Guard:
         self._memory = self._closing.with_name("served.json")
         self._kept: Kept | None = None
         self._look = True
-        self._told = False
+        self._lasting = Lasting(LOG, logging.ERROR)
 
     def step(self) -> None:
         """Compare once; a difference is looked at until it is gone or certain.
@@ -170,9 +171,7 @@ class Guard:
             BackupError: the store cannot be read. Then nothing is known, and nothing is done.
         """
         finding = self._found()
-        if finding is not None and not self._told:
-            LOG.error("%s", finding.text)
-        self._told = finding is not None
+        self._lasting.tell(finding and finding.text, "found")
         self._gauge.set(CLOSED if self._closing.exists() else WRONG if finding else RIGHT)
 
     def _found(self) -> Finding | None:

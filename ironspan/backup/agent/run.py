@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ironspan.backup.agent.commands import client_of
 from ironspan.backup.agent.guard import guarding
+from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
@@ -100,17 +101,14 @@ def _stand_back(error: BackupError) -> float:
 
 def _teller(leadership: Leadership, metrics: Metrics) -> Callable[[], None]:
     """Return what counts and tells, after each step, why the store does not give the lease."""
-    told = ""
+    lasting = Lasting(LOG)
 
     def tell() -> None:
-        nonlocal told
         problem = leadership.problem
-        if problem is None or isinstance(problem, LeaseLost):
-            told = ""
-            return
-        metrics.failed(problem)
-        if str(problem) != told:
-            told = str(problem)
-            LOG.warning("%s", problem)
+        if isinstance(problem, LeaseLost):
+            problem = None
+        if problem is not None:
+            metrics.failed(problem)
+        lasting.tell(problem)
 
     return tell

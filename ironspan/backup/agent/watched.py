@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.errors import BackupError
 from ironspan.backup.log.pipeline import Pipeline
@@ -30,7 +31,8 @@ class Watched:
         self._metrics = metrics
         self._written = 0
         self._stalls = 0
-        self._told: dict[str, BackupError | None] = {}
+        self._counted: dict[str, BackupError | None] = {}
+        self._lasting = {what: Lasting(LOG) for what in ("store", "etcd", "spool")}
         metrics.rpo.set_function(lambda: max(pipeline.position.rpo(), missing()))
 
     def step(self) -> None:
@@ -49,9 +51,7 @@ class Watched:
             "spool": pipeline.outbox.problem,
         }
         for what, problem in problems.items():
-            told = self._told.get(what)
-            if problem is not None and problem is not told:
+            if problem is not None and problem is not self._counted.get(what):
                 metrics.failed(problem)
-                if str(problem) != str(told):
-                    LOG.warning("%s", problem)
-            self._told[what] = problem
+            self._counted[what] = problem
+            self._lasting[what].tell(problem)
