@@ -19,7 +19,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 CTR = ("ctr", "-n", "k8s.io", "images")
 HOSTS_FOLDER = "/etc/containerd/certs.d"
 CACHE = "ctr images"
-PINNED = "io.cri-containerd.pinned=pinned"
+PIN = "io.cri-containerd.pinned"
+PINNED = f"{PIN}=pinned"
 """The label by which the kubelet's garbage collection leaves an image alone."""
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9.:-]*(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]*")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -87,7 +88,7 @@ class ContainerImageKind:
     fields: t.Mapping[str, Field] = {
         "ref": Field((str,), required=True),
         "digest": Field((str,), default=""),
-        "pinned": Field((bool,), default=False),
+        "pinned": Field((bool,), default=True),
     }
 
     def __init__(self) -> None:
@@ -114,7 +115,7 @@ class ContainerImageKind:
         after: State = {}
         if wanted and image.digest != wanted:
             before["digest"], after["digest"] = image.digest, wanted
-        if spec.get("pinned", False) and PINNED not in image.labels:
+        if spec["pinned"] and PINNED not in image.labels:
             before["pinned"], after["pinned"] = False, True
         if not after:
             return None
@@ -127,8 +128,9 @@ class ContainerImageKind:
         try:
             if "digest" in change.after:
                 self._pull(spec, host)
-            if spec.get("pinned", False):
+            if spec["pinned"]:
                 host.run([*CTR, "label", spec["ref"], PINNED])
+                self._unpin_others(spec["ref"], host)
         finally:
             host.forget_cached(CACHE)
 
@@ -143,8 +145,20 @@ class ContainerImageKind:
                 source = f"{repository(spec['ref'])}@{former}"
                 host.run([*CTR, "tag", "--force", source, spec["ref"]], check=False)
         elif "pinned" in change.after:
-            host.run([*CTR, "label", spec["ref"], "io.cri-containerd.pinned="], check=False)
+            _unpin(host, spec["ref"])
         host.forget_cached(CACHE)
+
+    def _unpin_others(self, reference: str, host: Host) -> None:
+        """Leave the image's other versions to the kubelet, but for those that the document has as well."""
+
+        def read() -> t.List[str]:
+            _, text, _ = host.run([*CTR, "list", f'labels."{PIN}"==pinned'], check=False)
+            return [name for name, image in parse_listing(text).items() if PINNED in image.labels]
+
+        # Those that are pinned afterwards are the document's.
+        for other in host.cached("ctr pinned", read):
+            if repository(other) == repository(reference) and other not in self.references | {reference}:
+                _unpin(host, other)
 
     def _pull(self, spec: Spec, host: Host) -> None:
         reference, digest = spec["ref"], spec.get("digest") or ""
@@ -161,6 +175,10 @@ class ContainerImageKind:
             raise ResourceError(f"image {reference} cannot be pulled: {_last_line(problem)}", remedy)
         if digest:
             host.run([*CTR, "tag", "--force", source, reference])
+
+
+def _unpin(host: Host, reference: str) -> None:
+    host.run([*CTR, "label", reference, f"{PIN}="], check=False)
 
 
 def _remove(host: Host, reference: str) -> None:

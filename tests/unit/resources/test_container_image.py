@@ -38,7 +38,9 @@ verb, arguments = sys.argv[4], [a for a in sys.argv[5:] if a != "--force"]
 if verb == "list":
     print("REF TYPE DIGEST SIZE PLATFORMS LABELS")
     for ref, (digest, labels) in images.items():
-        if "name==" + ref not in arguments:
+        if "name==" + ref not in arguments and not (
+            arguments == ['labels."io.cri-containerd.pinned"==pinned'] and "cri-containerd.pinned=" in labels
+        ):
             continue
         kind = "application/vnd.oci.image.manifest.v1+json"
         print(ref, kind, digest, "12.3 MiB", "linux/amd64", labels or "-")
@@ -77,7 +79,7 @@ def images(host: FakeHost, pause: list[str] | None = None) -> None:
 
 
 def spec(**values: Any) -> dict[str, Any]:
-    return filled(KIND, **{"id": "node/pause", "ref": REF, "digest": GOOD, **values})
+    return filled(KIND, **{"id": "node/pause", "ref": REF, "digest": GOOD, "pinned": False, **values})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,10 @@ def test_compare(
     images(host, present)
     change = KIND.compare(spec(**wanted), host)
     assert set(change.after if change else ()) == differing
+
+
+def test_images_are_pinned_unless_the_document_says_otherwise() -> None:
+    assert filled(KIND, id="node/pause", ref=REF)["pinned"] is True
 
 
 def test_one_listing_for_all_images(host: FakeHost) -> None:
@@ -188,6 +194,22 @@ def test_undo_of_a_pin(host: FakeHost) -> None:
     assert change is not None
     KIND.undo(spec(pinned=True), change, host)
     assert json.loads(host.text("/images.json"))[REF] == [GOOD, ""]
+
+
+def test_versions_that_are_not_declared_any_more_are_unpinned(host: FakeHost) -> None:
+    names = ("pause:3.9", "pause:3.8", "pause/b:3.9")
+    former, declared, other = (f"registry.k8s.io/{name}" for name in names)
+    host.put("/images.json", json.dumps({ref: [OTHER, PINNED] for ref in (former, declared, other)}))
+    kind = ContainerImageKind()
+    assert kind.check(spec(ref=declared)) == kind.check(spec()) == []
+    converge(kind, spec(pinned=True), host)
+    kept = json.loads(host.text("/images.json"))
+    assert {ref: labels for ref, (_, labels) in kept.items() if ":" in ref and "@" not in ref} == {
+        REF: PINNED,
+        former: "",
+        declared: PINNED,
+        other: PINNED,
+    }
 
 
 @pytest.mark.parametrize(

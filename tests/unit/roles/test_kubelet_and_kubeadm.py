@@ -96,11 +96,6 @@ def test_a_host_gets_only_the_images_it_runs(render: Render, host: str, images: 
     assert {reference.rsplit("/", 1)[-1].split(":")[0] for reference in references} == images
 
 
-def test_only_pause_is_pinned(render: Render) -> None:
-    pinned = [r["ref"] for r in render().document("az-1")["resources"] if r.get("pinned")]
-    assert pinned == ["registry.k8s.io/pause:3.10.2"]
-
-
 def test_a_worker_joins_by_a_file_and_as_itself(render: Render) -> None:
     resource = render().resources("rack-1")["node/join"]
     documents = kubeadm(render(), "rack-1", "join")
