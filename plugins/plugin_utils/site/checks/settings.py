@@ -32,6 +32,8 @@ SITE_WIDE: tuple[str, ...] = (
     "site_drain_timeout_seconds",
     "site_drain_empty_dir_data",
     "admission_policy_file",
+    "site_cis_benchmark",
+    "site_tls_cipher_suites",
     "admission_from_files",
     "egress_enabled",
     "egress_allow",
