@@ -10,6 +10,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects, diff_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 
 
 class ActionModule(ClusterAction):
@@ -30,6 +31,8 @@ class ActionModule(ClusterAction):
             renderer, _authorities = renderer_for(session.site)
             objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
         changes = apply_objects(session.api(), objects, dry_run=self._task.check_mode)
+        if not self._task.check_mode:
+            day_zero.remember(session.site)
         return {
             "changed": bool(changes),
             "objects": [change.name for change in changes],

@@ -25,8 +25,9 @@ class ActionModule(ClusterAction):
         """Make or delete the token; expired ones of ours go in either case."""
         if arguments["state"] == "absent":
             return self._delete(session, arguments["identifier"])
+        at_once = session.site.size.joins_at_once
         if self._task.check_mode:
-            return {"changed": True, "token": "", "identifier": ""}
+            return {"changed": True, "token": "", "identifier": "", "at_once": at_once}
         # The API server may have started a moment ago.
         api = session.api(patience=60)
         expired = bootstrap.delete_expired(api)
@@ -39,6 +40,7 @@ class ActionModule(ClusterAction):
             "changed": True,
             "token": token.secret,
             "identifier": token.identifier,
+            "at_once": at_once,
             "expires": token.expires,
             "permissions": permissions,
             "deleted": expired,

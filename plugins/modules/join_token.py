@@ -72,6 +72,11 @@ identifier:
   returned: when O(state=present)
   type: str
   sample: 07401b
+at_once:
+  description: How many hosts may join at the same time, see docs/sizes.md.
+  returned: when O(state=present)
+  type: int
+  sample: 50
 expires:
   description: When it expires.
   returned: when O(state=present), not in check mode

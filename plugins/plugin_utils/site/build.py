@@ -51,6 +51,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         pod_cidr=value("site_pod_cidr"),
         service_cidr=value("site_service_cidr"),
         node_cidr_mask=value("site_node_cidr_mask"),
+        planned_nodes=value("site_planned_nodes"),
         cluster_domain=value("site_cluster_domain"),
         kubernetes_version=leaders[0].values["site_kubernetes_version"],
         wan_mtu=value("site_wan_mtu"),

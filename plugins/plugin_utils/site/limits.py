@@ -18,6 +18,8 @@ class Limit(t.NamedTuple):
 LIMITS: dict[str, Limit] = {
     # kubeadm: PodSubnetNodeMaskMaxDiff is 16 and kubelet's default of 110 pods wants more than a /26.
     "site_node_cidr_mask": Limit(16, 28, "a host needs addresses for its pods"),
+    # The largest size that somebody has reported on, see sizes.py.
+    "site_planned_nodes": Limit(0, 7500, "nodes; no larger cluster has been reported on"),
     # RFC 8200 section 5 asks for 1280 (IPv6 minimum); 9216 is the largest frame that common switches carry.
     "site_wan_mtu": Limit(1280, 9216, "MTU in bytes"),
     # The default time a pod has for its end is 30 s (Kubernetes: terminationGracePeriodSeconds).

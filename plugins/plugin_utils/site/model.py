@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import Profile, profile_for
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
@@ -141,6 +142,7 @@ class Site:
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file.
+    ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
@@ -161,6 +163,7 @@ class Site:
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
     admission: Admission | None = None
+    planned_nodes: int = 0
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
@@ -193,6 +196,16 @@ class Site:
     def kubernetes_service_address(self) -> str:
         """Address of the ``kubernetes`` service: the first of the service CIDR."""
         return str(ipaddress.ip_network(self.service_cidr)[1])
+
+    @property
+    def nodes_to_size_for(self) -> int:
+        """Nodes that the cluster has or may grow to, whatever is more."""
+        return max(self.planned_nodes, sum("node" in host.layers for host in self.hosts.values()))
+
+    @property
+    def size(self) -> Profile:
+        """The size profile of the cluster."""
+        return profile_for(self.nodes_to_size_for)
 
     def group(self, name: str) -> list[Host]:
         """Return the hosts of a group in inventory order, without those that leave."""

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import
     releases,
     secrets,
     settings,
+    sizes,
     versions,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
@@ -28,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     *membership.CHECKS,
     *names.CHECKS,
     *networks.CHECKS,
+    *sizes.CHECKS,
     *endpoints.CHECKS,
     *versions.CHECKS,
     *releases.CHECKS,

@@ -19,6 +19,7 @@ SITE_WIDE: tuple[str, ...] = (
     "site_pod_cidr",
     "site_service_cidr",
     "site_node_cidr_mask",
+    "site_planned_nodes",
     "site_cluster_domain",
     "site_wan_mtu",
     "site_pki_store",
