@@ -29,7 +29,7 @@ import typing as t
 import urllib.error
 import urllib.request
 
-POLICY = "/etc/ironspan/image-policy.json"
+POLICY = "/etc/ironspan-images.json"
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE = "dev.cosignproject.cosign/signature"
 CLAIM = "cosign container image signature"

@@ -1,0 +1,155 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Hardening that would break what the site needs: user namespaces, the way in over SSH, real keys."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
+
+SYSCTLS = ("base_sysctls", "base_security_sysctls")
+POLICY, MODE = "containerd_image_policy", "containerd_image_policy_mode"
+PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
+REFUSED = {"passwordauthentication": "no", "pubkeyauthentication": "yes"}
+"""What may not be set otherwise beside the hardened settings: every run relies on it."""
+FEWEST_NAMESPACES = 1024
+"""Each gVisor sandbox and each pod with hostUsers: false has one; a host has some hundred pods at most."""
+_PATTERN = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?/[a-z0-9*][a-z0-9._/*-]*")
+
+
+def _too_few(value: str) -> bool:
+    return value.isdigit() and int(value) < FEWEST_NAMESPACES
+
+
+FORBIDDEN: dict[str, tuple[t.Callable[[str], bool], str]] = {
+    "user.max_user_namespaces": (_too_few, "every gVisor sandbox lives in a user namespace of its own"),
+    "kernel.unprivileged_userns_clone": (
+        lambda value: value == "0",
+        "gVisor gives its rights up before it makes namespaces",
+    ),
+    "kernel.yama.ptrace_scope": (
+        lambda value: value == "3",
+        "gVisor's platform systrap attaches to its own processes",
+    ),
+}
+"""Settings that gVisor does not live with: when they forbid, and why that matters."""
+
+
+def check_sysctls(draft: Draft) -> None:
+    """No setting is there twice, and none takes away what gVisor needs on hosts that have it."""
+    said = set()
+    for host in draft.hosts.values():
+        seen: dict[str, str] = {}
+        for variable, index, item in _settings(host):
+            name, value = str(item.get("name")), str(item.get("value"))
+            place = draft.inner_place(host, variable, index)
+            message = remedy = ""
+            if name in seen:
+                message, remedy = f"{name} is also in {seen[name]}", "write it once"
+            seen.setdefault(name, variable)
+            forbids, reason = FORBIDDEN.get(name, (None, ""))
+            if forbids and "gvisor" in host.groups and forbids(value):
+                message = f"{name} = {value} breaks gVisor on {host.name}: {reason}"
+                remedy = "leave it out on hosts of the group gvisor"
+            if message and (place, name) not in said:
+                said.add((place, name))
+                draft.problems.add(place, f"{variable}[{index}]", message, remedy)
+
+
+def _settings(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, t.Any]]]:
+    for variable in SYSCTLS:
+        value = host.values.get(variable)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(item, Mapping):
+                yield variable, index, item
+
+
+def check_ssh(draft: Draft) -> None:
+    """Whoever logs in with a password would not come in again."""
+    said = set()
+    for host in draft.hosts.values():
+        if host.values.get("base_sshd") != "hardened":
+            continue
+        for name in PASSWORDS:
+            if name in host.settings and (place := draft.place(host, name)) not in said:
+                said.add(place)
+                message = f"{host.name} is logged in to with a password, which base_sshd: hardened forbids"
+                draft.problems.add(place, name, message, "give the account a key, and remove the password")
+        settings = host.values.get("base_sshd_settings")
+        for keyword, value in settings.items() if isinstance(settings, Mapping) else ():
+            wanted = REFUSED.get(str(keyword).lower())
+            if wanted and str(value).lower() != wanted:
+                place = draft.inner_place(host, "base_sshd_settings", str(keyword))
+                if place not in said:
+                    said.add(place)
+                    path = f"base_sshd_settings.{keyword}"
+                    message = f"is {value}, and every run relies on {wanted}"
+                    draft.problems.add(place, path, message, "remove it, or write base_sshd: unmanaged")
+
+
+def check_images(draft: Draft) -> None:
+    """Rules name repositories of a registry and public keys, and a policy that is in force has rules."""
+    host = draft.writer(POLICY)
+    mode = draft.site_value(MODE)
+    if host is None:
+        if mode not in (None, "disabled"):
+            place = draft.site_place(MODE)
+            draft.problems.add(place, MODE, f"is {mode}, and there is no rule", f"write '{POLICY}: ...' too")
+        return
+    value, written = host.values.get(POLICY), host.settings[POLICY].value
+    for index, rule in enumerate(value if isinstance(value, list) else ()):
+        if not isinstance(rule, Mapping):
+            continue
+        item = written[index] if isinstance(written, list) else None
+        entry = Entry(draft, host, f"{POLICY}[{index}]", rule, item)
+        _check_patterns(entry, "images", needed=True)
+        _check_patterns(entry, "signed_as", needed=False)
+        _check_keys(entry)
+
+
+def _check_patterns(entry: Entry, name: str, needed: bool) -> None:
+    patterns = entry.value.get(name)
+    if not isinstance(patterns, list):  # missing, or of another type: that is reported by itself
+        return
+    if needed and not patterns:
+        entry.problem(name, "is empty", "write for example [ghcr.io/acme/*]")
+    for pattern in patterns:
+        if not _PATTERN.fullmatch(str(pattern)):
+            message = f"{pattern!r} is no repository with its registry"
+            remedy = "write for example ghcr.io/acme/*, or docker.io/library/busybox; a tag is no part of it"
+            entry.problem(name, message, remedy)
+
+
+def _check_keys(entry: Entry) -> None:
+    keys = entry.value.get("keys")
+    if not isinstance(keys, list):
+        return
+    if not keys:
+        entry.problem("keys", "is empty, so nothing could be signed", "write a public key")
+    for key in keys:
+        # Never quoted: somebody may have written the private one.
+        if "PRIVATE" in str(key):
+            entry.problem("keys", "holds a private key, which is now to be replaced", "write the public key")
+        elif not _is_public_key(str(key)):
+            message = "holds something that is no public EC or RSA key"
+            entry.problem("keys", message, "write the PEM text that `openssl pkey -pubout` prints")
+
+
+def _is_public_key(text: str) -> bool:
+    # Imported here because only sites with such rules need `cryptography` for this.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
+
+
+CHECKS = (check_sysctls, check_ssh, check_images)
