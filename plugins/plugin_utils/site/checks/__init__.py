@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import
     backup,
     egress,
     endpoints,
+    hardening,
     membership,
     names,
     networks,
@@ -36,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     *backup.CHECKS,
     *egress.CHECKS,
     *admission.CHECKS,
+    *hardening.CHECKS,
     *secrets.CHECKS,
 )
 
