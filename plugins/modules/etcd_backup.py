@@ -65,36 +65,15 @@ refused:
   type: bool
 """
 
-import json
 import os
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-
-REFUSED = 2
-"""Exit status of the program for what it refuses to do."""
-
-
-def answer_of(output: str) -> t.Any:
-    """Return what the program printed on its output, None when that is no JSON."""
-    try:
-        return json.loads(output)
-    except ValueError:
-        return None
-
-
-def reason_of(answer: t.Any, problems: str) -> str:
-    """Return why the program failed: its answer says so, or the last line of its messages.
-
-    Args:
-        answer: from ``answer_of``.
-        problems: what it wrote as progress and messages.
-    """
-    error = answer.get("error") if isinstance(answer, dict) else None
-    if isinstance(error, dict):
-        return " ".join(str(error[part]) for part in ("message", "remedy") if error.get(part))
-    lines = problems.strip().splitlines()
-    return lines[-1].strip() if lines else "it gave no reason; look at journalctl -u ironspan-etcd-backup"
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.backup_program import (
+    PROGRAM,
+    ProgramError,
+    answer_of,
+    command,
+)
 
 
 def main() -> None:
@@ -104,7 +83,7 @@ def main() -> None:
             "verb": {"type": "str", "required": True},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "changes": {"type": "bool", "default": False},
-            "program": {"type": "path", "default": "/opt/ironspan/etcd-backup/bin/ironspan-etcd-backup"},
+            "program": {"type": "path", "default": PROGRAM},
         },
         supports_check_mode=True,
     )
@@ -117,13 +96,11 @@ def main() -> None:
         )
     if changes and module.check_mode:
         module.exit_json(changed=True, answer=None, msg=f"{verb} would be run.")
-    status, output, problems = module.run_command([program, verb, *module.params["arguments"], "--json"])
-    answer = answer_of(output)
-    if status != 0:
-        reason = reason_of(answer, problems)
-        module.fail_json(msg=f"{verb}: {reason}", refused=status == REFUSED, answer=answer)
-    if answer is None:
-        module.fail_json(msg=f"{verb}: the answer of {program} is no JSON: {output[:200]!r}", refused=False)
+    ended = module.run_command(command(program, verb, module.params["arguments"]))
+    try:
+        answer = answer_of(verb, *ended)
+    except ProgramError as error:
+        module.fail_json(msg=str(error), refused=error.refused, answer=error.answer)
     module.exit_json(changed=changes, answer=answer)
 
 

@@ -19,7 +19,7 @@ author:
 attributes:
   check_mode:
     support: full
-    description: Only V(surveyed) and V(admitted) do anything, and they only read.
+    description: Only V(surveyed) and V(admitted) do anything, and they only read; nothing is rebuilt.
   diff_mode:
     support: none
     description: A store is no text.
@@ -27,15 +27,15 @@ options:
   state:
     description:
       - V(surveyed) reads what the host has.
-      - V(admitted) refuses what would go wrong, before anything is stopped.
+      - V(admitted) refuses what would go wrong, before anything is stopped; the backup is rebuilt for that
+        (O(rebuild)).
       - V(stopped) stops the programs of a control plane (O(pods)), and etcd (O(data)), whose data it renames.
-      - V(restored) makes data and serves them for this host only.
-      - V(released) serves them to all.
-      - V(pods_started) starts the programs of a control plane.
+      - V(restored) makes data, serves them for this host only, and begins another epoch of backups.
+      - V(served) serves them to all (O(data)), and starts the programs of a control plane (O(pods)).
       - V(finished) ends the restore on the host that it was made on.
     type: str
     required: true
-    choices: [surveyed, admitted, stopped, restored, released, pods_started, finished]
+    choices: [surveyed, admitted, stopped, restored, served, finished]
   point:
     description: What is restored. For V(stopped) on the host only on which the store is made anew.
     type: str
@@ -50,11 +50,15 @@ options:
     type: str
     default: ""
   pods:
-    description: Whether V(stopped) is about the programs of a control plane.
+    description: Whether V(stopped) and V(served) are about the programs of a control plane.
     type: bool
     default: false
   data:
-    description: Whether V(stopped) is about etcd and its data.
+    description: Whether V(stopped) and V(served) are about etcd and its data.
+    type: bool
+    default: false
+  rebuild:
+    description: Whether V(admitted) first makes the database of the point from the backup; not in a check.
     type: bool
     default: false
   force:
@@ -71,6 +75,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+refused:
+  description: Whether the backup program refused, and nothing was touched.
+  returned: failure of the backup program
+  type: bool
 configured:
   description: Whether the host has the configuration of a member.
   returned: V(surveyed)
@@ -107,6 +115,7 @@ cluster:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.backup_program import ProgramError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
 STATES = {
@@ -114,8 +123,7 @@ STATES = {
     "admitted": steps.admitted,
     "stopped": steps.stopped,
     "restored": steps.restored,
-    "released": steps.released,
-    "pods_started": steps.pods_started,
+    "served": steps.served,
     "finished": steps.finished,
 }
 READING = ("surveyed", "admitted")
@@ -131,6 +139,7 @@ def main() -> None:
             "keep_cluster": {"type": "str", "default": ""},
             "pods": {"type": "bool", "default": False},
             "data": {"type": "bool", "default": False},
+            "rebuild": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -139,10 +148,13 @@ def main() -> None:
     if module.check_mode and state not in READING:
         module.exit_json(changed=True)
     machine = Machine()
+    module.params["rebuild"] = module.params["rebuild"] and not module.check_mode
     try:
         if state not in READING:
             machine.lock()
         module.exit_json(**STATES[state](machine, module.params))
+    except ProgramError as error:
+        module.fail_json(msg=str(error), refused=error.refused and state in READING)
     except RestoreError as error:
         module.fail_json(msg=str(error))
 

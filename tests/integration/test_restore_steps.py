@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps, store, survey
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
+    backup_program,
+    steps,
+    store,
+    survey,
+)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
 from tests.integration.loopback_cluster import free_port
@@ -26,6 +31,7 @@ ARGUMENTS = {
     "pods": False,
     "data": True,
     "force": False,
+    "rebuild": False,
 }
 FEW_KILLS = (11, 23)
 """Places where a kill strikes in the short version; the long one has them all."""
@@ -68,6 +74,10 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> RestoredHost:
     (rebuilt / "facts.json").write_text(json.dumps(facts))
     host.etcdctl("put", "/registry/late", "late")
     host.systemctl("stop")
+    program = host.root / backup_program.PROGRAM[1:]
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$@" >> "${0%/opt/*}/epochs"\necho "{}"\n')
+    program.chmod(0o755)
     closed = host.root / steps.CLOSED[1:]
     closed.parent.mkdir(parents=True)
     closed.write_text("{}")
@@ -101,6 +111,10 @@ def whole(host: RestoredHost, survivor: bool = True) -> None:
     assert not (host.root / steps.CLOSED[1:]).exists()
     assert not (host.root / "etc/systemd/system/etcd.service.d").exists()
     assert not (host.root / "etc/etcd/etcd-restore.yaml").exists()
+    # Killed between, it is begun again, which the program knows.
+    epochs = set((host.root / "epochs").read_text().splitlines())
+    cluster = f"{host.status()['cluster_id']:x}"
+    assert [f"--cluster-id={cluster} --snapshot=newest" in epoch for epoch in epochs] == [True]
     # The engine knows whose data these are, so site.yml has nothing against them.
     notes = json.loads((host.root / "var/lib/ironspan/state.json").read_text())["notes"]
     assert notes["etcd_member:/etc/etcd/etcd.yaml"]["cluster"] == f"{host.status()['cluster_id']:x}"
@@ -139,7 +153,7 @@ def test_until_it_is_released_only_this_host_reaches_it(host: RestoredHost) -> N
     host.systemctl("restart")
     with pytest.raises(subprocess.CalledProcessError):
         served(host, "/registry/k1")
-    steps.released(machine, ARGUMENTS)
+    steps.served(machine, ARGUMENTS)
     assert served(host, "/registry/k1") == "early"
 
 
@@ -187,7 +201,7 @@ def test_other_arguments_begin_anew_with_the_data_that_were_set_aside(
     chosen = {**ARGUMENTS, "source": "survivor"}
     steps.stopped(machine, chosen)
     assert steps.restored(machine, chosen)["source"] == "survivor"
-    steps.released(machine, chosen)
+    steps.served(machine, chosen)
     assert served(host, "/registry/late") == "late"
     # The old data, and those that were made by mistake.
     assert len(asides(host)) == 2

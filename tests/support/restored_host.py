@@ -18,7 +18,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
 
-STATES = (steps.stopped, steps.restored, steps.released, steps.finished)
+STATES = (steps.stopped, steps.restored, steps.served, steps.finished)
 DATA = "var/lib/etcd/uid"
 SYSTEMCTL = """\
     #!{python}
@@ -176,6 +176,7 @@ def main(root: str, arguments: dict[str, str]) -> None:
         "pods": False,
         "data": True,
         "force": False,
+        "rebuild": False,
         **arguments,
     }
     results = [state(machine, given) for state in STATES]

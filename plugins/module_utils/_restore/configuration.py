@@ -21,6 +21,8 @@ _DROP_IN = (
     "ExecStart=\n"
     f"ExecStart=/usr/local/bin/etcd --config-file {OTHER_PATH}\n"
 )
+# A cluster of one: nobody else could be the leader, so there is no second of waiting for one.
+_QUICK = {"heartbeat-interval": "10", "election-timeout": "100"}
 
 
 class Configuration(t.NamedTuple):
@@ -39,7 +41,7 @@ class Configuration(t.NamedTuple):
 
     def quarantined(self) -> str:
         """Return the configuration with which nobody but this host reaches the store."""
-        return replaced(self.text, {"listen-client-urls": self.loopback_url(self.client_urls)})
+        return replaced(self.text, {"listen-client-urls": self.loopback_url(self.client_urls), **_QUICK})
 
     def alone(self, data_dir: str) -> str:
         """Return the configuration with which other data serve as a cluster of one, for this host only."""
@@ -48,6 +50,7 @@ class Configuration(t.NamedTuple):
             "listen-client-urls": self.loopback_url(self.client_urls),
             "listen-peer-urls": self.loopback_url(self.peer_urls),
             "force-new-cluster": "true",
+            **_QUICK,
         }
         return replaced(self.text, lines)
 

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import backup_program
 
 Record = t.Dict[str, t.Any]
 RECORD = "/var/lib/ironspan/etcd-restore.json"
@@ -61,25 +62,51 @@ class Machine:
         Raises:
             RestoreError: it failed, or did not end in time.
         """
-        path = f"{self.path(PROGRAMS)}:{os.environ.get('PATH', '')}"
-        try:
-            done = subprocess.run(
-                argv,
-                env={**os.environ, "PATH": path, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=TIMEOUT_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RestoreError(f"{argv[0]} failed: {error}.", "Mend that, and run this again.") from error
+        done = self._ended(argv, environment or {}, TIMEOUT_SECONDS)
         if done.returncode != 0:
             lines = (done.stderr or done.stdout).strip().splitlines()
             reason = lines[-1] if lines else f"it ended with status {done.returncode}"
             raise RestoreError(f"{' '.join(argv[:3])} failed: {reason}.", "Mend that, and run this again.")
         return done.stdout
+
+    def has_backup_program(self) -> bool:
+        """Tell whether backups of this host's store are made, so that there is something to ask."""
+        return os.access(self.path(backup_program.PROGRAM), os.X_OK)
+
+    def ask_backup(self, verb: str, *arguments: str) -> t.Any:
+        """Return what a command of the backup program answers.
+
+        Args:
+            verb: the command.
+            arguments: what follows it, never a secret.
+
+        Raises:
+            ProgramError: it refused, or failed.
+            RestoreError: it cannot be run.
+        """
+        argv = backup_program.command(self.path(backup_program.PROGRAM), verb, arguments)
+        # Without an end: what is fetched may be large and the line slow. It gives up a silent store itself.
+        done = self._ended(argv, {}, None)
+        return backup_program.answer_of(verb, done.returncode, done.stdout, done.stderr)
+
+    def _ended(
+        self, argv: t.Sequence[str], environment: t.Mapping[str, str], seconds: t.Optional[float]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end."""
+        path = f"{self.path(PROGRAMS)}:{os.environ.get('PATH', '')}"
+        try:
+            return subprocess.run(
+                argv,
+                env={**os.environ, "PATH": path, **environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=seconds,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RestoreError(f"{argv[0]} failed: {error}.", "Mend that, and run this again.") from error
 
     def record(self) -> Record:
         """Return what is known of a restore on this host; empty when there was none."""

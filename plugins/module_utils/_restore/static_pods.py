@@ -24,8 +24,11 @@ STOP_SECONDS = 60.0
 """The kubelet gives a pod 30 s to end."""
 READY_SECONDS = 180.0
 _PORT = re.compile(r"--secure-port=(\d+)")
-_LATE_SECONDS = 1.0
-"""After these a program that was asked to end is killed: nothing it could still write has a store."""
+_LATE_SECONDS = 0.3
+"""After these a program that was asked to end is killed: nothing it could still write has a store.
+
+The kubelet has seen the manifest go by then, so it does not start the program again.
+"""
 
 
 def present(machine: Machine) -> t.List[str]:
@@ -45,13 +48,16 @@ def take_away(machine: Machine) -> bool:
     return moved
 
 
-def wait_until_ended(machine: Machine) -> None:
+def wait_until_ended(machine: Machine, begun: float) -> None:
     """Wait until the kubelet has stopped the programs.
+
+    Args:
+        machine: the host.
+        begun: when they were taken away, in seconds of ``time.monotonic``.
 
     Raises:
         RestoreError: one does not end.
     """
-    begun = time.monotonic()
     while processes := [process for name in PODS for process in running(machine, name)]:
         waited = time.monotonic() - begun
         if waited > STOP_SECONDS:
@@ -62,7 +68,16 @@ def wait_until_ended(machine: Machine) -> None:
         if waited > _LATE_SECONDS:
             for process in processes:
                 _kill(process)
-        time.sleep(0.1)
+        time.sleep(0.05)
+
+
+def bring_back(machine: Machine, name: str) -> bool:
+    """Let the kubelet start a program, without waiting for it; returns whether it was stopped."""
+    manifest, aside = _paths(name)
+    stopped = os.path.exists(machine.path(aside))
+    if stopped:
+        machine.rename(aside, manifest)
+    return stopped
 
 
 def start(machine: Machine) -> bool:
@@ -73,10 +88,8 @@ def start(machine: Machine) -> bool:
     """
     moved = False
     for name in PODS:
-        manifest, aside = _paths(name)
-        if os.path.exists(machine.path(aside)):
-            machine.rename(aside, manifest)
-            moved = True
+        moved = bring_back(machine, name) or moved
+        manifest = _paths(name)[0]
         if name == API_SERVER and os.path.exists(machine.path(manifest)):
             _wait_until_ready(machine, manifest)
     if os.path.isdir(machine.path(ASIDE)):
@@ -131,4 +144,4 @@ def _wait_until_ready(machine: Machine, manifest: str) -> None:
                 f"The API server is not ready after {READY_SECONDS:.0f} s ({reason}).",
                 "Read its log below /var/log/pods/kube-system_kube-apiserver-*, and run this again.",
             )
-        time.sleep(0.2)
+        time.sleep(0.1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
@@ -32,12 +33,16 @@ def surveyed(machine: Machine, arguments: Arguments) -> Result:
 
 
 def admitted(machine: Machine, arguments: Arguments) -> Result:
-    """Refuse what would go wrong later.
+    """Refuse what would go wrong later; before that the database is rebuilt from the backup, if asked for.
 
     Raises:
+        ProgramError: the backup does not lead to the point.
         RestoreError: the data and the backup are of different clusters, or there is not enough room.
     """
     own = _own(machine)
+    if arguments["rebuild"]:
+        output = machine.path(f"{store.work_folder(own)}/{REBUILT}")
+        machine.ask_backup("rebuild", "--point", arguments["point"], "--output", output)
     backup = facts(machine, own)
     data = survey.data_of(machine, own.data_dir)
     wants_survivor = takes_survivor(arguments)
@@ -52,20 +57,16 @@ def admitted(machine: Machine, arguments: Arguments) -> Result:
         )
     size = _bytes(machine, backup) + 3 * (data["bytes"] if data else 0)
     store.insist_on_space(machine, own, size)
-    return {"changed": False}
-
-
-def pods_started(machine: Machine, arguments: Arguments) -> Result:
-    """Start them, in order."""
-    return {"changed": static_pods.start(machine)}
+    return {"changed": bool(arguments["rebuild"])}
 
 
 def stopped(machine: Machine, arguments: Arguments) -> Result:
     """Stop the programs of a control plane, and etcd, whose data are renamed."""
+    begun = time.monotonic()
     changed = arguments["pods"] and static_pods.take_away(machine)
     aside = _put_aside(machine, arguments) if arguments["data"] else ""
     if arguments["pods"]:
-        static_pods.wait_until_ended(machine)
+        static_pods.wait_until_ended(machine, begun)
     return {"changed": changed or bool(aside), "aside": aside}
 
 
@@ -85,7 +86,10 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
 
 
 def restored(machine: Machine, arguments: Arguments) -> Result:
-    """Make the data and serve them for this host only; nothing when that was done before."""
+    """Make the data and serve them for this host only; nothing when that was done before.
+
+    What is served then gets another epoch of backups, before anybody can write to it.
+    """
     own = _own(machine)
     record = machine.record()
     if not record.get("released"):
@@ -96,13 +100,30 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
         # An empty store is at revision 1 without any that could be raised.
         served = store.serve_alone(machine, own, record["revision"] + record["bump"] - 1)
         record = machine.remember(keys=served["keys"])
+        _begin_epoch(machine, record)
     names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
     return {"changed": not record.get("released"), **{name: record[name] for name in names}}
 
 
-def released(machine: Machine, arguments: Arguments) -> Result:
-    """Serve to all."""
-    return {"changed": store.release(machine)}
+def _begin_epoch(machine: Machine, record: Result) -> None:
+    """Let backups go on with the new cluster, and with no other; asked again, the program does nothing."""
+    if machine.has_backup_program():
+        machine.ask_backup(
+            "new-epoch",
+            f"--cluster-id={record['cluster']}",
+            f"--snapshot={record['backup'] or record['source']}",
+            f"--revision={record['revision']}",
+            f"--bump-revision={record['bump']}",
+        )
+
+
+def served(machine: Machine, arguments: Arguments) -> Result:
+    """Serve the store to all, and start the programs of a control plane, in order."""
+    # The kubelet makes the API server's container while etcd starts.
+    pods = arguments["pods"] and static_pods.bring_back(machine, static_pods.API_SERVER)
+    data = arguments["data"] and store.release(machine)
+    started = arguments["pods"] and static_pods.start(machine)
+    return {"changed": bool(pods or data or started)}
 
 
 def finished(machine: Machine, arguments: Arguments) -> Result:

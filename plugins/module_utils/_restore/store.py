@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import secrets
 import time
 import typing as t
@@ -32,6 +33,7 @@ MASTER_LEASES = "/registry/masterleases/"
 """Addresses of API servers that were alive before; the living write theirs again within seconds."""
 _MARGIN = 1 << 28
 """Bytes that stay free on the disk: a full one stops the member."""
+_FIELD = re.compile(r'^"(\w+)" : (\d+)$', re.MULTILINE)
 
 
 def bump_of(revision: int, last_seen: int) -> int:
@@ -160,7 +162,7 @@ def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.A
     configuration.divert(machine, own.alone(copy))
     try:
         machine.run("systemctl", "start", UNIT)
-        status = _status(machine)
+        served = _served(machine)
         machine.run("etcdctl", "snapshot", "save", machine.path(snapshot), environment=_settings(machine))
     except RestoreError as error:
         raise RestoreError(
@@ -170,7 +172,7 @@ def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.A
     finally:
         machine.run("systemctl", "stop", UNIT)
         configuration.straighten(machine)
-    found = {"path": snapshot, "revision": status["revision"]}
+    found = {"path": snapshot, "revision": served["revision"]}
     machine.crash.reach()
     files.write_atomically(machine.path(facts), json.dumps(found).encode(), 0o600)
     machine.remove(copy)
@@ -231,22 +233,15 @@ def serve_alone(machine: Machine, own: Configuration, least_revision: int) -> t.
     """
     configuration.divert(machine, own.quarantined())
     machine.run("systemctl", "restart", UNIT)
-    status = _status(machine)
-    if status["cluster"] != machine.record()["cluster"] or status["revision"] < least_revision:
+    served = _served(machine)
+    if served["cluster"] != machine.record()["cluster"] or served["revision"] < least_revision:
         raise RestoreError(
-            f"etcd serves revision {status['revision']} of cluster {status['cluster']}, and not at least "
+            f"etcd serves revision {served['revision']} of cluster {served['cluster']}, and not at least "
             f"revision {least_revision} of cluster {machine.record()['cluster']}.",
             "It stays closed to all but this host. Look at 'journalctl -u etcd'.",
         )
-    settings = _settings(machine)
-    machine.run("etcdctl", "del", "--prefix", MASTER_LEASES, environment=settings)
-    counted = json.loads(
-        machine.run(
-            "etcdctl", "get", "", "--from-key", "--count-only", "--write-out=fields", environment=settings
-        ).partition('"Count" : ')[2]
-        or "0"
-    )
-    return {**status, "keys": int(counted)}
+    machine.run("etcdctl", "del", "--prefix", MASTER_LEASES, environment=_settings(machine))
+    return served
 
 
 def release(machine: Machine) -> bool:
@@ -263,13 +258,15 @@ def clean(machine: Machine, own: Configuration) -> None:
     machine.remove(work_folder(own))
 
 
-def _status(machine: Machine) -> t.Dict[str, t.Any]:
-    output = machine.run("etcdctl", "endpoint", "status", "--write-out=json", environment=_settings(machine))
-    header = json.loads(output)[0]["Status"]["header"]
+def _served(machine: Machine) -> t.Dict[str, t.Any]:
+    """Ask etcd what it serves, by a read that it answers once it has a leader."""
+    count = ("etcdctl", "get", "", "--from-key", "--count-only", "--write-out=fields")
+    fields = dict(_FIELD.findall(machine.run(*count, environment=_settings(machine))))
     return {
-        "cluster": f"{int(header['cluster_id']):x}",
-        "member": f"{int(header['member_id']):x}",
-        "revision": int(header["revision"]),
+        "cluster": f"{int(fields['ClusterID']):x}",
+        "member": f"{int(fields['MemberID']):x}",
+        "revision": int(fields["Revision"]),
+        "keys": int(fields["Count"]),
     }
 
 

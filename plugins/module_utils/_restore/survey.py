@@ -17,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine i
 
 STATE = 3
 """Type of the record in a write-ahead log that says how far the member is (etcd, server/storage/wal)."""
-BACKUP_PROGRAM = "/opt/ironspan/etcd-backup/bin/ironspan-etcd-backup"
 PROGRAMS = ("etcd", "etcdctl", "etcdutl")
 
 
@@ -94,7 +93,7 @@ def survey(machine: Machine, point: str, source: str) -> t.Dict[str, t.Any]:
     same = (record.get("point"), record.get("asked")) == (point, source)
     found: t.Dict[str, t.Any] = {
         "configured": False,
-        "backup": os.access(machine.path(BACKUP_PROGRAM), os.X_OK),
+        "backup": machine.has_backup_program(),
         "unfinished": unfinished,
         # Of this very restore, which was begun on this host.
         "going_on": record if unfinished and same else {},

@@ -8,6 +8,7 @@ import http.server
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_controllers_start_when_the_api_server_is_ready(server: Server, machine:
     assert static_pods.present(machine) == list(static_pods.PODS)
     assert static_pods.take_away(machine)
     assert not static_pods.take_away(machine)
-    static_pods.wait_until_ended(machine)
+    static_pods.wait_until_ended(machine, time.monotonic())
     assert present(server) == {"other"}
     # They still count as this host's.
     assert static_pods.present(machine) == list(static_pods.PODS)
@@ -113,4 +114,4 @@ def test_a_program_that_does_not_end(
     (process / "cmdline").write_bytes(b"/usr/local/bin/kube-apiserver\0--x\0")
     monkeypatch.setattr(static_pods, "STOP_SECONDS", 0.2)
     with pytest.raises(RestoreError, match=r"do not end .processes .4194304"):
-        static_pods.wait_until_ended(machine)
+        static_pods.wait_until_ended(machine, time.monotonic())

@@ -1,0 +1,136 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps ask of the backup program, and in which order a host serves again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
+    backup_program,
+    static_pods,
+    steps,
+    store,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
+from ansible_collections.ironspan.hybrid.plugins.modules import etcd_restore
+
+from tests.unit.restore.modules import run_module
+
+REFUSES = 'echo \'{"error": {"message": "The point lies before the first snapshot."}}\'; exit 2'
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return a host that was a member and has lost its data."""
+    settings = {
+        "name": "az-1",
+        "data-dir": "/var/lib/etcd/uid",
+        "initial-advertise-peer-urls": "https://10.0.0.1:2380",
+        "listen-client-urls": "https://10.0.0.1:2379",
+        "listen-peer-urls": "https://10.0.0.1:2380",
+    }
+    for folder in ("etc/etcd", "var/lib/etcd", "etc/kubernetes/manifests", "proc"):
+        (tmp_path / folder).mkdir(parents=True)
+    text = "".join(f"{name}: {value}\n" for name, value in settings.items())
+    (tmp_path / "etc/etcd/etcd.yaml").write_text(text)
+    made = Machine(str(tmp_path))
+    monkeypatch.setattr(etcd_restore, "Machine", lambda: made)
+    return made
+
+
+def install(machine: Machine, body: str) -> Path:
+    """Install a backup program that notes its arguments in the file returned, and then does what is said."""
+    program = Path(machine.path(backup_program.PROGRAM))
+    program.parent.mkdir(parents=True)
+    said = program.with_name("said")
+    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n{body}\n')
+    program.chmod(0o755)
+    return said
+
+
+def test_the_backup_is_rebuilt_before_anything_is_compared(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = install(machine, "echo '{}'")
+    done = run_module(etcd_restore, capsys, state="admitted", rebuild=True, point="revision:7")
+    assert done["changed"] is True
+    output = machine.path("/var/lib/etcd/uid.restore/rebuilt")
+    assert said.read_text() == f"rebuild --point revision:7 --output {output} --json\n"
+    # In a check it is not, nor where it is not asked for.
+    for check, rebuild in ((True, True), (False, False)):
+        done = run_module(
+            etcd_restore, capsys, check=check, state="admitted", rebuild=rebuild, point="latest"
+        )
+        assert done["changed"] is False
+    assert len(said.read_text().splitlines()) == 1
+
+
+def test_what_the_backup_refuses_is_told_as_a_refusal(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(machine, REFUSES)
+    done = run_module(etcd_restore, capsys, state="admitted", rebuild=True, point="time:2020-01-01T00:00:00Z")
+    assert done["failed"]
+    assert done["refused"] is True
+    assert done["msg"] == "rebuild: The point lies before the first snapshot."
+
+
+def test_the_api_server_is_started_while_etcd_starts_and_controllers_when_it_is_ready(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, list[str]]] = []
+
+    def look(what: str) -> None:
+        folder = Path(machine.path(static_pods.MANIFESTS))
+        seen.append((what, sorted(path.stem for path in folder.iterdir())))
+
+    def release(_machine: Machine) -> bool:
+        look("etcd serves")
+        return True
+
+    monkeypatch.setattr(store, "release", release)
+    monkeypatch.setattr(static_pods, "_wait_until_ready", lambda *_: look("ready"))
+    for name in static_pods.PODS:
+        Path(machine.path(f"{static_pods.MANIFESTS}/{name}.yaml")).touch()
+    static_pods.take_away(machine)
+    assert steps.served(machine, {"data": True, "pods": True}) == {"changed": True}
+    assert seen == [("etcd serves", ["kube-apiserver"]), ("ready", ["kube-apiserver"])]
+    look("afterwards")
+    assert seen[-1][1] == sorted(static_pods.PODS)
+
+
+def test_a_host_without_a_control_plane_only_serves(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "release", lambda _machine: False)
+    assert steps.served(machine, {"data": True, "pods": False}) == {"changed": False}
+    assert not list(Path(machine.path(static_pods.MANIFESTS)).iterdir())
+
+
+@pytest.mark.parametrize("backup", ["newest", ""])
+def test_another_epoch_is_begun_with_what_is_served_and_before_others_can_write(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, backup: str
+) -> None:
+    said = install(machine, "echo '{}'")
+    record = {
+        "source": "survivor",
+        "snapshot": "/x",
+        "revision": 90,
+        "bump": 10,
+        "backup": backup,
+        "epoch": 1,
+    }
+    machine.replace({**record, "cluster": "abc", "finished": False})
+    monkeypatch.setattr(store, "place", lambda *_: None)
+    monkeypatch.setattr(store, "serve_alone", lambda *_: {"keys": 5} if not said.exists() else {})
+    assert steps.restored(machine, {})["keys"] == 5
+    expected = (
+        f"new-epoch --cluster-id=abc --snapshot={backup or 'survivor'} --revision=90 --bump-revision=10"
+    )
+    assert said.read_text() == f"{expected} --json\n"
+    assert not json.loads(Path(machine.path("/var/lib/ironspan/etcd-restore.json")).read_text()).get(
+        "released"
+    )
