@@ -130,7 +130,7 @@ def _note_gvisor(session: Session, hosts: list[Host]) -> None:
     """Write gVisor's version on the nodes: the API knows no other place for it."""
     api = session.api()
     for host in hosts:
-        if host.in_group("gvisor"):
+        if host.in_group("gvisor") or host.in_group("gvisor_gpu"):
             noted = {"metadata": {"annotations": {ANNOTATION: str(host.variables["gvisor_version"])}}}
             api.merge(f"/api/v1/nodes/{host.name}", noted)
 

@@ -98,6 +98,7 @@ def judge(wanted: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], host: Hos
     verdicts = [check for check in (_kernel(wanted, facts), _cgroup(wanted, facts)) if check]
     verdicts += _sizes(wanted, facts)
     verdicts += _ports(wanted.get("ports_free") or [], host)
+    verdicts += [_file(entry, host) for entry in wanted.get("files") or []]
     for entry in wanted.get("foreign") or []:
         path = entry["path"]
         there = os.path.lexists(host.path(path)) and not host.owned(path)
@@ -176,6 +177,15 @@ def _ports(entries: t.Sequence[t.Mapping[str, t.Any]], host: Host) -> t.List[Ver
             )
         )
     return verdicts
+
+
+def _file(entry: t.Mapping[str, str], host: Host) -> Verdict:
+    """Judge whether a file is there and, with ``match``, has a text that this regular expression finds."""
+    there = os.path.exists(host.path(entry["path"]))
+    text = read(host, entry["path"]).strip() if "match" in entry else ""
+    ok = there and re.search(entry.get("match", ""), text) is not None
+    found = text[:200] or ("there" if there else "absent")
+    return verdict(entry["what"], ok, found, entry["wanted"], entry["remedy"])
 
 
 def _gib(size: int) -> str:

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectatio
     ExpectedNode,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import GVISOR_RUNTIME_CLASS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
@@ -119,7 +120,7 @@ def expected(site: Site) -> Expected:
                 host.address,
                 host.kubernetes_version,
                 host.in_group("control_plane"),
-                host.in_group("gvisor"),
+                any(each.name == GVISOR_RUNTIME_CLASS for each in site.runtime.of(host.groups)),
                 host.site_group,
             )
             for host in node_hosts(site)

@@ -120,7 +120,7 @@ def _host_steps(context: Context, now: live.Live, host: Host, wave: str) -> Iter
     server = parse(context.site.kubernetes_version)
     if not changes:
         changes = ["what its document says"]
-    if host.in_group("gvisor"):
+    if host.in_group("gvisor") or host.in_group("gvisor_gpu"):
         changes.append(f"gVisor {host.variables['gvisor_version']} if it has another")
     kubelet = now.kubelets[host.name]
     yield Step(

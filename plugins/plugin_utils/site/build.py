@@ -25,6 +25,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
     Taint,
     layers_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime import (
+    RuntimeClass,
+    Runtimes,
+    classes_of,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
@@ -37,12 +42,15 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         draft: a draft that passed every check.
         is_slice: its hosts are a part of the site's, and there may be no control plane among them.
     """
-    shared: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    value = draft.site_value
+    classes = classes_of(value("gvisor_classes") or ())
+    shared: dict[tuple[str, ...], _OfGroups] = {}
     for host in draft.hosts.values():
         if host.groups not in shared:
-            shared[host.groups] = (tuple(sorted(host.groups)), layers_of(host.groups))
-    hosts = {name: _host(host, *shared[host.groups]) for name, host in draft.hosts.items()}
-    value = draft.site_value
+            served = tuple(each for each in classes if each.serves(host.groups))
+            shared[host.groups] = _OfGroups(tuple(sorted(host.groups)), layers_of(host.groups), served)
+    hosts = {name: _host(host, shared[host.groups]) for name, host in draft.hosts.items()}
+    offered = {each.name for groups in shared.values() for each in groups.classes}
     leaders = draft.members("control_plane") or list(draft.hosts.values())
     return Site(
         name=value("site_name"),
@@ -72,6 +80,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
         admission=_admission(draft),
+        runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
         # A slice applies what a plan says, so it has no names to look up.
         egress=Egress() if is_slice or not value("egress_enabled") else _egress(draft),
     )
@@ -108,8 +117,17 @@ def _api_address(draft: Draft) -> str:
     return host
 
 
-def _host(host: HostDraft, groups: tuple[str, ...], layers: tuple[str, ...]) -> Host:
+class _OfGroups(t.NamedTuple):
+    """What hosts of the same groups share."""
+
+    names: tuple[str, ...]
+    layers: tuple[str, ...]
+    classes: tuple[RuntimeClass, ...]
+
+
+def _host(host: HostDraft, shared: _OfGroups) -> Host:
     values = host.values
+    groups = shared.names
     racks = [group.removeprefix("rack_") for group in groups if group.startswith("rack_")]
     return Host(
         name=host.name,
@@ -117,19 +135,18 @@ def _host(host: HostDraft, groups: tuple[str, ...], layers: tuple[str, ...]) -> 
         ansible_host=str(values.get("ansible_host") or host.name),
         groups=groups,
         rack=values.get("site_rack") or (racks[0] if racks else ""),
-        labels={**_feature_labels(groups), **(values.get("site_labels") or {})},
+        # What the runtime classes select nodes by.
+        labels={**{each.label: "true" for each in shared.classes}, **(values.get("site_labels") or {})},
         taints=tuple(
             Taint(key=taint["key"], value=taint.get("value") or "", effect=taint["effect"])
-            for taint in values.get("site_taints") or ()
+            for taint in [
+                *(values.get("site_taints") or ()),
+                *({"key": each.label, "effect": "NoSchedule"} for each in shared.classes if each.dedicated),
+            ]
         ),
         site_group="azure" if "azure" in groups else "on_prem",
         mirror_url=values["site_mirror_url"],
         kubernetes_version=values["site_kubernetes_version"],
-        layers=layers,
+        layers=shared.layers,
         variables=values,
     )
-
-
-def _feature_labels(groups: tuple[str, ...]) -> dict[str, str]:
-    """Return the labels that objects of the cluster select nodes by: the RuntimeClass of gVisor does."""
-    return {f"ironspan.io/{group}": "true" for group in groups if group == "gvisor"}

@@ -37,6 +37,8 @@ LIMITS: dict[str, Limit] = {
     "etcd_backup_drill_memory_bytes": Limit(128 * 2**20, 2**42, "bytes, at least 128 MiB"),
     "etcd_backup_drill_cpu_percent": Limit(1, 10_000, "per cent of one core"),
     "etcd_backup_drill_max_age_seconds": Limit(60, 400 * 86_400, "seconds"),
+    "access_wait_hours": Limit(1, 720, "hours, at least 1"),
+    "gvisor_smoke_interval_seconds": Limit(60, 7 * 86_400, "seconds, a minute to a week"),
     "etcd_backup_defragment_percent": Limit(1, 99, "per cent"),
     "etcd_backup_quota_warn_percent": Limit(1, 99, "per cent"),
 }

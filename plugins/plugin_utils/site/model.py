@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime import Runtimes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import Profile, profile_for
 
 if t.TYPE_CHECKING:
@@ -37,7 +38,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "egress": ("control_plane", "nodes"),
     "containerd": ("control_plane", "nodes"),
     "flannel": ("control_plane", "nodes"),
-    "gvisor": ("gvisor",),
+    "gvisor": ("gvisor", "gvisor_gpu", "kata_gpu"),
     "etcd": ("etcd",),
     "etcd_backup": ("etcd", "etcd_drill", "etcd_collector"),
     "haproxy": ("haproxy",),
@@ -142,6 +143,7 @@ class Site:
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file.
+    ``runtime`` is the classes of isolation that pods can ask for.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
@@ -163,6 +165,7 @@ class Site:
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
     admission: Admission | None = None
+    runtime: Runtimes = dataclasses.field(default_factory=Runtimes)
     planned_nodes: int = 0
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()

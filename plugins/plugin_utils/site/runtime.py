@@ -43,7 +43,7 @@ class RuntimeClass:
         name: of the RuntimeClass.
         kind: ``gvisor``, ``nvproxy`` (gVisor with GPUs) or ``kata``.
         group: the hosts of the inventory that serve it.
-        overhead_cpu: what the scheduler adds to a pod, as Kubernetes writes it.
+        overhead_cpu: what the scheduler adds to a pod, as Kubernetes writes it; empty for the site's.
         overhead_memory: the same of memory.
         dedicated: its hosts take no other pods, by a taint.
         annotations: annotations of pods that reach the runtime; a star at the end stands for any rest.
@@ -102,21 +102,19 @@ class Runtimes:
         return [each for each in self.classes if each.serves(groups) and (not kinds or each.kind in kinds)]
 
 
-def classes_of(entries: Iterable[Mapping[str, t.Any]], cpu: str, memory: str) -> tuple[RuntimeClass, ...]:
+def classes_of(entries: Iterable[Mapping[str, t.Any]]) -> tuple[RuntimeClass, ...]:
     """Return the classes of a site.
 
     Args:
         entries: the value of ``gvisor_classes``, which passed every check.
-        cpu: overhead of those that do not say their own.
-        memory: the same of memory.
     """
     return tuple(
         RuntimeClass(
             name=entry["name"],
             kind=kind_of(entry),
             group=group_of(entry),
-            overhead_cpu=entry.get("overhead_cpu") or cpu,
-            overhead_memory=entry.get("overhead_memory") or memory,
+            overhead_cpu=entry.get("overhead_cpu") or "",
+            overhead_memory=entry.get("overhead_memory") or "",
             dedicated=bool(entry.get("dedicated")),
             annotations=tuple(entry.get("annotations") or ()),
             driver_capabilities=tuple(entry.get("driver_capabilities") or ("compute", "utility"))

@@ -105,13 +105,18 @@ def test_runsc_flags_are_all_texts(
     render: Render, variables: dict[str, t.Any], flags: dict[str, str]
 ) -> None:
     tree = tomllib.loads(render(variables=variables).content("rack-1", "gvisor/flags"))
-    assert tree == {"runsc_config": flags}
+    assert tree == {"binary_name": "/opt/gvisor/20260817.0/runsc", "runsc_config": flags}
 
 
 @pytest.mark.parametrize("shim", ["containerd-shim-runsc-v1", "containerd-shim-runsc-v1-lab"])
 def test_whichever_shim_is_chosen_has_the_name_containerd_looks_for(render: Render, shim: str) -> None:
     resource = render(variables={"gvisor_shim_artifact": shim}).resources("rack-1")["gvisor/shim"]
-    assert resource["path"] == "/usr/local/bin/containerd-shim-runsc-v1"
+    assert resource["path"] == "/opt/gvisor/20260817.0/containerd-shim-runsc-v1"
+    link = render().resources("rack-1")["gvisor/link-containerd-shim-runsc-v1"]
+    assert (link["path"], link["target"]) == (
+        "/usr/local/bin/containerd-shim-runsc-v1",
+        resource["path"],
+    )
     assert resource["url_path"] == f"/host/{shim}/20260817.0"
 
 

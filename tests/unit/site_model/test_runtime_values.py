@@ -115,7 +115,7 @@ ENTRIES: list[dict[str, t.Any]] = [
 
 
 def test_classes_and_the_hosts_that_serve_them() -> None:
-    classes = runtime.classes_of(ENTRIES, "50m", "64Mi")
+    classes = runtime.classes_of(ENTRIES)
     runtimes = runtime.Runtimes(classes, classes)
     assert [each.handler for each in classes] == ["runsc", "gvisor-gpu", "fast"]
     assert [each.flags_path.rpartition("/")[2] for each in classes] == [
@@ -123,7 +123,7 @@ def test_classes_and_the_hosts_that_serve_them() -> None:
         "runsc-gvisor-gpu.toml",
         "runsc-fast.toml",
     ]
-    assert [each.overhead_memory for each in classes] == ["64Mi", "64Mi", "32Mi"]
+    assert [each.overhead_memory for each in classes] == ["", "", "32Mi"]
     assert [each.driver_capabilities for each in classes] == [(), ("compute",), ()]
     assert [each.name for each in runtimes.of(("nodes", "gvisor"))] == ["gvisor"]
     assert [each.name for each in runtimes.of(("gvisor", "user_bare"))] == ["gvisor", "fast"]

@@ -16,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import
     names,
     networks,
     releases,
+    runtime,
+    runtime_gpu,
     secrets,
     settings,
     sizes,
@@ -38,6 +40,8 @@ CHECKS: tuple[Check, ...] = (
     *egress.CHECKS,
     *admission.CHECKS,
     *hardening.CHECKS,
+    *runtime.CHECKS,
+    *runtime_gpu.CHECKS,
     *secrets.CHECKS,
 )
 

@@ -9,7 +9,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 GROUPS: tuple[str, ...] = (
     "etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy", "etcd_drill",
-    "etcd_collector",
+    "etcd_collector", "gvisor_gpu", "kata_gpu",
 )  # fmt: skip
 PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
 _BUILT_IN = ("all", "ungrouped")
@@ -106,9 +106,18 @@ def check_roles(draft: Draft) -> None:
             )
 
 
+_NEEDED = {
+    "gvisor": ("nodes", "control_plane"),
+    "gpu": ("nodes",),
+    "gvisor_gpu": ("gpu",),
+    "kata_gpu": ("gpu",),
+}
+"""Feature group -> groups of which its hosts are in one."""
+
+
 def check_features(draft: Draft) -> None:
     """Feature groups hold only hosts that have what the feature builds on."""
-    for group, needed in (("gvisor", ("nodes", "control_plane")), ("gpu", ("nodes",))):
+    for group, needed in _NEEDED.items():
         for host in draft.members(group):
             if any(name in host.groups for name in needed) or not any(name in host.groups for name in _ROLES):
                 continue

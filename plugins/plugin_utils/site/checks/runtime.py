@@ -8,14 +8,13 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import runtime
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 CLASSES = "gvisor_classes"
 FLAGS = "gvisor_runsc_flags"
-NAMESPACES = "user.max_user_namespaces"
 _ONLY_FOR: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("driver_capabilities", ("nvproxy",), "is about GPUs in gVisor"),
     ("flags", ("gvisor", "nvproxy"), "is about runsc"),
@@ -42,7 +41,7 @@ def check_classes(draft: Draft) -> None:
         for text in entry.value.get("annotations") or ():
             _try(entry, "annotations", runtime.annotation, str(text), kind)
         for field, kinds, what in _ONLY_FOR:
-            if entry.value.get(field) and kind not in kinds:
+            if entry.value.get(field) and kind in runtime.GROUPS and kind not in kinds:
                 entry.problem(field, f"{what}, and {name} is of the kind {kind}", "remove it")
         release = str(draft.site_value("gvisor_version"))
         for flag, value in (entry.value.get("flags") or {}).items():
@@ -101,34 +100,17 @@ def check_flags(draft: Draft) -> None:
 
 
 def check_hosts(draft: Draft) -> None:
-    """User namespaces are on and the cgroup driver is the kubelet's where sandboxes run."""
+    """The cgroup driver is the kubelet's where sandboxes run."""
+    variable = "gvisor_systemd_cgroup"
     said = set()
-    for host, variable, message, remedy in _host_problems(draft):
+    for host in draft.members("gvisor") + draft.members("gvisor_gpu"):
         place = draft.place(host, variable)
-        if (place, variable) not in said:
-            said.add((place, variable))
-            draft.problems.add(place, variable, message, remedy)
-
-
-def _host_problems(draft: Draft) -> Iterator[tuple[HostDraft, str, str, str]]:
-    hosts = {host.name: host for group in ("gvisor", "gvisor_gpu") for host in draft.members(group)}
-    for host in hosts.values():
-        for setting in host.values.get("base_sysctls") or ():
-            if isinstance(setting, Mapping) and (setting.get("name"), str(setting.get("value"))) == (
-                NAMESPACES,
-                "0",
-            ):
-                yield (
-                    host,
-                    "base_sysctls",
-                    f"turns user namespaces off on {host.name}, and gVisor starts no sandbox without them",
-                    f"leave {NAMESPACES} alone on hosts that serve gVisor",
-                )
-        versions = host.values.get("node_cgroup_versions")
-        if host.values.get("gvisor_systemd_cgroup") is False and versions == [2]:
-            yield (
-                host,
-                "gvisor_systemd_cgroup",
+        wrong = host.values.get(variable) is False and host.values.get("node_cgroup_versions") == [2]
+        if wrong and place not in said:
+            said.add(place)
+            draft.problems.add(
+                place,
+                variable,
                 "is false, and with cgroup version 2 the kubelet lets systemd make the pods' cgroups",
                 "write true, or let node_cgroup_versions have 1 too",
             )
@@ -153,4 +135,18 @@ def _try(entry: Entry, field: str, accept: Callable[..., object], *values: t.Any
         entry.problem(field, rejected.message, rejected.remedy)
 
 
-CHECKS = (check_classes, check_served, check_flags, check_hosts)
+def check_overhead(draft: Draft) -> None:
+    """The overhead of classes that do not say their own."""
+    for variable, read in (
+        ("gvisor_overhead_cpu", runtime.cpu_quantity),
+        ("gvisor_overhead_memory", runtime.memory_bytes),
+    ):
+        value = draft.site_value(variable)
+        if isinstance(value, str):
+            try:
+                read(value)
+            except Rejected as rejected:
+                draft.problems.add(draft.site_place(variable), variable, rejected.message, rejected.remedy)
+
+
+CHECKS = (check_classes, check_served, check_flags, check_hosts, check_overhead)

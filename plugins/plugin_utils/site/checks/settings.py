@@ -45,6 +45,10 @@ SITE_WIDE: tuple[str, ...] = (
     "egress_node_ports",
     "egress_pod_interfaces",
     "egress_overlay_interfaces",
+    "gvisor_classes",
+    "gvisor_gpu_tested",
+    "gvisor_overhead_cpu",
+    "gvisor_overhead_memory",
 )
 """Variables that describe the cluster and not a host."""
 
