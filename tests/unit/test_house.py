@@ -121,14 +121,17 @@ def test_the_host_side_is_standard_library_and_python_3_9(folder: str) -> None:
     assert not wrong
 
 
-def test_the_backup_program_needs_nothing_else_of_the_project() -> None:
-    # It is built into a wheel of its own, and runs on hosts that have nothing else of this.
+@pytest.mark.parametrize(
+    ("program", "packages"),
+    [("backup", ("ironspan.backup.",)), ("kms", ("ironspan.backup.", "ironspan.kms."))],
+)
+def test_programs_of_hosts_need_nothing_else_of_the_project(program: str, packages: tuple[str, ...]) -> None:
+    # Each is packed into one file, and runs on hosts that have nothing else of this.
     wrong = [
         f"{name_of(path)}: {name}"
-        for path in (ROOT / "ironspan" / "backup").rglob("*.py")
+        for path in (ROOT / "ironspan" / program).rglob("*.py")
         for name in imports_of(path)
-        if name.startswith(("ironspan", "ansible", "tests", "tools"))
-        and not f"{name}.".startswith("ironspan.backup.")
+        if name.startswith(("ironspan", "ansible", "tests", "tools")) and not f"{name}.".startswith(packages)
     ]
     assert not wrong
 

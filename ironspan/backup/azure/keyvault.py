@@ -54,6 +54,7 @@ class VaultKeys:
         cache: file for the public half.
         clock: seconds, for the age of what is known.
         delays: seconds between attempts at one request.
+        asks: look for a newer version by itself; without it what is known counts until ``refresh``.
     """
 
     def __init__(
@@ -64,10 +65,13 @@ class VaultKeys:
         cache: pathlib.Path = CACHE,
         clock: Callable[[], float] = time.monotonic,
         delays: tuple[float, ...] = DELAYS,
+        *,
+        asks: bool = True,
     ) -> None:
         self._keys, self._name, self._cryptography = keys, name, cryptography
         self._cache, self._clock, self._delays = cache, clock, delays
-        self._known: PublicKey | None = None
+        self._asks = asks
+        self._known: PublicKey | None = None if asks else self._kept()
         self._asked = 0.0
 
     @property
@@ -95,16 +99,24 @@ class VaultKeys:
 
     def _public(self) -> PublicKey:
         """Return the newest version as the vault says, or as it said last while it cannot be reached."""
-        if self._known and self._clock() - self._asked < FRESH_S:
+        if self._known and (not self._asks or self._clock() - self._asked < FRESH_S):
             return self._known
         try:
-            found = self._newest()
+            return self.refresh()
         except StoreError as error:
             # Asked again in the next call: an answer counts as soon as there is one.
             self._known = self._known or self._kept()
             if self._known is None or not error.retryable:
                 raise
             return self._known
+
+    def refresh(self) -> PublicKey:
+        """Ask the vault for the newest version, remember and return it.
+
+        Raises:
+            BackupError: it does not say, or there is none that can be used.
+        """
+        found = self._newest()
         if found != self._known:
             try:
                 self._keep(found)
@@ -206,8 +218,8 @@ def open_key_vault(settings: Mapping[str, t.Any]) -> VaultKeys:
     """Open the keys of a vault.
 
     Args:
-        settings: ``vault_url``, ``key``, ``credential`` (see ``identity.credential``), ``ca``, ``private``
-            and ``cache``, the file for the public half of the key.
+        settings: ``vault_url``, ``key``, ``credential`` (see ``identity.credential``), ``ca``, ``private``,
+            ``cache``, the file for the public half of the key, and ``asks`` (see ``VaultKeys``).
 
     Raises:
         BackupError: the settings hold a key, or do not fit this host.
@@ -230,5 +242,9 @@ def open_key_vault(settings: Mapping[str, t.Any]) -> VaultKeys:
         return CryptographyClient(f"{url.rstrip('/')}/keys/{name}/{version}", identity, **options)
 
     return VaultKeys(
-        KeyClient(url, identity, **options), name, cryptography, pathlib.Path(settings.get("cache") or CACHE)
+        KeyClient(url, identity, **options),
+        name,
+        cryptography,
+        pathlib.Path(settings.get("cache") or CACHE),
+        asks=settings.get("asks", True),
     )

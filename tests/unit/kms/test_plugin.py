@@ -1,0 +1,331 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The KMS v2 plugin with a fake vault: outages, starts without the vault, rotation, revocation, tampering."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import os
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from ironspan.backup.azure.keyvault import VaultKeys
+from ironspan.backup.errors import BackupError, KeyMissing, StoreError
+from ironspan.kms import seeds as seeds_module
+from ironspan.kms.plugin import OK, Plugin, Wrapped
+from ironspan.kms.protocol import MESSAGES, SERVICE
+from ironspan.kms.seeds import Seeds
+from ironspan.kms.server import serving
+from tests.support.clock import Clock
+from tests.support.key_vault import NAME, Vault, running
+
+PLACE = "127.0.0.1/keys/etcd-backup"
+HOURS = 3600.0
+OUTAGE_S = 72 * HOURS
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
+    with running(tmp_path_factory.mktemp("vault")) as vault:
+        yield vault
+
+
+@functools.cache
+def rsa_key(number: int) -> rsa.RSAPrivateKey:
+    """Return a key, made once: that is most of what these tests would take."""
+    return rsa.generate_private_key(65537, 2048)
+
+
+def rotate(vault: Vault) -> str:
+    """Make a new version of the vault's key and return its name."""
+    version = f"{len(vault.versions) + 1:032x}"
+    vault.versions[version] = rsa_key(len(vault.versions))
+    return version
+
+
+@pytest.fixture
+def vault(server: Vault) -> Iterator[Vault]:
+    rotate(server)
+    yield server
+    server.versions.clear()
+    server.disabled.clear()
+    server.requests.clear()
+    server.refusal = None
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Host:
+    """A control plane's disk and clock, on which the plugin can be started again and again."""
+
+    def __init__(self, vault: Vault, folder: Path, clock: Clock) -> None:
+        self.vault, self.folder, self.clock = vault, folder, clock
+        clock.now = 1_800_000_000.0
+        self.seal_key = folder / "seal.key"
+        self.write_key(os.urandom(32))
+
+    def write_key(self, key: bytes) -> None:
+        """Give the host a key to seal with."""
+        self.seal_key.write_bytes(base64.b64encode(key) + b"\n")
+        self.seal_key.chmod(0o600)
+
+    def keys(self) -> VaultKeys:
+        """Return the vault's keys as the program opens them."""
+        return self.vault.keys(self.folder / "public.json", asks=False)
+
+    def start(self, *, probed: bool = True, place: str = PLACE) -> Plugin:
+        """Start the program."""
+        seeds = Seeds(self.folder / "seeds", self.seal_key, place)
+        plugin = Plugin(self.keys(), place, seeds, OUTAGE_S, self.clock)
+        if probed:
+            plugin.probe()
+        return plugin
+
+    def cut(self) -> None:
+        """Let the vault be away."""
+        self.vault.refusal = (503, "ServiceUnavailable", "")
+
+
+@pytest.fixture
+def host(vault: Vault, tmp_path: Path, clock: Clock) -> Host:
+    return Host(vault, tmp_path, clock)
+
+
+def test_a_seed_is_wrapped_and_opened(host: Host, vault: Vault) -> None:
+    plugin, seed = host.start(), os.urandom(32)
+    wrapped = plugin.encrypt(seed)
+    version = next(iter(vault.versions))
+    assert plugin.status() == (OK, f"{PLACE}/{version}")
+    assert wrapped.key_id == f"{PLACE}/{version}"
+    assert seed not in wrapped.ciphertext
+    assert plugin.decrypt(wrapped) == seed
+    (host.folder / "seeds").unlink()
+    assert host.start().decrypt(wrapped) == seed, "by the vault itself"
+
+
+def test_api_servers_start_while_the_vault_is_away(host: Host, vault: Vault) -> None:
+    seed = os.urandom(32)
+    wrapped = host.start().encrypt(seed)
+    host.cut()
+    for _ in range(3):
+        plugin = host.start()
+        assert plugin.status()[0] == OK
+        assert plugin.decrypt(wrapped) == seed
+        mine = os.urandom(32)
+        again = plugin.encrypt(mine)
+        assert plugin.decrypt(again) == mine
+    unknown = Wrapped(os.urandom(256), wrapped.key_id)
+    with pytest.raises(StoreError) as caught:
+        plugin.decrypt(unknown)
+    assert caught.value.retryable
+
+
+def test_what_was_known_is_answered_before_the_first_question(host: Host, vault: Vault) -> None:
+    wrapped = host.start().encrypt(b"s" * 32)
+    vault.requests.clear()
+    plugin = host.start(probed=False)
+    assert plugin.status()[0] == OK
+    assert plugin.decrypt(wrapped) == b"s" * 32
+    assert vault.requests == []
+
+
+def test_status_and_wrapping_never_wait_for_the_vault(host: Host, vault: Vault) -> None:
+    plugin = host.start()
+    host.cut()
+    plugin.probe()
+    vault.requests.clear()
+    plugin.status()
+    plugin.encrypt(b"s" * 32)
+    assert vault.requests == []
+
+
+@pytest.mark.parametrize(("hours", "opens"), [(0, True), (71.9, True), (72.1, False), (-1, False)])
+def test_an_outage_has_an_end(host: Host, hours: float, opens: bool) -> None:
+    plugin = host.start()
+    wrapped = plugin.encrypt(b"s" * 32)
+    host.cut()
+    host.clock.now += hours * HOURS
+    for tried in (plugin, host.start()):
+        tried.probe()
+        assert (tried.status()[0] == OK) is opens
+        if opens:
+            assert tried.decrypt(wrapped) == b"s" * 32
+        else:
+            with pytest.raises(StoreError):
+                tried.decrypt(wrapped)
+
+
+def test_the_end_of_an_outage_makes_all_well_again(host: Host, vault: Vault) -> None:
+    plugin = host.start()
+    wrapped = plugin.encrypt(b"s" * 32)
+    host.cut()
+    host.clock.now += 100 * HOURS
+    plugin.probe()
+    vault.refusal = None
+    plugin.probe()
+    assert plugin.status()[0] == OK
+    assert plugin.decrypt(wrapped) == b"s" * 32
+
+
+def test_another_version_is_another_key_id_and_the_old_one_still_opens(host: Host, vault: Vault) -> None:
+    plugin = host.start()
+    old = plugin.encrypt(b"o" * 32)
+    version = rotate(vault)
+    plugin.probe()
+    new = plugin.encrypt(b"n" * 32)
+    assert plugin.status() == (OK, f"{PLACE}/{version}")
+    assert new.key_id == f"{PLACE}/{version}" != old.key_id
+    (host.folder / "seeds").unlink()
+    fresh = host.start()
+    assert (fresh.decrypt(old), fresh.decrypt(new)) == (b"o" * 32, b"n" * 32)
+
+
+def test_a_disabled_key_opens_nothing_any_more_and_seeds_are_forgotten(host: Host, vault: Vault) -> None:
+    plugin = host.start()
+    wrapped = plugin.encrypt(b"s" * 32)
+    vault.disabled.add(next(iter(vault.versions)))
+    plugin.probe()
+    assert "is disabled" in plugin.status()[0]
+    for call in (lambda: plugin.decrypt(wrapped), lambda: plugin.encrypt(b"t" * 32)):
+        with pytest.raises(KeyMissing):
+            call()
+    assert not (host.folder / "seeds").exists()
+    host.cut()
+    with pytest.raises(StoreError):
+        host.start().decrypt(wrapped)
+    vault.refusal = None
+    vault.disabled.clear()
+    plugin.probe()
+    assert plugin.status()[0] == OK
+    assert plugin.decrypt(wrapped) == b"s" * 32
+
+
+def test_a_refusal_of_this_host_is_an_outage_and_no_revocation(host: Host, vault: Vault) -> None:
+    plugin = host.start()
+    wrapped = plugin.encrypt(b"s" * 32)
+    vault.refusal = (403, "Forbidden", "ForbiddenByFirewall")
+    plugin.probe()
+    assert plugin.status()[0] == OK
+    assert plugin.decrypt(wrapped) == b"s" * 32
+
+
+def test_nothing_works_before_the_vault_was_reached_once(host: Host) -> None:
+    host.cut()
+    plugin = host.start()
+    for call in (plugin.status, lambda: plugin.encrypt(b"s" * 32)):
+        with pytest.raises(StoreError):
+            call()
+
+
+def test_what_another_vault_has_wrapped_is_refused_by_name(host: Host) -> None:
+    plugin = host.start()
+    with pytest.raises(BackupError, match=r"other\.vault\.azure\.net/keys/etcd/1"):
+        plugin.decrypt(Wrapped(b"x" * 256, "other.vault.azure.net/keys/etcd/1"))
+
+
+def test_the_file_shows_no_seed_and_only_its_owner_reads_it(host: Host) -> None:
+    seed = os.urandom(32)
+    wrapped = host.start().encrypt(seed)
+    content = (host.folder / "seeds").read_bytes()
+    assert (host.folder / "seeds").stat().st_mode & 0o777 == 0o600
+    for secret in (seed, base64.b64encode(seed), wrapped.ciphertext, PLACE.encode()):
+        assert secret not in content
+
+
+@pytest.mark.parametrize("damage", ["bit", "end", "key", "vault", "format", "empty"])
+def test_a_file_that_is_not_this_hosts_and_vaults_is_no_cache(host: Host, damage: str) -> None:
+    wrapped = host.start().encrypt(b"s" * 32)
+    path, place = host.folder / "seeds", PLACE
+    content = bytearray(path.read_bytes())
+    if damage == "bit":
+        content[len(content) // 2] ^= 1
+    elif damage == "end":
+        del content[-1]
+    elif damage == "key":
+        host.write_key(os.urandom(32))
+    elif damage == "vault":
+        place = "other.vault.azure.net/keys/etcd"
+    else:
+        content[:] = b"" if damage == "empty" else b"{}" + content
+    path.write_bytes(content)
+    host.cut()
+    plugin = host.start(place=place)
+    with pytest.raises(StoreError):
+        plugin.decrypt(Wrapped(wrapped.ciphertext, f"{place}/1"))
+
+
+def test_the_seeds_used_last_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "MOST", 3)
+    plugin = host.start()
+    made = [plugin.encrypt(bytes([number]) * 32) for number in range(3)]
+    plugin.decrypt(made[0])
+    made.append(plugin.encrypt(b"n" * 32))
+    host.cut()
+    fresh = host.start()
+    assert [fresh.decrypt(made[index])[:1] for index in (0, 2, 3)] == [b"\0", b"\2", b"n"]
+    with pytest.raises(StoreError):
+        fresh.decrypt(made[1])
+
+
+@pytest.mark.parametrize(("mode", "content"), [(0o644, b"A" * 43 + b"="), (0o600, b"A"), (0o600, b"AAAA")])
+def test_a_key_that_is_none_is_refused(tmp_path: Path, mode: int, content: bytes) -> None:
+    file = tmp_path / "seal.key"
+    file.write_bytes(content)
+    file.chmod(mode)
+    with pytest.raises(BackupError, match=str(file)):
+        Seeds(tmp_path / "seeds", file, PLACE)
+
+
+def test_a_disk_that_is_full_stops_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: t.Any) -> t.NoReturn:
+        raise OSError(28, "No space left on device")
+
+    plugin = host.start()
+    monkeypatch.setattr(os, "fsync", full)
+    wrapped = plugin.encrypt(b"s" * 32)
+    assert plugin.decrypt(wrapped) == b"s" * 32
+
+
+class Client:
+    """What an API server sends."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def ask(self, name: str, **fields: t.Any) -> t.Any:
+        """Call a method of the plugin."""
+        call = self._channel.unary_unary(
+            f"/{SERVICE}/{name}",
+            request_serializer=MESSAGES[f"{name}Request"].SerializeToString,
+            response_deserializer=MESSAGES[f"{name}Response"].FromString,
+        )
+        return call(MESSAGES[f"{name}Request"](**fields), timeout=10)
+
+
+def test_over_the_socket(host: Host, vault: Vault, tmp_path: Path) -> None:
+    socket = tmp_path / "kms.sock"
+    socket.write_text("")  # what a killed one may leave
+    socket.unlink()
+    with serving(host.start(), socket, probe_s=60), grpc.insecure_channel(f"unix:{socket}") as channel:
+        client = Client(channel)
+        assert socket.stat().st_mode & 0o077 == 0
+        status = client.ask("Status")
+        assert (status.version, status.healthz) == ("v2", OK)
+        answer = client.ask("Encrypt", plaintext=b"s" * 32, uid="1")
+        assert answer.key_id == status.key_id
+        fields = {"ciphertext": answer.ciphertext, "key_id": answer.key_id, "uid": "2"}
+        assert client.ask("Decrypt", **fields).plaintext == b"s" * 32
+        with pytest.raises(grpc.RpcError) as caught:
+            client.ask("Decrypt", ciphertext=b"x", key_id="elsewhere/keys/k/1", annotations={"a.b.c": b"1"})
+        assert caught.value.code() == grpc.StatusCode.INTERNAL
+        assert "elsewhere/keys/k/1" in str(caught.value.details())
+    assert NAME in PLACE
