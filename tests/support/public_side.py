@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
+
 UID = "5f0c1e6a9b7d"
 
 
@@ -37,6 +39,10 @@ class PublicSide:
     def recovery_stamp(self) -> str:
         """Return decimal digits, which YAML takes for a number when a template forgets quotes."""
         return "4" * 16
+
+    def encryption(self) -> Encryption:
+        """Return that secrets were never encrypted."""
+        return Encryption()
 
     def trust_stamp(self) -> str:
         """Return a text."""

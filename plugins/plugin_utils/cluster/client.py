@@ -42,13 +42,20 @@ class Api:
         context: trusts the site's authority and shows the client certificate.
         server_name: the name to check in the server's certificate, when it is not the URL's host.
         patience: seconds in which a failing request is sent again before it is given up.
+        headers: of every request, such as a token.
     """
 
     def __init__(
-        self, server: str, context: ssl.SSLContext, server_name: str | None = None, patience: float = 30
+        self,
+        server: str,
+        context: ssl.SSLContext,
+        server_name: str | None = None,
+        patience: float = 30,
+        headers: t.Mapping[str, str] | None = None,
     ) -> None:
         self.server = server
         self.patience = patience
+        self._headers = dict(headers or {})
         names: dict[str, t.Any] = {}
         if server_name:
             names = {"server_hostname": server_name, "assert_hostname": server_name}
@@ -155,6 +162,7 @@ class Api:
         query: t.Mapping[str, str] | None = None,
         timeout: float = 15,
         patience: float | None = None,
+        accept: str = "application/json, */*",
     ) -> bytes:
         """Send a request until it is answered or patience is over.
 
@@ -166,6 +174,7 @@ class Api:
             query: parameters.
             timeout: seconds for one answer.
             patience: seconds for all attempts, the client's own by default.
+            accept: the form of the answer.
 
         Raises:
             ApiError: the API answered with an error that will not pass by itself.
@@ -182,7 +191,7 @@ class Api:
                     method,
                     url,
                     body=None if body is None else json.dumps(body).encode(),
-                    headers={"Content-Type": content_type, "Accept": "application/json, */*"},
+                    headers={**self._headers, "Content-Type": content_type, "Accept": accept},
                     timeout=urllib3.Timeout(connect=min(timeout, 10), read=timeout),
                 )
             except urllib3.exceptions.HTTPError as error:

@@ -14,7 +14,7 @@ import json
 import ssl
 import time
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import (
@@ -41,6 +41,8 @@ __all__ = [
     "quorum",
 ]
 
+PAGE = 200
+"""Keys in one answer: values have up to a megabyte each, and a few hundred bytes as a rule."""
 TIMEOUT_SECONDS = 10
 """For one call. etcd itself gives a change of membership 5 s and an election time (ReqTimeout)."""
 SETTLING_SECONDS = 15.0
@@ -206,15 +208,27 @@ class Membership:
 
     def has_key_below(self, prefix: str) -> bool:
         """Tell whether the store has any key that begins with ``prefix``."""
+        return bool(self._range(prefix.encode(), prefix, 1, keys_only=True))
+
+    def pairs_below(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield all keys that begin with ``prefix`` and their values, read in pages, in the order of keys."""
         start = prefix.encode()
-        end = start[:-1] + bytes([start[-1] + 1])
+        while found := self._range(start, prefix, PAGE):
+            for pair in found:
+                yield base64.b64decode(pair["key"]).decode(), base64.b64decode(pair.get("value", ""))
+            start = base64.b64decode(found[-1]["key"]) + b"\0"
+
+    def _range(
+        self, start: bytes, prefix: str, limit: int, *, keys_only: bool = False
+    ) -> list[dict[str, t.Any]]:
+        end = prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
         body = {
             "key": base64.b64encode(start).decode(),
             "range_end": base64.b64encode(end).decode(),
-            "limit": "1",
-            "keys_only": True,
+            "limit": str(limit),
+            "keys_only": keys_only,
         }
-        return bool(self._call("/v3/kv/range", body).get("kvs"))
+        return list(self._call("/v3/kv/range", body).get("kvs", ()))
 
     def _change(self, action: str, body: object) -> dict[str, t.Any]:
         """Change the membership, as soon as etcd finds that its members are settled."""

@@ -86,6 +86,8 @@ class BackupKeys:
         states = {name: parsed(header.get("generations", {}).get(name)) for name in ROTATABLE}
         needed = [header["site_uid"], header["key_id"], self.versions()]
         needed += [[name, state.signing, *state.trusted] for name, state in states.items()]
+        # A site without has the stamp that it always had.
+        needed += [header["encryption"]] if "encryption" in header else []
         return hashlib.sha256(json.dumps(needed).encode()).hexdigest()[:16]
 
     def bundle(self) -> str:

@@ -26,8 +26,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 
 BUNDLE = "recovery.bundle"
-SCHEMA_VERSIONS = (1, 2)
-"""Format 2 has the generations of authorities; a store gets it when the first one is changed."""
+SCHEMA_VERSIONS = (1, 2, 3)
+"""Format 2 has the generations of authorities, format 3 how secrets are encrypted; a store gets them when the
+first authority is changed and when encryption begins."""
 
 
 class Folder:
@@ -97,11 +98,13 @@ class Folder:
     def change_generations(self, name: str, state: dict[str, t.Any]) -> None:
         """Write the generations of one authority into store.json, while the folder is locked."""
         known = {**self.header().get("generations", {}), name: state}
-        self.change_header({"schema": SCHEMA_VERSIONS[-1], "generations": known})
+        self.change_header({"schema": SCHEMA_VERSIONS[1], "generations": known})
 
     def change_header(self, fields: t.Mapping[str, t.Any]) -> None:
         """Write fields into store.json, while the folder is locked."""
-        self._write_header({**self.header(), **fields})
+        header = self.header()
+        schema = max(header["schema"], fields.get("schema", 0))
+        self._write_header({**header, **fields, "schema": schema})
 
     def remove(self, name: str) -> None:
         """Delete a file that nothing needs any more; ``name`` is relative to the folder."""
@@ -178,7 +181,8 @@ class Folder:
                 name = path.name.removesuffix(".sealed")
                 sealed = sealing.seal(key, name, self.unseal(name))
                 write_file(folder / path.name, sealed, 0o600)
-            changed = {"schema": SCHEMA_VERSIONS[-1], "key_id": sealing.key_id(key), "secrets": folder.name}
+            schema = max(header["schema"], SCHEMA_VERSIONS[1])
+            changed = {"schema": schema, "key_id": sealing.key_id(key), "secrets": folder.name}
             self._write_header({**header, **changed})
             self._key = key
             self._remove_stale()

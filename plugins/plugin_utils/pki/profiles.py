@@ -48,6 +48,8 @@ PROFILES: t.Mapping[str, Profile] = {
     "apiserver-etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     # Only for a kubelet that has joined and cannot, or must not wait to, renew its certificate by itself.
     "kubelet-client": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    # Of the program on control planes that grants requests for access.
+    "access-controller": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     "kubelet-serving": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates, profiles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_keys import BackupKeys
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_keys import EncryptionKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
@@ -97,6 +98,7 @@ class Store:
         self._clock = clock
         self._material = Material(folder, clock)
         self.backup_keys = BackupKeys(folder)
+        self.encryption = EncryptionKeys(folder, clock)
 
     # -- making and checking -----------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class Store:
                 results = [self._material.ensure(name, number) for number in self.generations(name).trusted]
                 made += [name] if any(results) else []
             made += ["backup-key"] if self.backup_keys.ensure() else []
+            self.encryption.prove()
         return made
 
     # -- reading -----------------------------------------------------------------------------------
@@ -174,11 +177,12 @@ class Store:
         return "".join(self._material.service_account_public_key(number) for number in order)
 
     def control_plane_secrets(self) -> dict[str, str]:
-        """Return the private keys a control plane host needs, by the names documents use for them."""
+        """Return the secrets a control plane host needs, by the names documents use for them."""
         return {
             self.secret_name("kubernetes"): self.ca("kubernetes").key_pem(),
             self.secret_name("front-proxy"): self.ca("front-proxy").key_pem(),
             self.secret_name(SERVICE_ACCOUNT): self.service_account_key(),
+            **self.encryption.secrets(),
         }
 
     def secret_name(self, name: str) -> str:

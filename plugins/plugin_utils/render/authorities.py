@@ -4,8 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+    Encryption,
+    begun,
+    parsed,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 NOT_MADE = "f" * 64
@@ -41,6 +48,9 @@ class Authorities(t.Protocol):
 
     def recovery_stamp(self) -> str:
         """Return a text that is another whenever what a recovery needs of the store has changed."""
+
+    def encryption(self) -> Encryption:
+        """Return how API servers encrypt secrets."""
 
 
 class StoreAuthorities:
@@ -98,6 +108,14 @@ class StoreAuthorities:
         """Return a text that is another whenever what a recovery needs of the store has changed."""
         return self._ask("recovery", "", lambda store: str(store.backup_keys.stamp()), "not-made-yet")
 
+    def encryption(self) -> Encryption:
+        """Return how API servers encrypt secrets; of a site that is not built yet, how it will."""
+        begins = json.dumps(begun(wanted_kind(self._site)).as_dict())
+        text = self._ask(
+            "encryption", "", lambda store: json.dumps(store.encryption.state().as_dict()), begins
+        )
+        return parsed(json.loads(text))
+
     def _ask(self, what: str, name: str, read: t.Callable[[t.Any], str], stand_in: str) -> str:
         key = (what, name)
         if key not in self._known:
@@ -113,4 +131,7 @@ class StoreAuthorities:
             self._store = open_store(self._site.pki_store, self._site.pki_key_file or None)
             if self._make:
                 self.made = list(self._store.ensure_cas())
+                if "store" in self.made:
+                    # Later the way goes through stages: what is stored must stay readable.
+                    self._store.encryption.begin(wanted_kind(self._site))
         return self._store

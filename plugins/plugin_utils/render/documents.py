@@ -78,6 +78,7 @@ class Renderer:
             "trust_stamp": authorities.trust_stamp,
             "backup_keys": authorities.backup_keys,
             "recovery_stamp": authorities.recovery_stamp,
+            "encryption_of_secrets": authorities.encryption,
             "service_account_public_pem": authorities.service_account_public_pem,
         }
 

@@ -153,8 +153,8 @@ def test_damaged_header_is_refused(copy: Path, key_file: Path, text: str) -> Non
 
 
 def test_newer_format_is_refused(copy: Path, key_file: Path) -> None:
-    (copy / "store.json").write_text('{"schema": 3, "site_uid": "0123456789abcdef", "key_id": "x"}')
-    with pytest.raises(PkiError, match="has format 3; this version reads 2"):
+    (copy / "store.json").write_text('{"schema": 4, "site_uid": "0123456789abcdef", "key_id": "x"}')
+    with pytest.raises(PkiError, match="has format 4; this version reads 3"):
         open_store(copy, key_file).site_uid()
 
 

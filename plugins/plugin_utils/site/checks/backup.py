@@ -71,9 +71,9 @@ def check_keys(draft: Draft) -> None:
         entry = Entry(draft, host, KEYS, value, setting.value if setting else None)
         _check_kind(entry)
         if entry.text("kind") == "key_vault":
-            _check_url(entry, "vault_url")
-            _check_credential(entry)
-            _check_path(entry, "ca")
+            check_url(entry, "vault_url", NEEDED["key_vault"]["vault_url"])
+            check_credential(entry)
+            check_path(entry, "ca")
 
 
 def check_members_agree(draft: Draft) -> None:
@@ -191,7 +191,7 @@ def _check_kind(entry: Entry) -> None:
 
 
 def _check_azure(entry: Entry) -> None:
-    _check_url(entry, "account_url")
+    check_url(entry, "account_url", NEEDED["azure"]["account_url"])
     container = entry.text("container")
     if container and not _CONTAINER.fullmatch(container):
         entry.problem(
@@ -199,13 +199,19 @@ def _check_azure(entry: Entry) -> None:
             f"{container!r} is no name of a container",
             "write 3 to 63 lower-case letters, digits and single hyphens",
         )
-    _check_credential(entry)
-    _check_path(entry, "ca")
+    check_credential(entry)
+    check_path(entry, "ca")
 
 
-def _check_url(entry: Entry, name: str) -> None:
+def check_url(entry: Entry, name: str, example: str) -> None:
+    """The address of a service of Azure: https, and nothing secret in it.
+
+    Args:
+        entry: the dictionary.
+        name: its field.
+        example: what to write.
+    """
     url = entry.text(name)
-    example = NEEDED[entry.text("kind")][name]
     if not url:
         return
     parts = urllib.parse.urlsplit(url)
@@ -217,7 +223,8 @@ def _check_url(entry: Entry, name: str) -> None:
         entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
 
 
-def _check_credential(entry: Entry) -> None:
+def check_credential(entry: Entry) -> None:
+    """The identity of a host, in the field ``credential``."""
     credential = entry.inner("credential")
     if credential is None:
         return
@@ -230,11 +237,11 @@ def _check_credential(entry: Entry) -> None:
             credential.problem(
                 name, f"{credential.text(name)!r} is no identifier", "write the UUID that Entra shows"
             )
-    _check_path(credential, "token_file")
+    check_path(credential, "token_file")
 
 
 def _check_folder(entry: Entry) -> None:
-    _check_path(entry, "path")
+    check_path(entry, "path")
     path = PurePosixPath(entry.text("path"))
     if path.is_absolute() and (
         len(path.parts) < 3 or path.is_relative_to("/var/lib/etcd") or " " in str(path)
@@ -246,7 +253,8 @@ def _check_folder(entry: Entry) -> None:
         )
 
 
-def _check_path(entry: Entry, name: str) -> None:
+def check_path(entry: Entry, name: str) -> None:
+    """A path on a host, where there is one."""
     path = entry.text(name)
     if path and (not path.startswith("/") or ".." in path.split("/")):
         entry.problem(name, f"{path!r} is not an absolute path", "write it from / on, without ..")
