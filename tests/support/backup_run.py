@@ -312,11 +312,12 @@ class Run:
 
     def _reach(self, name: str) -> None:
         """Wait until a member serves, and this client has found out."""
-        self.now.members.wait(name)
+        members = self.now.members
+        members.wait(name)
 
         def answers() -> bool:
             with contextlib.suppress(EtcdError):
-                return bool(self.now.client.header().revision)
+                return bool(self.now.client.header(endpoint=members.endpoint(name)).revision)
             return False
 
         self._wait(answers, name)
