@@ -22,6 +22,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support import admission_cases as cases
+from tests.support import escape_corpus
+from tests.support.escape_corpus import Escape
 
 from .loopback_cluster import Control, find_programs, running
 from .test_cluster_api import user_api
@@ -31,6 +33,14 @@ SPACES: Mapping[str, Mapping[str, str]] = {
     "team": {},
     "jobs": {"ironspan.io/risk": "high"},
     "monitoring": {},
+}
+NAMESPACES = "/api/v1/namespaces"
+DENY = "networkpolicies/ironspan-default-deny"
+DEFAULT_DENY: Object = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "ironspan-default-deny"},
+    "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
 }
 CLASSES = ("gvisor", "gvisor-gpu", "kata-gpu", "runc")
 
@@ -53,20 +63,31 @@ def set_up(api: Api) -> None:
             "scheduling": {"nodeSelector": {"example.com/class": name}},
         }
         api.apply(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", body)
-    rights = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "researchers"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "researchers"}],
+    api.apply(f"{NAMESPACES.replace('/api/', '/apis/networking.k8s.io/')}/jobs/{DENY}", DEFAULT_DENY)
+    rights = "/apis/rbac.authorization.k8s.io/v1"
+    researchers = _binding("Cluster", "cluster-admin", "researchers")
+    api.apply(f"{rights}/clusterrolebindings/researchers", researchers)
+    # What the role edit has of its own: the controller that puts it together does not run here.
+    editors = _binding("", "system:aggregate-to-edit", "editors")
+    api.apply(f"{rights}/namespaces/jobs/rolebindings/editors", editors)
+
+
+def _binding(kind: str, role: str, group: str) -> Object:
+    authorization = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{authorization}/v1",
+        "kind": f"{kind}RoleBinding",
+        "metadata": {"name": group},
+        "roleRef": {"apiGroup": authorization, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": authorization, "kind": "Group", "name": group}],
     }
-    api.apply("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/researchers", rights)
 
 
 def attempt(api: Api, method: str, path: str, body: Object) -> tuple[str, Object]:
     """Send something as a dry run; returns the refusal, empty when it is taken, and what it would become."""
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     try:
-        answer = api.request(method, path, body, query={"dryRun": "All"})
+        answer = api.request(method, path, body, kind, {} if method == "GET" else {"dryRun": "All"})
     except ApiError as error:
         return str(error), {}
     return "", dict(json.loads(answer))
@@ -123,7 +144,8 @@ def wait_until_in_force(control: Control) -> None:
     def in_force() -> bool:
         refusal, _ = attempt(api, "POST", "/api/v1/namespaces/jobs/services", service)
         _, made = attempt(api, "POST", pods("team"), cases.pod("team"))
-        return "(rule services)" in refusal and made["spec"].get("hostUsers") is False
+        high_risk, _ = attempt(api, "POST", pods("jobs"), cases.pod("jobs"))
+        return "(rule services)" in refusal and made["spec"].get("hostUsers") is False and not high_risk
 
     control.wait(in_force, 30)
 
@@ -132,6 +154,12 @@ def wait_until_in_force(control: Control) -> None:
 def user(control: Control) -> Api:
     """Somebody who may do everything that RBAC can allow."""
     return user_api(control, "researcher", ["researchers"])
+
+
+@pytest.fixture(scope="module")
+def editor(control: Control) -> Api:
+    """Somebody with the role edit in the namespace of the jobs."""
+    return user_api(control, "editor", ["editors"])
 
 
 SERVICE: Object = {
@@ -148,12 +176,12 @@ def named(case: t.Any) -> str:
 
 def test_there_are_enough_cases() -> None:
     assert len(cases.CASES) >= 80
-    assert len(cases.ESCAPES) + len(cases.EPHEMERAL) - 1 >= 20
+    assert len([*escape_corpus.PODS, *escape_corpus.DEBUG, *escape_corpus.REQUESTS]) >= 30
     table = [case[:2] for case in cases.CASES]
     assert len(set(table)) == len(table)
 
 
-@pytest.mark.parametrize("case", [*cases.CASES, *cases.ESCAPES], ids=named)
+@pytest.mark.parametrize("case", cases.CASES, ids=named)
 def test_pods(user: Api, case: cases.Case) -> None:
     refusal, _ = attempt(user, "POST", pods(case.namespace), cases.pod(case.namespace, case.changes))
     check(refusal, case.rule)
@@ -172,11 +200,75 @@ def debugged(user: Api) -> Object:
     return dict(json.loads(user.request("POST", pods("jobs"), body)))
 
 
-@pytest.mark.parametrize("case", cases.EPHEMERAL, ids=named)
-def test_ephemeral_containers(user: Api, debugged: Object, case: cases.Case) -> None:
-    body = cases.changed(debugged, {"spec.ephemeralContainers": [case.changes]})
-    path = f"{pods('jobs')}/debugged/ephemeralcontainers"
-    check(attempt(user, "PUT", path, body)[0], case.rule)
+@pytest.mark.parametrize("escape", escape_corpus.PODS, ids=str)
+def test_escapes_of_pods(user: Api, escape: Escape) -> None:
+    body = cases.pod(escape.namespace, escape.changes)
+    stopped(escape, *attempt(user, "POST", pods(escape.namespace), body))
+
+
+@pytest.mark.parametrize("escape", escape_corpus.DEBUG, ids=str)
+def test_escapes_of_ephemeral_containers(user: Api, debugged: Object, escape: Escape) -> None:
+    container = {"name": "debug", "image": cases.GOOD, **escape.container}
+    body = cases.changed(debugged, {"spec.ephemeralContainers": [container]})
+    stopped(escape, *attempt(user, "PUT", f"{pods('jobs')}/debugged/ephemeralcontainers", body))
+
+
+def test_a_debug_container_that_obeys_the_rules_is_taken(user: Api, debugged: Object) -> None:
+    body = cases.changed(debugged, {"spec.ephemeralContainers": [{"name": "debug", "image": cases.GOOD}]})
+    check(attempt(user, "PUT", f"{pods('jobs')}/debugged/ephemeralcontainers", body)[0], "")
+
+
+@pytest.mark.parametrize("escape", escape_corpus.REQUESTS, ids=str)
+def test_escapes_by_other_requests(user: Api, editor: Api, debugged: Object, escape: Escape) -> None:
+    api = user if escape.who == "researcher" else editor
+    method, path = escape.request.replace("{pod}", "debugged").split(" ")
+    body = json.loads(json.dumps(escape.body).replace("{pod}", "debugged"))
+    stopped(escape, *attempt(api, method, path, body))
+
+
+def stopped(escape: Escape, refusal: str, made: Object) -> None:
+    """Insist on what stops an attempt."""
+    if escape.becomes:
+        assert not refusal
+        for path, value in escape.becomes.items():
+            found: t.Any = made
+            for step in path.split("."):
+                found = found[int(step) if step.isdigit() else step]
+            assert found == value
+    elif escape.rule:
+        check(refusal, escape.rule)
+    else:
+        assert escape.refusal in refusal
+
+
+def test_a_namespace_has_no_pods_before_it_denies(user: Api, control: Control) -> None:
+    """From the moment it exists: pods wait for the network policy, and for one that closes everything."""
+    api, space = control.api(), f"{NAMESPACES}/young"
+    policy = f"/apis/networking.k8s.io/v1/namespaces/young/{DENY}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "young", "labels": RISK}}
+    api.apply(space, body)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    api.apply(f"{space}/serviceaccounts/default", account)
+
+    def refusal() -> str:
+        return attempt(user, "POST", pods("young"), cases.pod("young"))[0]
+
+    control.wait(lambda: "'ironspan-network-policy'" in refusal() and "no params found" in refusal(), 20)
+    api.apply(policy, cases.changed(DEFAULT_DENY, {"spec.egress": [{}]}))
+    control.wait(lambda: "(rule network_policy)" in refusal(), 20)
+    api.delete(policy)
+    # Who has a namespace closes it without a keeper.
+    user.request("POST", policy.rpartition("/")[0], DEFAULT_DENY)
+    control.wait(lambda: not refusal(), 20)
+
+
+def test_tokens_are_for_the_api(control: Control, editor: Api) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"{NAMESPACES}/jobs/serviceaccounts/default/token"
+    for audience in ("vault", "https://kubernetes.default.svc.cluster.local"):
+        check(attempt(editor, "POST", path, cases.changed(body, {"spec.audiences": [audience]}))[0], "")
+    # Who names none asks for the API's own, which here is another than kubeadm's.
+    check(attempt(editor, "POST", path, body)[0], "token_requests")
 
 
 def test_a_running_pod_gets_no_other_image(user: Api, debugged: Object) -> None:
@@ -239,7 +331,6 @@ def test_only_nodes_write_mirror_pods(control: Control) -> None:
 
 RISK = {"ironspan.io/risk": "high"}
 ENFORCE = "pod-security.kubernetes.io/enforce"
-NAMESPACES = "/api/v1/namespaces"
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import d
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support import admission_cases as cases
+from tests.support import escape_corpus
 
 from .loopback_cluster import Control, find_programs, running
 from .test_admission import NAMESPACES, SERVICE, attempt, check, named, pods, set_up
@@ -86,11 +87,16 @@ def test_what_is_taken(user: Api, case: cases.Case) -> None:
         assert made["spec"]["runtimeClassName"] in ("gvisor", "gvisor-gpu")
 
 
-@pytest.mark.parametrize("case", [*cases.ESCAPES, cases.CERTIFICATE], ids=named)
-def test_escapes_are_refused(user: Api, case: cases.Case) -> None:
+ESCAPES = [(escape.name, escape.namespace, escape.changes, escape.rule) for escape in escape_corpus.PODS]
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "changes", "rule"), [*(each for each in ESCAPES if each[3]), cases.CERTIFICATE]
+)
+def test_escapes_are_refused(user: Api, name: str, namespace: str, changes: Object, rule: str) -> None:
     """By a policy, or before it by the Pod Security Standard."""
-    refusal, _ = attempt(user, "POST", pods(case.namespace), cases.pod(case.namespace, case.changes))
-    assert f"(rule {case.rule})" in refusal or "violates PodSecurity" in refusal
+    refusal, _ = attempt(user, "POST", pods(namespace), cases.pod(namespace, changes))
+    assert f"(rule {rule})" in refusal or "violates PodSecurity" in refusal, name
     if "PodSecurity" not in refusal:
         assert declared.STATIC in refusal
 

@@ -32,6 +32,8 @@ rules:
     allowed: [dev.gvisor.spec.rootfs.type]
   token_audiences:
     allowed: [vault]
+  volumes:
+    csi_drivers: [secrets-store.csi.k8s.io]
 exemptions:
   - namespace: monitoring
     rules: [host_access, volumes, user_namespaces, placement]
@@ -129,6 +131,10 @@ def _cases() -> Iterator[Case]:
     yield Case("an init container's port", "team", _init(ports=[{**port, "hostPort": 80}]), "host_access")
     yield Case("hostPath", "team", _volume(hostPath={"path": "/"}), "volumes")
     yield Case("hostPath", "monitoring", _volume(hostPath={"path": "/proc"}), "")
+    probe = {"httpGet": {"port": 80}, "periodSeconds": 5}
+    yield Case("a probe of its own", "jobs", {f"{C0}.livenessProbe": probe}, "")
+    probe = {"tcpSocket": {"host": "127.0.0.1", "port": 10248}}
+    yield Case("a probe of the host", "monitoring", {f"{C0}.livenessProbe": probe}, "")
     # privilege
     yield Case("privileged", "team", {CONTEXT: {"privileged": True}}, "privilege")
     yield Case("privileged", "monitoring", {CONTEXT: {"privileged": True}}, "privilege")
@@ -147,6 +153,7 @@ def _cases() -> Iterator[Case]:
     yield Case("a safe sysctl", "team", {"spec.securityContext.sysctls": [sysctl]}, "")
     sysctl = {"name": "kernel.msgmax", "value": "1"}
     yield Case("an unsafe sysctl", "team", {"spec.securityContext.sysctls": [sysctl]}, "privilege")
+    yield Case("a type of SELinux", "team", {f"{CONTEXT}.seLinuxOptions": {"type": "container_t"}}, "")
     # volumes
     yield Case("emptyDir", "team", _volume(emptyDir={}), "")
     yield Case("configMap", "jobs", _volume(configMap={"name": "x"}), "")
@@ -156,6 +163,7 @@ def _cases() -> Iterator[Case]:
     disk = {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a", "lun": 0}
     yield Case("iscsi", "team", _volume(iscsi=disk), "volumes")
     yield Case("gitRepo", "team", _volume(gitRepo={"repository": "https://example.com/x"}), "volumes")
+    yield Case("a driver of CSI", "jobs", _volume(csi={"driver": "secrets-store.csi.k8s.io"}), "")
     # sub_paths
     yield Case("a mount", "jobs", _mount(), "")
     yield Case("subPath", "team", _mount(subPath="a"), "")
@@ -210,6 +218,10 @@ def _cases() -> Iterator[Case]:
     toleration = {"key": "example.com/a", "operator": "Exists"}
     yield Case("a toleration", "jobs", {"spec.tolerations": [toleration]}, "")
     yield Case("all tolerations", "team", {"spec.tolerations": [{"operator": "Exists"}]}, "")
+    yield Case("a priority of the system", "team", {"spec.priorityClassName": "system-node-critical"}, "")
+    yield Case("shared processes", "team", {"spec.shareProcessNamespace": True}, "")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": True}
+    yield Case("the pod of a job", "jobs", {"metadata.ownerReferences": [owner]}, "")
     yield Case("nodeName", "team", {"spec.nodeName": "rack-1"}, "")
     yield Case("own nameservers", "team", {
         "spec.dnsPolicy": "None", "spec.dnsConfig": {"nameservers": ["192.0.2.1"]}}, "")  # fmt: skip
@@ -221,63 +233,6 @@ def _cases() -> Iterator[Case]:
 
 CASES = tuple(_cases())
 
-_ANNOTATIONS = "metadata.annotations"
-_DEBUG = {"name": "debug", "image": GOOD}
-ESCAPES = (
-    Case("flag that opens the host's sockets", "jobs", {
-        _ANNOTATIONS: {"dev.gvisor.flag.host-uds": "all"}}, "sandbox_annotations"),
-    Case("flag that turns the network stack off", "jobs", {
-        _ANNOTATIONS: {"dev.gvisor.flag.network": "host"}}, "sandbox_annotations"),
-    Case("mount hint", "jobs", {
-        _ANNOTATIONS: {"dev.gvisor.spec.mount.data.share": "shared"}}, "sandbox_annotations"),
-    Case("Kata's kernel", "jobs", {
-        _ANNOTATIONS: {"io.katacontainers.config.hypervisor.kernel": "/x"}}, "sandbox_annotations"),
-    Case("device by annotation", "team", {
-        _ANNOTATIONS: {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}}, "sandbox_annotations"),
-    Case("AppArmor's old annotation", "team", {
-        _ANNOTATIONS: {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}}, "privilege"),
-    Case("out of the sandbox by the class", "jobs", {"spec.runtimeClassName": "runc"}, "runtime_class"),
-    Case("image as a volume from elsewhere", "team", {
-        "spec.volumes": [{"name": "i", "image": {"reference": "evil.example.org/a:1"}}]}, "registries"),
-    Case("image as a volume without a digest", "jobs", {
-        "spec.volumes": [{"name": "i", "image": {"reference": TAGGED}}]}, "digests"),
-    Case("procMount", "jobs", {
-        "spec.hostUsers": False, f"{CONTEXT}.procMount": "Unmasked"}, "privilege"),
-    Case("subPathExpr", "jobs", {
-        **_mount(subPathExpr="$(NAME)"), f"{C0}.env": [{"name": "NAME", "value": "../../etc"}]}, "sub_paths"),
-    Case("mount propagation out of the pod", "jobs", _mount(mountPropagation="HostToContainer"), "sub_paths"),
-    Case("token for others", "jobs", _token("api://AzureADTokenExchange"), "token_audiences"),
-    Case("own resolver", "jobs", {
-        "spec.dnsPolicy": "None", "spec.dnsConfig": {"nameservers": ["192.0.2.53"]}}, "resolvers"),
-    Case("own resolver, IPv6, beside the cluster's", "jobs", {
-        "spec.dnsConfig": {"nameservers": ["2001:db8::53"]}}, "resolvers"),
-    Case("the host's resolver", "jobs", {"spec.dnsPolicy": "Default"}, "resolvers"),
-    Case("past the scheduler", "jobs", {"spec.nodeName": "az-1"}, "placement"),
-    Case("tolerates everything", "jobs", {"spec.tolerations": [{"operator": "Exists"}]}, "placement"),
-    Case("tolerates control planes", "jobs", {"spec.tolerations": [
-        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}, "placement"),
-    Case("hostPort, IPv6", "jobs", {
-        f"{C0}.ports": [{"containerPort": 1, "hostPort": 1, "hostIP": "::"}]}, "host_access"),
-    Case("mirror of a static pod", "team", {
-        _ANNOTATIONS: {"kubernetes.io/config.mirror": "x"}, "spec.nodeName": "rack-1",
-        "spec.automountServiceAccountToken": False}, "mirror_pods"),
-    Case("the host's kubelet by hostPath", "jobs", _volume(
-        hostPath={"path": "/var/lib/kubelet"}), "volumes"),
-    Case("devices by hostPath", "jobs", _volume(
-        hostPath={"path": "/dev/kvm", "type": "CharDevice"}), "volumes"),
-    Case("host process", "monitoring", {
-        "spec.os": {"name": "windows"}, "spec.securityContext": {
-            "windowsOptions": {"hostProcess": True, "runAsUserName": "a"}}, CONTEXT: {},
-        "spec.hostNetwork": True}, "privilege"),
-    Case("sidecar with privileges", "jobs", _init(
-        restartPolicy="Always", securityContext={"capabilities": {"add": ["SYS_PTRACE"]}}), "privilege"),
-    Case("a GPU past the queue by a sidecar", "jobs", _init(
-        restartPolicy="Always", resources={"limits": {"nvidia.com/gpu": "8"}}), "gpu_queue"),
-    Case("remote disk", "jobs", _volume(
-        rbd={"monitors": ["10.0.0.1"], "image": "x"}), "volumes"),
-)  # fmt: skip
-"""Pods that try to leave the sandbox, or to get around a rule."""
-
 _CERTIFICATE = {"signerName": "example.com/x", "keyType": "ED25519", "credentialBundlePath": "a"}
 CERTIFICATE = Case(
     "certificate for others",
@@ -286,16 +241,6 @@ CERTIFICATE = Case(
     "token_audiences",
 )
 """Needs Kubernetes 1.37; releases before drop the field."""
-
-EPHEMERAL = (
-    Case("a good one", "jobs", _DEBUG, ""),
-    Case("another image", "jobs", {**_DEBUG, "image": f"evil.example.org/shell{DIGEST}"}, "registries"),
-    Case("without a digest", "jobs", {**_DEBUG, "image": TAGGED}, "digests"),
-    Case("privileged", "jobs", {**_DEBUG, "securityContext": {"privileged": True}}, "privilege"),
-    Case("with SYS_ADMIN", "jobs", {
-        **_DEBUG, "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "privilege"),
-)  # fmt: skip
-"""Ephemeral containers for a good pod."""
 
 _NAME = {"spec": {"type": "ExternalName", "externalName": "example.org"}}
 SERVICES = (

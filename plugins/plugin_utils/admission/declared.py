@@ -40,9 +40,10 @@ class Admission:
         return policy_objects(self.policy)
 
     def objects(self) -> list[Object]:
-        """Return the objects of the cluster: a record, and the policies unless they are in files."""
+        """Return the objects of the cluster: a record, and the policies that are not in files."""
         policies = self.policies()
-        return [record(policies, self.from_files), *([] if self.from_files else policies)]
+        kept = [item for item in policies if not (self.from_files and _fits_file(item))]
+        return [record(policies, self.from_files), *kept]
 
     @property
     def on_disk(self) -> bool:
@@ -72,7 +73,9 @@ class Admission:
             name: ``validating`` or ``mutating``.
         """
         kind = f"{name.capitalize()}AdmissionPolicy"
-        items = [_static(item) for item in self.policies() if item["kind"].startswith(kind)]
+        items = [
+            _static(item) for item in self.policies() if item["kind"].startswith(kind) and _fits_file(item)
+        ]
         return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
@@ -85,6 +88,11 @@ def record(policies: list[Object], from_files: bool) -> Object:
         "metadata": {"name": RECORD, "namespace": "kube-system", "labels": dict(LABEL)},
         "data": {"sha256": digest, "kept": "files" if from_files else "objects"},
     }
+
+
+def _fits_file(item: Object) -> bool:
+    """Tell whether a policy can be in a file: one that looks other objects up cannot (KEP 5793)."""
+    return not {"paramKind", "paramRef"} & set(item["spec"])
 
 
 def _static(item: Object) -> Object:

@@ -1,12 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The CEL of every rule: what must be true of a pod, a service or a namespace, and what to say if not."""
+"""The CEL of every rule about pods: what must be true of them, and what to say if it is not."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import surroundings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel import (
     HOST_SPACES,
     Validation,
@@ -33,9 +34,18 @@ SAFE_SYSCTLS = (
     "net.ipv4.tcp_wmem",
 )
 """Those of the Pod Security Standard "baseline" (pod-security-admission, policy/check_sysctls.go)."""
-LEVELS = ("privileged", "baseline", "restricted")
-ENFORCE = "pod-security.kubernetes.io/enforce"
+SE_LINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+"""Those of the same standard (policy/check_seLinuxOptions.go)."""
 MIRROR = "kubernetes.io/config.mirror"
+_OWNERS = {
+    "Node": "'system:nodes' in request.userInfo.groups",
+    "DaemonSet": "request.userInfo.username in "
+    "['system:serviceaccount:kube-system:daemon-set-controller', 'system:kube-controller-manager']",
+}
+"""Kinds whose pods drains leave alone -> who makes these pods."""
+_SAME_OWNERS = (
+    "(oldObject != null && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences)"
+)
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
@@ -57,7 +67,19 @@ def _host_access(policy: Policy, rule: Rule) -> list[Validation]:
             "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
             "hostPort is refused: use a service",
         ),
+        Validation(
+            f"variables.containers.all(c, {' && '.join(map(_asks_itself, _PROBES))})",
+            "a host in probes and hooks is refused: the kubelet would send them from the host's network",
+        ),
     ]
+
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop")
+
+
+def _asks_itself(probe: str) -> str:
+    kinds = (f"c.?{probe}.?{kind}.?host.orValue('') == ''" for kind in ("httpGet", "tcpSocket"))
+    return " && ".join(kinds)
 
 
 def _privilege(policy: Policy, rule: Rule) -> list[Validation]:
@@ -96,19 +118,44 @@ def _privilege(policy: Policy, rule: Rule) -> list[Validation]:
             "sysctls that are not namespaced and safe are refused",
         ),
         Validation(
+            f"{_confined('variables.pod')} && variables.containers.all(c, {_confined('c')})",
+            "SELinux users, roles and types other than those of containers are refused",
+        ),
+        Validation(
             f"!variables.pod{host_process} && variables.containers.all(c, !c{host_process})",
             "hostProcess is refused",
         ),
     ]
 
 
+def _confined(which: str) -> str:
+    options = f"{which}.?securityContext.?seLinuxOptions"
+    return (
+        f"{options}.?type.orValue('') in {literal(list(SE_LINUX_TYPES))} && "
+        f"{options}.?user.orValue('') == '' && {options}.?role.orValue('') == ''"
+    )
+
+
+def _shared_processes(policy: Policy, rule: Rule) -> list[Validation]:
+    return [
+        Validation(
+            "!variables.pod.?shareProcessNamespace.orValue(false)",
+            "shareProcessNamespace is refused here",
+        )
+    ]
+
+
 def _volumes(policy: Policy, rule: Rule) -> list[Validation]:
-    kinds = allowed(rule)
+    kinds, drivers = allowed(rule), list(rule.values["csi_drivers"])
     return [
         Validation(
             f"variables.volumes.all(v, v.all(k, k == 'name' || k in {literal(kinds)}))",
             f"of volumes only these kinds are allowed: {', '.join(kinds)}",
-        )
+        ),
+        Validation(
+            f"variables.volumes.all(v, !has(v.csi) || v.csi.driver in {literal(drivers)})",
+            f"of drivers of CSI a pod may name only these itself: {', '.join(drivers) or 'none'}",
+        ),
     ]
 
 
@@ -189,8 +236,12 @@ def _placement(policy: Policy, rule: Rule) -> list[Validation]:
         ),
         Validation(
             "variables.pod.?tolerations.orValue([]).all(t, t.?key.orValue('') != '' && "
-            "!t.key.startsWith('node-role.kubernetes.io/'))",
-            "a toleration of all taints, or of the control plane's, is refused here",
+            "!t.key.startsWith('node-role.kubernetes.io/') && t.key != 'node.kubernetes.io/unschedulable')",
+            "a toleration of all taints, of the control plane's, or of nodes being drained, is refused here",
+        ),
+        Validation(
+            "!variables.pod.?priorityClassName.orValue('').startsWith('system-')",
+            "the priorities of the system are refused here",
         ),
     ]
 
@@ -225,54 +276,16 @@ def _mirror_pods(policy: Policy, rule: Rule) -> list[Validation]:
         Validation(
             f"!({literal(MIRROR)} in variables.annotations) || 'system:nodes' in request.userInfo.groups",
             "only nodes write mirror pods",
-        )
-    ]
-
-
-def _services(policy: Policy, rule: Rule) -> list[Validation]:
-    return [
-        Validation(
-            "object.spec.?type.orValue('ClusterIP') == 'ClusterIP'",
-            "a service here must be of type ClusterIP",
         ),
-        Validation("object.spec.?externalIPs.orValue([]).size() == 0", "externalIPs are refused here"),
-    ]
-
-
-def _namespaces(policy: Policy, rule: Rule) -> list[Validation]:
-    key, value = (literal(text) for text in policy.high_risk)
-    keepers = sorted({*policy.keepers, "system:masters"})
-    trusted = f"request.userInfo.groups.exists(g, g in {literal(keepers)})"
-    security = policy.pod_security
-    exempt = sorted({entry.namespace for entry in (*policy.exemptions, *security.exemptions)})
-    labels = "{}.metadata.?labels[?{}].orValue({})"
-    checks = [
-        Validation(
-            f"{trusted} || oldObject == null || {labels.format('oldObject', key, "''")} != {value} || "
-            f"{labels.format('object', key, "''")} == {value}",
-            f"the label {'='.join(policy.high_risk)} may be taken away by {', '.join(keepers)} only",
-        ),
-        Validation(
-            f"{trusted} || oldObject != null || !(object.metadata.name in {literal(exempt)})",
-            f"a namespace that is exempt from rules may be made by {', '.join(keepers)} only",
-        ),
-    ]
-    if security.level in LEVELS:
-        levels = {level: number for number, level in enumerate(LEVELS)}
-        free = [entry.namespace for entry in security.exemptions]
-        said, before = (
-            labels.format(which, literal(ENFORCE), literal(security.level))
-            for which in ("object", "oldObject")
-        )
-        checks.append(
+        *(
             Validation(
-                f"{trusted} || object.metadata.name in {literal(free)} || "
-                f"(oldObject != null && {said} == {before}) || "
-                f"{literal(levels)}[{said}] >= {levels[security.level]}",
-                f"a Pod Security level below {security.level} may be set by {', '.join(keepers)} only",
+                f"{_SAME_OWNERS} || !object.metadata.?ownerReferences.orValue([])"
+                f".exists(o, o.kind == '{kind}') || {theirs}",
+                f"a pod that says it is a {kind}'s is refused",
             )
-        )
-    return checks
+            for kind, theirs in _OWNERS.items()
+        ),
+    ]
 
 
 _RULES: Mapping[str, t.Callable[[Policy, Rule], list[Validation]]] = {
@@ -291,6 +304,11 @@ _RULES: Mapping[str, t.Callable[[Policy, Rule], list[Validation]]] = {
     "resolvers": _resolvers,
     "token_audiences": _token_audiences,
     "mirror_pods": _mirror_pods,
-    "services": _services,
-    "namespaces": _namespaces,
+    "shared_processes": _shared_processes,
+    "network_policy": surroundings.network_policy,
+    "network_policies": surroundings.network_policies,
+    "services": surroundings.services,
+    "persistent_volumes": surroundings.persistent_volumes,
+    "token_requests": surroundings.token_requests,
+    "namespaces": surroundings.namespaces,
 }

@@ -21,17 +21,23 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel impo
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import validations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import DEFAULT_DENY
 
 Object = dict[str, t.Any]
 API_VERSION = "admissionregistration.k8s.io/v1"
 """ValidatingAdmissionPolicy is in it since Kubernetes 1.30, MutatingAdmissionPolicy since 1.36."""
 LABEL = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/component": "admission"}
-_WRITE = ["CREATE", "UPDATE"]
+_WRITE = ("CREATE", "UPDATE")
 _METADATA_NAME = "kubernetes.io/metadata.name"
 
 
-def _rules(group: str, *resources: str) -> Object:
-    return {"apiGroups": [group], "apiVersions": ["v1"], "operations": _WRITE, "resources": list(resources)}
+def _rules(group: str, *resources: str, operations: Sequence[str] = _WRITE) -> Object:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
 
 
 _PODS = [_rules("", "pods", "pods/ephemeralcontainers")]
@@ -40,13 +46,26 @@ _WORKLOADS = [
     _rules("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
     _rules("batch", "cronjobs", "jobs"),
 ]
-_OTHERS = {"services": [_rules("", "services")], "namespaces": [_rules("", "namespaces")]}
+_NEW_PODS = [_rules("", "pods", operations=["CREATE"])]
+_OTHERS = {
+    "network_policy": _NEW_PODS,
+    "network_policies": [_rules("networking.k8s.io", "networkpolicies", operations=[*_WRITE, "DELETE"])],
+    "services": [_rules("", "services")],
+    "persistent_volumes": [_rules("", "persistentvolumes")],
+    "token_requests": [_rules("", "serviceaccounts/token", operations=["CREATE"])],
+    "namespaces": [_rules("", "namespaces")],
+}
+_ALWAYS = ("network_policies", "namespaces")
+"""Rules that look at more than what the condition below compares; the first has no object when one goes."""
+_OF_THE_CLUSTER = ("namespaces", "persistent_volumes")
 _CHANGED = (
     "oldObject == null || object.spec != oldObject.spec || "
     "object.metadata.?annotations != oldObject.metadata.?annotations || "
     "object.metadata.?labels != oldObject.metadata.?labels"
 )
 """Controllers take their finalizers off pods that were there before a rule, and off those that go."""
+_OWNED = f"{_CHANGED} || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences"
+_PARAMETERS = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
 
 
 def policy_objects(policy: Policy) -> list[Object]:
@@ -76,13 +95,16 @@ def _validation(policy: Policy, rule: Rule) -> list[Object]:
     }
     if of_pods:
         spec["variables"] = [{"name": name, "expression": expression} for name, expression in POD]
-    if rule.name != "namespaces":
-        spec["matchConditions"] = [{"name": "changed", "expression": _CHANGED}]
+    if rule.name not in _ALWAYS:
+        changed = _OWNED if rule.name == "mirror_pods" else _CHANGED
+        spec["matchConditions"] = [{"name": "changed", "expression": changed}]
     name, where = rule.policy_name, _namespaces(policy, rule)
-    made = [
-        _object("ValidatingAdmissionPolicy", name, spec),
-        _binding(name, name, {**where, "resourceRules": _PODS} if of_pods else where, ["Deny", "Audit"]),
-    ]
+    binding = _binding(name, name, {**where, "resourceRules": _PODS} if of_pods else where, ["Deny", "Audit"])
+    if rule.name == "network_policy":
+        # Looked up in the namespace of the pod: without it the pod is refused.
+        spec["paramKind"] = dict(_PARAMETERS)
+        binding["spec"]["paramRef"] = {"name": DEFAULT_DENY, "parameterNotFoundAction": "Deny"}
+    made = [_object("ValidatingAdmissionPolicy", name, spec), binding]
     if of_pods:
         only = {**where, "resourceRules": _WORKLOADS}
         made.append(_binding(f"{name}-workloads", name, only, ["Warn", "Audit"]))
@@ -116,7 +138,7 @@ def _mutation(policy: Policy, rule: Rule) -> list[Object]:
     spec = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": {"resourceRules": [{**_rules("", "pods"), "operations": ["CREATE"]}]},
+        "matchConstraints": {"resourceRules": _NEW_PODS},
         "matchConditions": [
             {"name": f"condition-{number}", "expression": expression}
             for number, expression in enumerate(conditions, 1)
@@ -145,7 +167,7 @@ def _namespaces(policy: Policy, rule: Rule) -> Object:
         # Pods there get a sandbox, and neither of two mutations is sure to be the first.
         expressions.append(_high_risk(policy, "NotIn"))
     exempt = policy.exempt(rule.name)
-    if exempt and rule.name != "namespaces":
+    if exempt and rule.name not in _OF_THE_CLUSTER:
         expressions.append({"key": _METADATA_NAME, "operator": "NotIn", "values": exempt})
     return {"namespaceSelector": {"matchExpressions": expressions}} if expressions else {}
 

@@ -47,6 +47,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     "runtime_class": (_DOMAIN, "the name of a RuntimeClass"),
     "capabilities": (r"[A-Z][A-Z0-9_]*", "a capability without CAP_, in capitals"),
     "volumes": (r"[a-z][A-Za-z]*", "a kind of volume as in a pod's specification"),
+    "csi_drivers": (_DOMAIN, "the name of a driver as its CSIDriver has it"),
     "registries": (_REGISTRY, "HOST or HOST/FOLDER, without https://"),
     "label": (_KEY, "the key of a label"),
     "sandbox_annotations": (r"[A-Za-z0-9._/-]+", "the beginning or the whole of an annotation's key"),
@@ -200,10 +201,12 @@ def _texts(values: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str]]:
         ("runtime_class", "allowed", "runtime_class"),
         ("privilege", "capabilities", "capabilities"),
         ("volumes", "allowed", "volumes"),
+        ("volumes", "csi_drivers", "csi_drivers"),
         ("registries", "allowed", "registries"),
         ("sandbox_annotations", "prefixes", "sandbox_annotations"),
         ("sandbox_annotations", "allowed", "sandbox_annotations"),
         ("token_audiences", "allowed", "token_audiences"),
+        ("token_requests", "allowed", "token_audiences"),
     ):
         for index, text in enumerate(rules[rule][field]):
             yield f"rules.{rule}.{field}[{index}]", form, text
