@@ -22,6 +22,7 @@ PARTS = (
     "ironspan.cli.verify",
     "ironspan.cli.status",
     "ironspan.cli.certs",
+    "ironspan.cli.access",
     "ironspan.cli.backup",
     "ironspan.cli.doctor",
     "ironspan.artifacts.cli",

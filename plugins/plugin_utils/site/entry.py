@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
@@ -46,3 +46,15 @@ class Entry:
         if not isinstance(value, Mapping):
             return None
         return Entry(self.draft, self.host, f"{self.path}.{name}", value, written)
+
+
+def entries(draft: Draft, variable: str) -> Iterator[Entry]:
+    """Return the dictionaries of a list of the whole site; what is of another type is left out."""
+    host, values = draft.writer(variable), draft.site_value(variable)
+    if host is None or not isinstance(values, list):
+        return
+    written = host.settings[variable].value
+    for index, value in enumerate(values):
+        if isinstance(value, Mapping):
+            item = written[index] if isinstance(written, list) else None
+            yield Entry(draft, host, f"{variable}[{index}]", value, item)

@@ -28,6 +28,7 @@ LAYERS: tuple[str, ...] = (
     "haproxy",
     "node",
     "control_plane",
+    "access",
 )
 """All layers in the order in which a host gets them."""
 
@@ -44,6 +45,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "haproxy": ("haproxy",),
     "node": ("control_plane", "nodes"),
     "control_plane": ("control_plane",),
+    "access": ("control_plane",),
 }
 
 _SERVERS = ("etcd", "control_plane", "haproxy")

@@ -49,7 +49,17 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
     document = renderer(site).document(site.hosts["a1"])
     assert (document["schema"], document["site"], document["host"]) == (1, "small", "a1")
     assert "forget" not in document
-    layers = ["base", "egress", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]
+    layers = [
+        "base",
+        "egress",
+        "containerd",
+        "flannel",
+        "etcd",
+        "etcd_backup",
+        "node",
+        "control_plane",
+        "access",
+    ]
     assert document["layers"] == layers
     assert document["fitness"] == {"max_clock_skew_s": 5, "min_memory_bytes": 0}
     assert [resource["id"] for resource in document["resources"]] == [
@@ -91,7 +101,7 @@ def test_only_some_layers(tmp_path: Path) -> None:
 def test_the_way_back_is_in_reverse(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     document = renderer(site).document(site.hosts["a1"], template=RESET)
-    assert document["layers"][0] == "control_plane" and document["layers"][-1] == "base"
+    assert document["layers"][0] == "access" and document["layers"][-1] == "base"
     assert document["fitness"] == {} and document["forget"] is True
     assert [resource["kind"] for resource in document["resources"]] == ["absent"]
 

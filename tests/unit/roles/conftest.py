@@ -31,6 +31,7 @@ ROLES = (
     "haproxy",
     "node",
     "control_plane",
+    "access",
 )
 INVENTORIES = ("lab", "example")
 

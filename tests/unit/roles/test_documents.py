@@ -42,7 +42,20 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
 @pytest.mark.parametrize(
     ("host", "layers"),
     [
-        ("az-1", ["base", "egress", "containerd", "flannel", "etcd", "etcd_backup", "node", "control_plane"]),
+        (
+            "az-1",
+            [
+                "base",
+                "egress",
+                "containerd",
+                "flannel",
+                "etcd",
+                "etcd_backup",
+                "node",
+                "control_plane",
+                "access",
+            ],
+        ),
         ("az-3", ["base", "etcd", "etcd_backup", "haproxy"]),
         ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "node"]),
     ],
@@ -59,6 +72,7 @@ def phases() -> list[tuple[str, list[str]]]:
         ("az-1", ["etcd_backup"]),
         ("az-1", ["node", "control_plane"]),
         ("az-2", ["node", "control_plane"]),
+        ("az-1", ["access"]),
         ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "haproxy", "node"]),
         ("rack-1", ["node"]),
     ]

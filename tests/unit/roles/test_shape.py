@@ -16,7 +16,7 @@ CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = (
     "validate", "assess", "prepare", "etcd", "etcd_backup", "admission_try",
-    "control_plane", "network", "nodes", "isolation",
+    "control_plane", "access", "network", "nodes", "isolation",
     "verify",
 )  # fmt: skip
 SCOPED = {
@@ -24,6 +24,7 @@ SCOPED = {
     "etcd": ":&ironspan_pending_etcd",
     "etcd_backup": ":&ironspan_pending_etcd_backup",
     "control_plane": ":&ironspan_pending_control_plane",
+    "access": ":&ironspan_pending_access",
     "nodes": ":&ironspan_pending_node",
 }
 

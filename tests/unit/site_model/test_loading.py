@@ -55,6 +55,7 @@ def test_hosts_are_typed(example: Example) -> None:
         "etcd_backup",
         "node",
         "control_plane",
+        "access",
     )
     assert (plane.site_group, plane.rack, plane.labels, plane.taints) == ("azure", "", {}, ())
     assert plane.in_group("etcd") and not plane.in_group("nodes")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
+    access,
     admission,
     backup,
     egress,
@@ -39,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
     *backup.CHECKS,
     *egress.CHECKS,
     *admission.CHECKS,
+    *access.CHECKS,
     *hardening.CHECKS,
     *runtime.CHECKS,
     *runtime_gpu.CHECKS,

@@ -1,0 +1,335 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Grants requests for access that enough people approved, and takes grants away when their time is over.
+
+Runs on every control plane, against the API server of its own host, and keeps nothing: a pass reads all
+requests and all bindings made for them and does what is due. Several of these programs need no leader: who
+writes "Granted" into a request first makes its binding, and removing what has ended can be done twice.
+
+Usage: controller.py SETTINGS [--once]
+"""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import os
+import signal
+import ssl
+import sys
+import threading
+import typing as t
+from urllib.parse import quote, urlencode
+
+Object = t.Dict[str, t.Any]
+GROUP = "access.ironspan.io"
+USER = "ironspan:access-controller"
+LABEL = GROUP + "/request"
+PREFIX = "ironspan-access-"
+_KIND = {"apiVersion": GROUP + "/v1", "kind": "AccessRequest"}
+_RBAC = "rbac.authorization.k8s.io"
+_REQUESTS = f"/apis/{GROUP}/v1/accessrequests"
+_BINDINGS = {"RoleBinding": "rolebindings", "ClusterRoleBinding": "clusterrolebindings"}
+_UNBOUND_SECONDS = 60
+"""A granted request without a binding is one that somebody took away, unless it was granted just now."""
+_TIMEOUT_SECONDS = 15
+_PAGE = 500
+_UTC = datetime.timezone.utc  # noqa: UP017
+
+
+class Settings(t.NamedTuple):
+    """What the site says.
+
+    Args:
+        server: https://HOST:PORT of the API server.
+        ca, certificate, key: files.
+        roles: approvals that a request for each role needs.
+        wait_seconds: after which a request that nobody approved is over.
+        keep_seconds: how long requests that are over can be read.
+        pass_seconds: between two passes.
+        alive: file that is touched after every whole pass; none when empty.
+    """
+
+    server: str
+    ca: str
+    certificate: str
+    key: str
+    roles: t.Mapping[str, int]
+    wait_seconds: int = 86400
+    keep_seconds: int = 30 * 86400
+    pass_seconds: float = 10
+    alive: str = ""
+
+
+class Action(t.NamedTuple):
+    """One thing that is due: a request to the API, and why.
+
+    ``then`` is done when it succeeded.
+    """
+
+    method: str
+    path: str
+    body: t.Optional[Object]
+    why: str
+    then: t.Optional[Action] = None
+
+
+class Refused(Exception):
+    """The API answered with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"HTTP {status}: {text}")
+        self.status = status
+
+
+def binding_of(request: Object, expires: str) -> Object:
+    """Return the binding that a granted request stands for.
+
+    Args:
+        request: the request.
+        expires: when it ends, as the API writes times.
+    """
+    metadata, spec = request["metadata"], request["spec"]
+    namespace = spec.get("namespace", "")
+    approvals = request.get("status", {}).get("approvals", ())
+    made: Object = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": {
+            "name": PREFIX + metadata["name"],
+            "labels": {"app.kubernetes.io/managed-by": "ironspan", LABEL: metadata["name"]},
+            "annotations": {
+                f"{GROUP}/requested-by": spec["user"],
+                f"{GROUP}/reason": spec["reason"],
+                f"{GROUP}/approved-by": ", ".join(approvals),
+                f"{GROUP}/expires": expires,
+                f"{GROUP}/request-uid": metadata["uid"],
+            },
+            # The garbage collector takes the binding away when somebody deletes the request.
+            "ownerReferences": [{**_KIND, "name": metadata["name"], "uid": metadata["uid"]}],
+        },
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": spec["role"]},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": spec["user"]}],
+    }
+    if namespace:
+        made["metadata"]["namespace"] = namespace
+    return made
+
+
+def decide(
+    requests: t.Sequence[Object], bindings: t.Sequence[Object], settings: Settings, now: datetime.datetime
+) -> t.List[Action]:
+    """Return what is due, removals first.
+
+    Args:
+        requests: all requests.
+        bindings: all bindings with the label of requests; each has its ``kind``.
+        settings: what the site says.
+        now: the time, with time zone.
+    """
+    live = {
+        item["metadata"]["uid"]: item for item in requests if not item["metadata"].get("deletionTimestamp")
+    }
+    due = []
+    bound = set()
+    for binding in bindings:
+        uid = binding["metadata"].get("annotations", {}).get(f"{GROUP}/request-uid", "")
+        reason = _unjustified(binding, live.get(uid), now)
+        if reason:
+            due.append(Action("DELETE", _path_of(binding), None, reason))
+        else:
+            bound.add(uid)
+    for uid, request in live.items():
+        action = _next_step(request, uid in bound, settings, now)
+        if action:
+            due.append(action)
+    return due
+
+
+def _unjustified(binding: Object, request: t.Optional[Object], now: datetime.datetime) -> str:
+    """Return why a binding must go; empty when it may stay."""
+    if request is None:
+        return "its request is gone"
+    status = request.get("status", {})
+    if status.get("state") != "Granted":
+        return f"its request is {status.get('state') or 'not granted'}"
+    expected = binding_of(request, status.get("expiresAt", ""))
+    if any(binding.get(part) != expected[part] for part in ("kind", "roleRef", "subjects")):
+        return "it is not what was approved"
+    return "its time is over" if now >= _time(status.get("expiresAt")) else ""
+
+
+def _next_step(
+    request: Object, is_bound: bool, settings: Settings, now: datetime.datetime
+) -> t.Optional[Action]:
+    status, spec = request.get("status", {}), request["spec"]
+    state, made = status.get("state", ""), _time(request["metadata"]["creationTimestamp"])
+    if state == "Granted":
+        if now >= _time(status.get("expiresAt")):
+            return _ended(request, "Expired", "its time is over")
+        if not is_bound and _seconds(now, _time(status.get("grantedAt"))) > _UNBOUND_SECONDS:
+            return _ended(request, "Revoked", "its binding was taken away")
+        return None
+    if state:
+        last = max(made, _time(status.get("expiresAt")))
+        if _seconds(now, last) > settings.keep_seconds:
+            return Action("DELETE", _path_of_request(request), None, "it has been over for long")
+        return None
+    if spec["role"] not in settings.roles:
+        return _ended(request, "Refused", f"{spec['role']} is not among the roles that can be asked for")
+    approvals = {name for name in status.get("approvals", ()) if name != spec["user"]}
+    if len(approvals) >= settings.roles[spec["role"]]:
+        return _grant(request, now)
+    if _seconds(now, made) > settings.wait_seconds:
+        return _ended(request, "Expired", "it was not approved in time")
+    return None
+
+
+def _grant(request: Object, now: datetime.datetime) -> Action:
+    """Claim the request by writing its end into it, then bind; the API refuses the second who claims it."""
+    expires = _text(now + datetime.timedelta(seconds=int(request["spec"]["seconds"])))
+    binding = binding_of(request, expires)
+    claim = _changed(request, {"state": "Granted", "grantedAt": _text(now), "expiresAt": expires})
+    spec = request["spec"]
+    what = f"{spec['role']} to {spec['user']} in {spec.get('namespace') or 'the whole cluster'}"
+    collection = _path_of(binding).rpartition("/")[0]
+    bind = Action("POST", collection, binding, f"granted {what} until {expires}")
+    return Action("PUT", _path_of_request(request) + "/status", claim, "enough people approved it", bind)
+
+
+def _ended(request: Object, state: str, why: str) -> Action:
+    body = _changed(request, {"state": state, "message": why})
+    return Action("PUT", _path_of_request(request) + "/status", body, f"{state}: {why}")
+
+
+def _changed(request: Object, status: Object) -> Object:
+    kept = request.get("status", {})
+    return {**request, **_KIND, "status": {**kept, **status}}
+
+
+def _path_of(binding: Object) -> str:
+    namespace = binding["metadata"].get("namespace")
+    space = f"namespaces/{quote(namespace)}/" if namespace else ""
+    return f"/apis/{_RBAC}/v1/{space}{_BINDINGS[binding['kind']]}/{quote(binding['metadata']['name'])}"
+
+
+def _path_of_request(request: Object) -> str:
+    return f"{_REQUESTS}/{quote(request['metadata']['name'])}"
+
+
+def _time(text: t.Any) -> datetime.datetime:
+    """Read a time of the API; what cannot be read has been over for ever."""
+    try:
+        read = datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return datetime.datetime.min.replace(tzinfo=_UTC)
+    return read if read.tzinfo else read.replace(tzinfo=_UTC)
+
+
+def _text(time: datetime.datetime) -> str:
+    return time.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(later: datetime.datetime, earlier: datetime.datetime) -> float:
+    return (later - earlier).total_seconds()
+
+
+class Cluster:
+    """The API server, over one connection a pass."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._host = settings.server.partition("://")[2]
+        self._context = ssl.create_default_context(cafile=settings.ca)
+        self._context.load_cert_chain(settings.certificate, settings.key)
+
+    def ask(self, method: str, path: str, body: t.Optional[Object] = None) -> Object:
+        """Send one request.
+
+        Raises:
+            Refused: the API answered with an error.
+            OSError: it could not be reached.
+        """
+        connection = http.client.HTTPSConnection(self._host, timeout=_TIMEOUT_SECONDS, context=self._context)
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        parsed: Object = json.loads(text) if text else {}
+        if answer.status >= 400:
+            raise Refused(answer.status, str(parsed.get("message", "")))
+        return parsed
+
+    def every(self, path: str, **query: str) -> t.List[Object]:
+        """Return all objects of a list, read in parts."""
+        found: t.List[Object] = []
+        more = ""
+        while True:
+            page = self.ask("GET", f"{path}?{urlencode({**query, 'limit': _PAGE, 'continue': more})}")
+            found += page["items"]
+            more = page["metadata"].get("continue", "")
+            if not more:
+                return found
+
+
+def one_pass(cluster: Cluster, settings: Settings, now: datetime.datetime) -> int:
+    """Do everything that is due.
+
+    Returns:
+        How much of it failed; it is tried again by the next pass.
+
+    Raises:
+        Refused, OSError: what there is could not be read.
+    """
+    # Bindings first: one made between the two readings is not seen, rather than seen without its request.
+    bindings = [
+        {**item, "kind": kind}
+        for kind, resource in _BINDINGS.items()
+        for item in cluster.every(f"/apis/{_RBAC}/v1/{resource}", labelSelector=LABEL)
+    ]
+    failures = 0
+    for action in decide(cluster.every(_REQUESTS), bindings, settings, now):
+        step: t.Optional[Action] = action
+        while step:
+            name = step.path.rpartition("/apis/")[2]
+            try:
+                cluster.ask(step.method, step.path, step.body)
+                print(f"{step.method} {name}: {step.why}", flush=True)
+            except Refused as error:
+                # Somebody else was faster, with the same thing in mind.
+                if error.status not in (404, 409) or step.method == "POST":
+                    failures += 1
+                    print(f"<3>{step.method} {name} failed: {error}", flush=True)
+                break
+            step = step.then
+    return failures
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Run passes until told to end."""
+    with open(arguments[0], encoding="utf-8") as file:
+        settings = Settings(**json.load(file))
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    while True:
+        failures = 1
+        try:
+            # Read anew each time: the certificate may have been renewed.
+            cluster = Cluster(settings)
+            failures = one_pass(cluster, settings, datetime.datetime.now(_UTC))
+        except (Refused, OSError, http.client.HTTPException, ValueError) as error:
+            print(f"<4>the API cannot be read: {error}", flush=True)
+        if not failures and settings.alive:
+            with open(settings.alive, "a", encoding="utf-8"):
+                os.utime(settings.alive)
+        if "--once" in arguments:
+            return min(failures, 1)
+        if ended.wait(settings.pass_seconds):
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What people do with requests for access, each with their own credential: ask, approve, read, end.
+
+Who may do what is decided by the API server (roles/access/objects.yml.j2); nothing here is trusted.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import secrets
+import typing as t
+import urllib.parse
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+
+PATH = "/apis/access.ironspan.io/v1/accessrequests"
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+_ATTEMPTS = 5
+
+
+class Asked(t.NamedTuple):
+    """What somebody asks for.
+
+    Args:
+        role: name of a ClusterRole.
+        reason: what it is needed for.
+        seconds: for how long.
+        namespace: where; in the whole cluster when empty.
+    """
+
+    role: str
+    reason: str
+    seconds: int
+    namespace: str = ""
+
+
+class Row(t.NamedTuple):
+    """A request as it is listed."""
+
+    name: str
+    user: str
+    role: str
+    where: str
+    state: str
+    approved_by: tuple[str, ...]
+    expires: str
+    reason: str
+
+
+def seconds_of(text: str) -> int:
+    """Read a duration such as 30m, 8h or 2d.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([mhd])", text)
+    if not match:
+        raise ValueError(f"{text!r} is no duration: write for example 30m, 8h or 2d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def whoami(api: Api) -> str:
+    """Return the name that the API server knows the sender by."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = json.loads(api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body))
+    return str(answer["status"]["userInfo"]["username"])
+
+
+def ask(api: Api, asked: Asked) -> Object:
+    """Make a request in the sender's own name.
+
+    Returns:
+        The request as it was made.
+
+    Raises:
+        ClusterError: it is refused, with the reason of the policy.
+    """
+    where = {"namespace": asked.namespace} if asked.namespace else {}
+    spec = {
+        "user": whoami(api),
+        "role": asked.role,
+        "reason": asked.reason,
+        "seconds": asked.seconds,
+        **where,
+    }
+    # The name is chosen here, so that a request that was lost on the way and is sent again is made once.
+    body = {
+        "apiVersion": "access.ironspan.io/v1",
+        "kind": "AccessRequest",
+        "metadata": {"name": f"{datetime.datetime.now(datetime.UTC):%Y%m%d}-{secrets.token_hex(4)}"},
+        "spec": spec,
+    }
+    return dict(json.loads(api.request("POST", PATH, body)))
+
+
+def approve(api: Api, name: str) -> Object:
+    """Add the sender's name to those who approved.
+
+    Raises:
+        ClusterError: there is no such request, or the API server refuses: one's own, or approved already.
+    """
+    me = whoami(api)
+    for _ in range(_ATTEMPTS):
+        request = _found(api, name)
+        status = request.get("status", {})
+        state = status.get("state")
+        if state:
+            raise ClusterError(f"The request {name} is {state} already.", "Ask for another one to be made.")
+        request["status"] = {**status, "approvals": [*status.get("approvals", ()), me]}
+        try:
+            return api.put(f"{_path(name)}/status", request)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+    raise ClusterError(f"The request {name} changes all the time.", "Run the command again.")
+
+
+def revoke(api: Api, name: str) -> None:
+    """Delete a request; what was granted for it goes with it.
+
+    Raises:
+        ClusterError: there is no such request, or the sender may not end it.
+    """
+    _found(api, name)
+    api.delete(_path(name))
+
+
+def listed(api: Api) -> list[Row]:
+    """Return all requests, the newest first."""
+    items = api.get(PATH)["items"]
+    items.sort(key=lambda item: str(item["metadata"]["creationTimestamp"]), reverse=True)
+    return [_row(item) for item in items]
+
+
+def _row(item: Object) -> Row:
+    spec, status = item["spec"], item.get("status", {})
+    return Row(
+        item["metadata"]["name"],
+        spec["user"],
+        spec["role"],
+        spec.get("namespace", "the whole cluster"),
+        status.get("state", "Waiting"),
+        tuple(status.get("approvals", ())),
+        status.get("expiresAt", ""),
+        spec["reason"],
+    )
+
+
+def _path(name: str) -> str:
+    return f"{PATH}/{urllib.parse.quote(name, safe='')}"
+
+
+def _found(api: Api, name: str) -> Object:
+    found = api.find(_path(name))
+    if found is None:
+        raise ClusterError(f"There is no request {name}.", "Look at: ironspan access list.")
+    return found
