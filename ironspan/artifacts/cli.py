@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``ironspan artifacts build|fetch|verify|list|pin``."""
+"""The commands ``ironspan artifacts build|fetch|verify|list|pin|sign``."""
 
 from __future__ import annotations
 
@@ -98,6 +98,22 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="the names are environments of the lock file: resolve their wheels anew (make lock does)",
     )
     pin.set_defaults(func=_pin)
+
+    signing = commands.add_parser(
+        "sign",
+        help="sign images of the mirror",
+        description="Put a signature beside each image, the way cosign does, so that nodes that want it "
+        "signed (containerd_image_policy) take it. Signatures by other keys stay.",
+    )
+    signing.add_argument(
+        "--key",
+        type=pathlib.Path,
+        required=True,
+        metavar="FILE",
+        help="private key (PEM, EC or RSA, no passphrase)",
+    )
+    signing.add_argument("images", nargs="+", metavar="IMAGE", help="REGISTRY/REPOSITORY:TAG or ...@DIGEST")
+    signing.set_defaults(func=_sign)
 
     for command in (build, fetch, pin):
         command.add_argument("names", nargs="+" if command is pin else "*", metavar="ITEM", help=ITEM_HELP)
@@ -210,6 +226,21 @@ def _pin(arguments: argparse.Namespace) -> int:
 
             changed = pin.pin_digest(item, arch, locked, place, arguments.replace, say)
             show.step(item.key, "done" if changed else "skip", "pinned" if changed else "unchanged")
+    return int(Exit.OK)
+
+
+def _sign(arguments: argparse.Namespace) -> int:
+    from ironspan.artifacts import cache, sign
+    from ironspan.cli import console
+    from ironspan.cli.outcome import Exit
+
+    place = cache.Cache()
+    key = sign.read_key(arguments.key)
+    found = [(name, sign.image_of(name, place)) for name in arguments.images]
+    with console.from_arguments(arguments) as show:
+        for name, (repository, digest) in found:
+            made = sign.sign(key, repository, digest, place)
+            show.step(name, "done" if made else "skip", digest if made else "signed by this key already")
     return int(Exit.OK)
 
 

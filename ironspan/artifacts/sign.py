@@ -49,6 +49,32 @@ def read_key(path: pathlib.Path) -> PrivateKey:
     return key
 
 
+def image_of(reference: str, place: cache.Cache) -> tuple[str, str]:
+    """Return repository (with the registry) and digest of an image that the mirror has.
+
+    Args:
+        reference: REGISTRY/REPOSITORY:TAG, or with @DIGEST instead of the tag.
+        place: the cache with the mirror.
+
+    Raises:
+        CommandError: the mirror has no such image (exit 2).
+    """
+    if "@" in reference:
+        repository, _, name = reference.partition("@")
+    else:
+        repository, _, name = reference.rpartition(":")
+    if repository and "/" not in name and ".." not in reference.split("/"):
+        for folder in image.MANIFEST_FOLDERS.values():
+            manifest = place.below_mirror(f"/v2/{repository}/{folder}/{name}")
+            if manifest.is_file():
+                return repository, image.digest(manifest.read_bytes())
+    raise CommandError(
+        f"the mirror has no image {reference!r}",
+        "Write it with registry and tag, as `ironspan artifacts list` does.",
+        Exit.BAD_INPUT,
+    )
+
+
 def payload_of(repository: str, digest: str) -> bytes:
     """Return what is signed: that this digest was signed under this name.
 
