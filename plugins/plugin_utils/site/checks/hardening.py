@@ -41,8 +41,13 @@ FORBIDDEN: dict[str, tuple[t.Callable[[str], bool], str]] = {
 
 def check_sysctls(draft: Draft) -> None:
     """No setting is there twice, and none takes away what gVisor needs on hosts that have it."""
-    said = set()
+    said, looked_at = set(), set()
     for host in draft.hosts.values():
+        # Nearly all hosts share their lists.
+        lists = (*(id(host.values.get(variable)) for variable in SYSCTLS), "gvisor" in host.groups)
+        if lists in looked_at:
+            continue
+        looked_at.add(lists)
         seen: dict[str, str] = {}
         for variable, index, item in _settings(host):
             name, value = str(item.get("name")), str(item.get("value"))
