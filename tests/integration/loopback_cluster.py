@@ -114,9 +114,11 @@ class Control:
 
     Attributes:
         etcd_flags: further flags of every member.
+        anonymous_flags: of the API server; none where a file says who may be anonymous.
     """
 
     etcd_flags: Sequence[str] = ()
+    anonymous_flags: Sequence[str] = ("--anonymous-auth=false",)
 
     def __init__(
         self, programs: dict[str, Path], store: Store, folder: Path, members: int = 1, network: str = ""
@@ -220,7 +222,7 @@ class Control:
             f"--tls-cert-file={folder}/server.crt",
             f"--tls-private-key-file={folder}/server.key",
             f"--client-ca-file={folder}/ca.crt",
-            "--anonymous-auth=false",
+            *self.anonymous_flags,
             "--authorization-mode=Node,RBAC",
             "--enable-bootstrap-token-auth",
             "--service-cluster-ip-range=10.96.0.0/24",

@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ironspan.lab.azure import people
 from ironspan.lab.azure.faults import Fault, FaultError
 from ironspan.lab.azure.policy import Container, PolicyError
 from ironspan.lab.azure.world import World
@@ -38,6 +39,8 @@ class Control:
             "federate": self._federate,
             "lifetime": self._lifetime,
             "token": self._token,
+            "person": self._person,
+            "rotate": self._rotate,
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +122,21 @@ class Control:
         from ironspan.lab.azure.settings import IDENTITIES
 
         return {"token": self._world.issue(IDENTITIES[identity], audience, lifetime_s)}
+
+    def _person(
+        self,
+        name: str,
+        roles: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        issuer: str = "",
+        fault: str = "",
+    ) -> dict[str, Any]:
+        person = people.Person(name, tuple(roles), tuple(groups))
+        return {"token": people.token(self._world, person, issuer or people.issuer(), fault)}
+
+    def _rotate(self, withdraw: bool = False) -> dict[str, Any]:
+        self._world.rotate(withdraw)
+        return {"keys": len(self._world.keys())}
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection: a line in, a line out."""

@@ -170,7 +170,7 @@ class Login(_Service):
             case ("GET", "v2.0/.well-known/openid-configuration" | ".well-known/openid-configuration"):
                 return self._configuration(base)
             case ("GET", "discovery/v2.0/keys" | "discovery/keys"):
-                return answer(200, {"keys": [self.world.signer.jwk()]})
+                return answer(200, {"keys": self.world.keys()})
             case ("POST", "oauth2/v2.0/token"):
                 form = urllib.parse.parse_qs((await request.all()).decode())
                 return self._exchange({name: values[0] for name, values in form.items()})

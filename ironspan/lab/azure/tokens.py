@@ -25,7 +25,8 @@ class Refused(Exception):
     """A token is not what it should be; the message says in which way and holds nothing of the token."""
 
 
-def _encode(data: bytes) -> str:
+def encode(data: bytes) -> str:
+    """Base64 as tokens have it: for URLs, without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -34,7 +35,7 @@ def _decode(text: str) -> bytes:
 
 
 def _number(value: int) -> str:
-    return _encode(value.to_bytes((value.bit_length() + 7) // 8))
+    return encode(value.to_bytes((value.bit_length() + 7) // 8))
 
 
 class Signer:
@@ -45,7 +46,7 @@ class Signer:
         numbers = key.public_key().public_numbers()
         self._public = {"e": _number(numbers.e), "kty": "RSA", "n": _number(numbers.n)}
         # RFC 7638: the thumbprint of a key is made of exactly these members, in this order.
-        self.kid = _encode(hashlib.sha256(json.dumps(self._public, separators=(",", ":")).encode()).digest())
+        self.kid = encode(hashlib.sha256(json.dumps(self._public, separators=(",", ":")).encode()).digest())
 
     @classmethod
     def at(cls, path: Path) -> Signer:
@@ -70,9 +71,19 @@ class Signer:
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A token with these claims."""
         head = {"alg": "RS256", "kid": self.kid, "typ": "JWT"}
-        text = ".".join(_encode(json.dumps(part).encode()) for part in (head, dict(claims)))
+        text = compact(head, claims)
         signature = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{text}.{_encode(signature)}"
+        return f"{text}.{encode(signature)}"
+
+
+def compact(head: Mapping[str, Any], claims: Mapping[str, Any]) -> str:
+    """Head and claims as they are signed."""
+    return ".".join(encode(json.dumps(part).encode()) for part in (dict(head), dict(claims)))
+
+
+def public_key(key: Mapping[str, str]) -> rsa.RSAPublicKey:
+    """The key of a JSON web key."""
+    return rsa.RSAPublicNumbers(*(int.from_bytes(_decode(key[part])) for part in ("e", "n"))).public_key()
 
 
 def verify(token: str, keys: list[dict[str, str]], now: float) -> dict[str, Any]:
@@ -99,9 +110,10 @@ def verify(token: str, keys: list[dict[str, str]], now: float) -> dict[str, Any]
     key = next((key for key in keys if key["kid"] == head.get("kid")), None)
     if key is None:
         raise Refused("the token's key is unknown")
-    public = rsa.RSAPublicNumbers(*(int.from_bytes(_decode(key[part])) for part in ("e", "n"))).public_key()
     try:
-        public.verify(signature, f"{parts[0]}.{parts[1]}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        public_key(key).verify(
+            signature, f"{parts[0]}.{parts[1]}".encode(), padding.PKCS1v15(), hashes.SHA256()
+        )
     except InvalidSignature as error:
         raise Refused("Signature validation failed. The token's signature is not the issuer's.") from error
     begins, ends = claims.get("nbf"), claims.get("exp")

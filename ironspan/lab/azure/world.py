@@ -28,7 +28,9 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.signer = Signer.at(folder / "keys" / "login.pem")
+        self.signer = Signer.at(self._key_file)
+        #: Public keys from before the last rotation, while they are still published.
+        self.retired: list[dict[str, str]] = []
         self.faults = Faults()
         self.requests: collections.deque[dict[str, Any]] = collections.deque(maxlen=_REQUESTS)
         self.containers: dict[str, Container] = {}
@@ -39,6 +41,26 @@ class World:
         self.federations: list[dict[str, Any]] = []
         self._own_token = ("", 0.0)
         self._load()
+
+    @property
+    def _key_file(self) -> Path:
+        return self.folder / "keys" / "login.pem"
+
+    def keys(self) -> list[dict[str, str]]:
+        """The keys that are published."""
+        return [self.signer.jwk(), *self.retired]
+
+    def rotate(self, withdraw: bool = False) -> None:
+        """Sign with a new key from now on.
+
+        Args:
+            withdraw: Publish the new key only, as after a theft; otherwise the one before stays published.
+        """
+        retired = [] if withdraw else [self.signer.jwk()]
+        self._key_file.unlink()
+        self.signer, self.retired = Signer.at(self._key_file), retired
+        self._own_token = ("", 0.0)
+        self.save()
 
     @property
     def _file(self) -> Path:
@@ -55,14 +77,16 @@ class World:
         self.versioning = document.get("versioning", False)
         self.clock_offset_s = document.get("clock_offset_s", 0.0)
         self.federations = document.get("federations", [])
+        self.retired = document.get("retired", [])
 
     def save(self) -> None:
-        """Keep what outlives the process: policies, the clock, federated credentials; faults do not."""
+        """Keep what outlives the process: policies, the clock, federated credentials, keys; faults do not."""
         document = {
             "containers": {name: one.as_dict() for name, one in self.containers.items()},
             "versioning": self.versioning,
             "clock_offset_s": self.clock_offset_s,
             "federations": self.federations,
+            "retired": self.retired,
         }
         files.write_atomic(self._file, json.dumps(document, indent=1) + "\n", 0o600)
 
@@ -108,7 +132,7 @@ class World:
         Raises:
             Refused: Wrong signature, times, issuer, tenant or audience.
         """
-        claims = verify(token, [self.signer.jwk()], time.time())
+        claims = verify(token, self.keys(), time.time())
         if claims.get("iss") != f"https://sts.windows.net/{settings.TENANT}/":
             raise Refused("Issuer validation failed. The token's issuer is another one.")
         if str(claims.get("aud")).rstrip("/") not in audiences:

@@ -74,6 +74,16 @@ def sandboxed(policy: Policy, pod: str) -> str:
     return f"{pod}.?runtimeClassName.orValue('') in {literal(allowed(policy.rules['runtime_class']))}"
 
 
+def keepers(policy: Policy) -> list[str]:
+    """Return the groups that may do what is refused to others."""
+    return sorted({*policy.keepers, "system:masters"})
+
+
+def trusted(policy: Policy) -> str:
+    """Return an expression that tells whether a request is of somebody in one of these groups."""
+    return f"request.userInfo.groups.exists(g, g in {literal(keepers(policy))})"
+
+
 def allowed(rule: Rule) -> list[str]:
     """Return what a rule allows."""
     return list(rule.values.get("allowed", ()))

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel impo
     sandboxed,
     shares_host,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.grants import grants
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
 
 SAFE_SYSCTLS = (
@@ -311,4 +312,5 @@ _RULES: Mapping[str, t.Callable[[Policy, Rule], list[Validation]]] = {
     "persistent_volumes": surroundings.persistent_volumes,
     "token_requests": surroundings.token_requests,
     "namespaces": surroundings.namespaces,
+    "grants": grants,
 }

@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel impo
     shares_host,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import validations
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.grants import conditions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import DEFAULT_DENY
 
@@ -47,6 +48,7 @@ _WORKLOADS = [
     _rules("batch", "cronjobs", "jobs"),
 ]
 _NEW_PODS = [_rules("", "pods", operations=["CREATE"])]
+_RBAC = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 _OTHERS = {
     "network_policy": _NEW_PODS,
     "network_policies": [_rules("networking.k8s.io", "networkpolicies", operations=[*_WRITE, "DELETE"])],
@@ -54,10 +56,12 @@ _OTHERS = {
     "persistent_volumes": [_rules("", "persistentvolumes")],
     "token_requests": [_rules("", "serviceaccounts/token", operations=["CREATE"])],
     "namespaces": [_rules("", "namespaces")],
+    "grants": [_rules("rbac.authorization.k8s.io", *_RBAC)],
 }
 _ALWAYS = ("network_policies", "namespaces")
 """Rules that look at more than what the condition below compares; the first has no object when one goes."""
-_OF_THE_CLUSTER = ("namespaces", "persistent_volumes")
+_OF_THE_CLUSTER = ("namespaces", "grants", "persistent_volumes")
+"""Rules that hold whatever namespaces are exempt."""
 _CHANGED = (
     "oldObject == null || object.spec != oldObject.spec || "
     "object.metadata.?annotations != oldObject.metadata.?annotations || "
@@ -95,7 +99,9 @@ def _validation(policy: Policy, rule: Rule) -> list[Object]:
     }
     if of_pods:
         spec["variables"] = [{"name": name, "expression": expression} for name, expression in POD]
-    if rule.name not in _ALWAYS:
+    if rule.name == "grants":
+        spec["matchConditions"] = conditions(policy)
+    elif rule.name not in _ALWAYS:
         changed = _OWNED if rule.name == "mirror_pods" else _CHANGED
         spec["matchConditions"] = [{"name": "changed", "expression": changed}]
     name, where = rule.policy_name, _namespaces(policy, rule)

@@ -27,6 +27,15 @@ class Exemption:
     rules: tuple[str, ...] = ()
 
 
+class GrantException(t.NamedTuple):
+    """A role or a binding for which the rule about grants does not hold."""
+
+    kind: str
+    name: str
+    owner: str
+    reason: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
     """One rule.
@@ -68,6 +77,7 @@ class Policy:
         gpu_resources: names of resources that are GPUs; those that end in a slash are whole domains.
         exemptions: of the rules.
         pod_security: the Pod Security Standard.
+        grant_exceptions: roles and bindings that may have what the rule about grants refuses.
     """
 
     high_risk: tuple[str, str]
@@ -76,6 +86,7 @@ class Policy:
     gpu_resources: tuple[str, ...]
     exemptions: tuple[Exemption, ...]
     pod_security: PodSecurity
+    grant_exceptions: tuple[GrantException, ...] = ()
 
     def exempt(self, rule: str) -> list[str]:
         """Return the namespaces to which a rule does not apply, sorted."""

@@ -15,6 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import (
     SYSTEM_EXEMPTIONS,
     Exemption,
+    GrantException,
     PodSecurity,
     Policy,
     Rule,
@@ -53,6 +54,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     "sandbox_annotations": (r"[A-Za-z0-9._/-]+", "the beginning or the whole of an annotation's key"),
     "token_audiences": (r"[A-Za-z0-9:._~/?=&%-]+", "an audience as tokens have it"),
     "namespace": (_DNS_LABEL, "the name of a namespace"),
+    "grants": (r"[A-Za-z0-9:._-]+", "the name of a role or a binding"),
 }
 """Where text ends up in an expression -> what it may be. None of these needs escaping there."""
 
@@ -135,6 +137,7 @@ def _policy(values: Mapping[str, t.Any]) -> Policy:
         gpu_resources=tuple(values["gpu_resources"]),
         exemptions=_exemptions(values["exemptions"]),
         pod_security=PodSecurity(security["level"], _exemptions(security["exemptions"])),
+        grant_exceptions=tuple(GrantException(**entry) for entry in values["grant_exceptions"]),
     )
 
 
@@ -171,6 +174,8 @@ def _check_meaning(values: Mapping[str, t.Any], content: t.Any, file: str, probl
     for where in ("exemptions", "pod_security.exemptions"):
         entries = values["exemptions"] if where == "exemptions" else values["pod_security"]["exemptions"]
         _check_exemptions(where, entries, list(rules), add)
+    for index, entry in enumerate(values["grant_exceptions"]):
+        _check_owned(f"grant_exceptions[{index}]", entry, add)
 
 
 def _check_exemptions(
@@ -182,13 +187,17 @@ def _check_exemptions(
         if entry["namespace"] in seen:
             add(f"{path}.namespace", "is there twice", "write one entry for a namespace")
         seen.add(entry["namespace"])
-        for field in ("owner", "reason"):
-            if not entry[field].strip():
-                add(f"{path}.{field}", "is empty", "write who answers for it, and why")
+        _check_owned(path, entry, add)
         for name in entry.get("rules") or ():
             if name not in rules:
                 near = nearest(name, rules)
                 add(f"{path}.rules", f"{name!r} is no rule", f"write {near or ', '.join(rules)}")
+
+
+def _check_owned(path: str, entry: Mapping[str, t.Any], add: t.Callable[[str, str, str], None]) -> None:
+    for field in ("owner", "reason"):
+        if not entry[field].strip():
+            add(f"{path}.{field}", "is empty", "write who answers for it, and why")
 
 
 def _texts(values: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str]]:
@@ -207,10 +216,13 @@ def _texts(values: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str]]:
         ("sandbox_annotations", "allowed", "sandbox_annotations"),
         ("token_audiences", "allowed", "token_audiences"),
         ("token_requests", "allowed", "token_audiences"),
+        ("grants", "roles", "grants"),
     ):
         for index, text in enumerate(rules[rule][field]):
             yield f"rules.{rule}.{field}[{index}]", form, text
     yield "rules.gpu_queue.label", "label", rules["gpu_queue"]["label"]
+    for index, entry in enumerate(values["grant_exceptions"]):
+        yield f"grant_exceptions[{index}].name", "grants", entry["name"]
     for index, entry in enumerate(values["exemptions"]):
         yield f"exemptions[{index}].namespace", "namespace", entry["namespace"]
     for index, entry in enumerate(values["pod_security"]["exemptions"]):

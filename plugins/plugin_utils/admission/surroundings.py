@@ -7,7 +7,9 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel import (
     Validation,
     allowed,
+    keepers,
     literal,
+    trusted,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy, Rule
 
@@ -15,7 +17,7 @@ DEFAULT_DENY = "ironspan-default-deny"
 """Name of the network policy that every namespace has to have before it has pods."""
 LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
-_CONTROLLERS = "system:serviceaccounts:kube-system"
+_CONTROLLERS = "'system:serviceaccounts:kube-system' in request.userInfo.groups"
 """The cluster's own controllers; they empty namespaces that go."""
 _OPENS_NOTHING = "{0}.spec.?ingress.orValue([]).size() == 0 && {0}.spec.?egress.orValue([]).size() == 0"
 
@@ -35,7 +37,7 @@ def persistent_volumes(policy: Policy, rule: Rule) -> list[Validation]:
     """Return who makes volumes that are folders of hosts: claims carry them past the rule ``volumes``."""
     return [
         Validation(
-            f"{_trusted(policy)} || !(has(object.spec.hostPath) || has(object.spec.local))",
+            f"{trusted(policy)} || !(has(object.spec.hostPath) || has(object.spec.local))",
             f"a PersistentVolume that is a folder of hosts may be made by {', '.join(policy.keepers)} only",
         )
     ]
@@ -57,7 +59,7 @@ def network_policies(policy: Policy, rule: Rule) -> list[Validation]:
     """Return who opens what network policies close: others may only make policies that close."""
     return [
         Validation(
-            f"{_trusted(policy, _CONTROLLERS)} || "
+            f"{trusted(policy)} || {_CONTROLLERS} || "
             f"(request.operation == 'CREATE' && {_OPENS_NOTHING.format('object')})",
             "network policies that open anything are made, and all are changed and removed here, "
             f"by {', '.join(policy.keepers)} only",
@@ -81,19 +83,19 @@ def network_policy(policy: Policy, rule: Rule) -> list[Validation]:
 def namespaces(policy: Policy, rule: Rule) -> list[Validation]:
     """Return who takes namespaces out of the rules."""
     key, value = (literal(text) for text in policy.high_risk)
-    keepers, trusted = ", ".join(_keepers(policy)), _trusted(policy)
+    known, only = trusted(policy), f"{', '.join(keepers(policy))} only"
     security = policy.pod_security
     exempt = sorted({entry.namespace for entry in (*policy.exemptions, *security.exemptions)})
     labels = "{}.metadata.?labels[?{}].orValue({})"
     checks = [
         Validation(
-            f"{trusted} || oldObject == null || {labels.format('oldObject', key, "''")} != {value} || "
+            f"{known} || oldObject == null || {labels.format('oldObject', key, "''")} != {value} || "
             f"{labels.format('object', key, "''")} == {value}",
-            f"the label {'='.join(policy.high_risk)} may be taken away by {keepers} only",
+            f"the label {'='.join(policy.high_risk)} may be taken away by {only}",
         ),
         Validation(
-            f"{trusted} || oldObject != null || !(object.metadata.name in {literal(exempt)})",
-            f"a namespace that is exempt from rules may be made by {keepers} only",
+            f"{known} || oldObject != null || !(object.metadata.name in {literal(exempt)})",
+            f"a namespace that is exempt from rules may be made by {only}",
         ),
     ]
     if security.level in LEVELS:
@@ -105,19 +107,10 @@ def namespaces(policy: Policy, rule: Rule) -> list[Validation]:
         )
         checks.append(
             Validation(
-                f"{trusted} || object.metadata.name in {literal(free)} || "
+                f"{known} || object.metadata.name in {literal(free)} || "
                 f"(oldObject != null && {said} == {before}) || "
                 f"{literal(levels)}[{said}] >= {levels[security.level]}",
-                f"a Pod Security level below {security.level} may be set by {keepers} only",
+                f"a Pod Security level below {security.level} may be set by {only}",
             )
         )
     return checks
-
-
-def _keepers(policy: Policy) -> list[str]:
-    return sorted({*policy.keepers, "system:masters"})
-
-
-def _trusted(policy: Policy, *groups: str) -> str:
-    """Return an expression that tells whether who asks is a keeper, or in one of some more groups."""
-    return f"request.userInfo.groups.exists(g, g in {literal([*_keepers(policy), *groups])})"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.admission import policy_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.admission import FILE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -33,6 +33,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime impor
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
 
 
 def build_site(draft: Draft, is_slice: bool = False) -> Site:
@@ -81,13 +82,14 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         ),
         admission=_admission(draft),
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
+        identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
         egress=Egress() if is_slice or not value("egress_enabled") else _egress(draft),
     )
 
 
 def _admission(draft: Draft) -> Admission | None:
-    file = policy_path(draft)
+    file = draft.site_file(FILE)
     if file is None:
         return None
     # Only sites with such a file pay for what reads it.
@@ -95,6 +97,27 @@ def _admission(draft: Draft) -> Admission | None:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 
     return declared.Admission(read_policy(file), draft.site_value("admission_from_files"))
+
+
+def _identity(draft: Draft) -> Identity | None:
+    value = draft.site_value
+    tenant = value("identity_tenant_id")
+    if not tenant:
+        return None
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import declared
+
+    authorities = draft.site_file("identity_issuer_ca_file")
+    return declared.Identity(
+        tenant_id=tenant,
+        audiences=tuple(value("identity_audiences")),
+        issuer=value("identity_issuer") or declared.default_issuer(tenant),
+        issuer_ca=authorities.read_text(encoding="utf-8") if authorities else "",
+        groups_claim=value("identity_groups_claim"),
+        bindings=tuple(
+            declared.Binding(entry["group"], entry["role"], tuple(entry.get("namespaces") or ()))
+            for entry in value("identity_bindings")
+        ),
+    )
 
 
 def _egress(draft: Draft) -> Egress:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Inventory
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
@@ -85,6 +86,13 @@ class Draft:
         """Return where a site-wide variable was written, or where it should be."""
         host = self.writer(variable)
         return self.place(host, variable) if host else self.home()
+
+    def site_file(self, variable: str) -> Path | None:
+        """Return a file that a site-wide variable names, relative to the one in which it does; or None."""
+        path = self.site_value(variable)
+        if not isinstance(path, str) or not path:
+            return None
+        return Path(self.site_place(variable).file).parent / path
 
     def writer(self, variable: str) -> HostDraft | None:
         """Return the first host for which a variable was written, None where it is nowhere."""

@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import 
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
 
 LAYERS: tuple[str, ...] = (
     "base",
@@ -32,7 +33,7 @@ LAYERS: tuple[str, ...] = (
 )
 """All layers in the order in which a host gets them."""
 
-CLUSTER_LAYERS: tuple[str, ...] = ("admission",)
+CLUSTER_LAYERS: tuple[str, ...] = ("admission", "identity")
 """Layers of the cluster: they have objects, and no host has a part of them."""
 
 _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
@@ -146,6 +147,7 @@ class Site:
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file.
     ``runtime`` is the classes of isolation that pods can ask for.
+    ``identity`` is where people come from and what they may do, None where the site names no tenant.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
@@ -168,6 +170,7 @@ class Site:
     egress: Egress = dataclasses.field(default_factory=Egress)
     admission: Admission | None = None
     runtime: Runtimes = dataclasses.field(default_factory=Runtimes)
+    identity: Identity | None = None
     planned_nodes: int = 0
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()

@@ -20,6 +20,7 @@ SURROUNDINGS = {
     "persistent_volumes",
     "token_requests",
     "namespaces",
+    "grants",
 }
 """Rules about what is no pod, and the one that holds for new pods only."""
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
@@ -17,17 +16,9 @@ OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
 (apiserver/pkg/features/kube_features.go)."""
 
 
-def policy_path(draft: Draft) -> Path | None:
-    """Return the policy file, which is relative to the file that names it; None where there is none."""
-    path = draft.site_value(FILE)
-    if not isinstance(path, str) or not path:
-        return None
-    return Path(draft.site_place(FILE).file).parent / path
-
-
 def check_policy(draft: Draft) -> None:
     """The file is there and says what is understood; its own lines are named."""
-    path = policy_path(draft)
+    path = draft.site_file(FILE)
     if path is None:
         if draft.site_value(FROM_FILES):
             place = draft.site_place(FROM_FILES)

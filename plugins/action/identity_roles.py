@@ -1,0 +1,32 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Gives people the roles that the site declares."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
+
+LAYER = "identity"
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.identity_roles``."""
+
+    CHANGES_THE_SITE = True
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Remove, compare and apply."""
+        identity = session.site.identity
+        declared = identity.objects() if identity else []
+        if self.planned is not None:
+            declared = self.planned["objects"].get(LAYER, [])
+        done = enforce(session.api(), declared, check=self._task.check_mode)
+        return {
+            "changed": bool(done.changes or done.removed),
+            "objects": [change.name for change in done.changes],
+            "removed": done.removed,
+            "diff": [diff_of(change) for change in done.changes],
+        }
