@@ -172,6 +172,8 @@ class ContainerImageKind:
             )
             if "no space left" in problem:
                 remedy = "Make room for containerd (df -h, df -i), and run again."
+            if "image verifier" in problem:
+                remedy = "Sign it ('ironspan artifacts sign'), or change containerd_image_policy."
             raise ResourceError(f"image {reference} cannot be pulled: {_last_line(problem)}", remedy)
         if digest:
             host.run([*CTR, "tag", "--force", source, reference])

@@ -179,6 +179,17 @@ def test_a_full_disk_is_not_the_mirrors_fault(host: FakeHost) -> None:
     insist("image-disk", f"{caught.value}. {caught.value.remedy}")
 
 
+def test_an_image_that_its_host_wants_signed_is_not_the_mirrors_fault(host: FakeHost) -> None:
+    change = KIND.compare(spec(), host)
+    assert change is not None
+    reason = "verifier ironspan rejected image (exit code 1): it is not signed: x.sig is not there"
+    problem = f"ctr: image verifier bindir blocked pull of x with digest {GOOD} for reason: {reason}"
+    host.program("ctr", f"#!/bin/sh\necho '{problem}' >&2\nexit 1\n")
+    with pytest.raises(ResourceError) as caught:
+        KIND.apply(spec(), change, host)
+    insist("image-unsigned", f"{caught.value}. {caught.value.remedy}")
+
+
 def test_undo_gives_the_name_back_to_the_former_image(host: FakeHost) -> None:
     former = f"registry.k8s.io/pause@{OTHER}"
     host.put("/images.json", json.dumps({REF: [OTHER, ""], former: [OTHER, ""]}))
