@@ -26,6 +26,7 @@ LOG = logging.getLogger(__name__)
 OK = "ok"
 """What Kubernetes takes for a healthy plugin."""
 PROBE_S = 60.0
+_NOT_ASKED = "the vault was not asked yet"
 
 
 class Keys(t.Protocol):
@@ -68,7 +69,7 @@ class Plugin:
     ) -> None:
         self._keys, self._place, self._seeds = keys, place, seeds
         self._outage_s, self._now = outage_s, now
-        self._trouble = "the vault was not asked yet"
+        self._trouble = _NOT_ASKED
         self._revoked = ""
         self._check: tuple[str, bytes, bytes] | None = None
         self._lock = threading.Lock()
@@ -84,7 +85,7 @@ class Plugin:
                 self._revoked = self._trouble = str(error)
                 self._seeds.forget()
             except BackupError as error:
-                if not self._trouble:
+                if self._trouble in ("", _NOT_ASKED):
                     LOG.warning("the vault does not open anything: %s", error)
                 self._trouble = str(error)
             else:

@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 Content = dict[str, t.Any]
@@ -43,6 +44,7 @@ class Controller:
         authorities: name of a certificate authority to the Unix time at which it ends.
         no_documents: why hosts were not compared with what they shall be, empty when they were.
         built: whether the site's PKI store exists, which every site that was built has.
+        encryption: how secrets are stored in etcd.
     """
 
     lock_holder: str = ""
@@ -50,6 +52,7 @@ class Controller:
     authorities: Mapping[str, int] = dataclasses.field(default_factory=dict)
     no_documents: str = ""
     built: bool = True
+    encryption: Encryption = dataclasses.field(default_factory=Encryption)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

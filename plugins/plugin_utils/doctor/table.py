@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
     certificate_checks,
     cluster_checks,
+    encryption_checks,
     host_checks,
     network_checks,
     store_checks,
@@ -48,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     Check("run", CONTROLLER, "the lock of the site", cluster_checks.lock),
     Check("plans", CONTROLLER, "plans kept on this controller", cluster_checks.plans),
     Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
+    Check("encryption", CONTROLLER, "how the PKI store says secrets are stored", encryption_checks.secrets),
     Check("reachable", HOSTS, "SSH", host_checks.reachable),
     Check("clock", ANSWERS, "the host's clock against the controller's", host_checks.clock),
     Check("disk", ANSWERS, "file systems: space, inodes, read-only", host_checks.disks),

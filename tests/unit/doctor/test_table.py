@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import table
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 
 from ironspan.cli.main import build_parser
 from tests.unit.doctor.samples import DAY, GIB, NOW, Change, Draft, member, node, pod, site, unit
@@ -159,6 +160,8 @@ CASES: list[tuple[str, str, Change, str, str]] = [
      "ironspan plan ca_rotate -e ironspan_authority=etcd"),
     ("authorities", "problem", known(authorities={"etcd": SOON}), "the authority etcd ends in 3 days",
      "ca_rotate"),
+    ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
+     "in the stage write since 2026-11-22", "ironspan apply encryption_rotate -e ironspan_stage=next"),
     ("run", "notice", known(lock_holder="process 7 on here"), "process 7 on here", "wait until"),
     ("plans", "problem", known(open_plans=[PLAN]), "the plan abababababab was begun 10 minutes ago",
      "ironspan apply /state/plan.json"),

@@ -50,9 +50,6 @@ def check_vault(draft: Draft) -> None:
             check_url(entry, "vault_url", NEEDED["key_vault"]["vault_url"])
             check_credential(entry)
             check_path(entry, "ca")
-            hours = entry.value.get("outage_hours", 0)
-            if isinstance(hours, int) and not 0 <= hours <= 8760:
-                entry.problem("outage_hours", f"is {hours}", "write hours from 0 to 8760")
 
 
 def _check_needed(entry: Entry, host: HostDraft) -> None:
