@@ -30,6 +30,8 @@ class ActionModule(ClusterAction):
         else:
             renderer, _authorities = renderer_for(session.site)
             objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
+        if not objects:
+            return {"changed": False, "objects": [], "diff": []}
         changes = apply_objects(session.api(), objects, dry_run=self._task.check_mode)
         if not self._task.check_mode:
             day_zero.remember(session.site)

@@ -41,6 +41,7 @@ def table(
     pod_cidr: str = "10.244.0.0/16",
     pod_interfaces: Sequence[str] = ("cni0",),
     overlay_interfaces: Sequence[str] = ("flannel.1",),
+    node_cache: bool = False,
 ) -> str:
     """Return the table as a host gets it."""
     hosts = [types.SimpleNamespace(address=address) for address in planes]
@@ -55,4 +56,6 @@ def table(
         egress_resolvers=list(resolvers),
         egress_pod_interfaces=list(pod_interfaces),
         egress_overlay_interfaces=list(overlay_interfaces),
+        dns_node_cache=node_cache,
+        dns_node_cache_address="169.254.20.10",
     )

@@ -12,7 +12,11 @@ from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime import Runtimes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import Profile, profile_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import (
+    Profile,
+    dns_servers,
+    profile_for,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
@@ -24,6 +28,7 @@ LAYERS: tuple[str, ...] = (
     "containerd",
     "flannel",
     "gvisor",
+    "dns",
     "etcd",
     "etcd_backup",
     "haproxy",
@@ -40,6 +45,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "egress": ("control_plane", "nodes"),
     "containerd": ("control_plane", "nodes"),
     "flannel": ("control_plane", "nodes"),
+    "dns": ("control_plane", "nodes"),
     "gvisor": ("gvisor", "gvisor_gpu", "kata_gpu"),
     "etcd": ("etcd",),
     "etcd_backup": ("etcd", "etcd_drill", "etcd_collector"),
@@ -214,6 +220,10 @@ class Site:
     def size(self) -> Profile:
         """The size profile of the cluster."""
         return profile_for(self.nodes_to_size_for)
+
+    def dns_servers(self, cores: int, node_cache: bool) -> int:
+        """Return how many CoreDNS pods the cluster gets, see ``sizes.dns_servers``."""
+        return dns_servers(self.nodes_to_size_for, cores, node_cache=node_cache)
 
     def group(self, name: str) -> list[Host]:
         """Return the hosts of a group in inventory order, without those that leave."""

@@ -54,6 +54,7 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
         "egress",
         "containerd",
         "flannel",
+        "dns",
         "etcd",
         "etcd_backup",
         "node",

@@ -26,6 +26,7 @@ ROLES = (
     "containerd",
     "flannel",
     "gvisor",
+    "dns",
     "etcd",
     "etcd_backup",
     "haproxy",

@@ -49,6 +49,7 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
                 "egress",
                 "containerd",
                 "flannel",
+                "dns",
                 "etcd",
                 "etcd_backup",
                 "node",
@@ -57,7 +58,7 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
             ],
         ),
         ("az-3", ["base", "etcd", "etcd_backup", "haproxy"]),
-        ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "node"]),
+        ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "dns", "node"]),
     ],
 )
 def test_groups_decide_the_layers(render: Render, host: str, layers: list[str]) -> None:

@@ -45,12 +45,13 @@ def test_hosts_are_typed(example: Example) -> None:
     assert (gpu.rack, gpu.site_group) == ("a", "on_prem")
     assert gpu.mirror_url == "http://mirror.racks.example.internal:8080"
     assert (plain.address, plain.ansible_host) == ("10.30.3.11", "192.168.50.31")
-    assert plain.layers == ("base", "egress", "containerd", "flannel", "gvisor", "node")
+    assert plain.layers == ("base", "egress", "containerd", "flannel", "gvisor", "dns", "node")
     assert plane.layers == (
         "base",
         "egress",
         "containerd",
         "flannel",
+        "dns",
         "etcd",
         "etcd_backup",
         "node",

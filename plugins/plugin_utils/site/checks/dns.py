@@ -1,0 +1,63 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Caches for names have an address that nothing else uses, and ask resolvers that have addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import network_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
+
+ADDRESS, RESOLVERS = "dns_node_cache_address", "dns_resolvers"
+LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
+
+
+def check_address(draft: Draft) -> None:
+    """The cache's address is one that never leaves a host, and not where a cloud hands out credentials."""
+    text = draft.site_value(ADDRESS)
+    if text is None:
+        return
+    place = draft.site_place(ADDRESS)
+    remedy = f"write for example {draft.specification.defaults.get(ADDRESS)}"
+    try:
+        address = ipaddress.IPv4Address(str(text))
+    except ValueError:
+        draft.problems.add(place, ADDRESS, f"{text!r} is no IPv4 address", remedy)
+        return
+    if address not in LINK_LOCAL:
+        draft.problems.add(place, ADDRESS, f"{address} is no link-local address ({LINK_LOCAL})", remedy)
+    elif address in ipaddress.IPv4Network("169.254.169.254/32") or str(address) in METADATA:
+        draft.problems.add(place, ADDRESS, f"{address} is where a cloud hands out credentials", remedy)
+
+
+def check_resolvers(draft: Draft) -> None:
+    """Resolvers are addresses outside the cluster: one inside would ask the cache again."""
+    for host in draft.hosts.values():
+        for index, text in enumerate(host.values.get(RESOLVERS) or ()):
+            message = _wrong(draft, str(text), host.values.get(ADDRESS))
+            if message:
+                draft.problems.add(
+                    draft.inner_place(host, RESOLVERS, index),
+                    f"{RESOLVERS}[{index}]",
+                    message,
+                    "write that of a resolver outside the cluster, such as 10.0.0.53",
+                )
+
+
+def _wrong(draft: Draft, text: str, own: object) -> str:
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        return f"{text!r} is no IPv4 address"
+    if text == own:
+        return f"{text} is the cache itself"
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and address in network:
+            return f"{text} lies in {variable} ({network})"
+    return ""
+
+
+CHECKS = (check_address, check_resolvers)
