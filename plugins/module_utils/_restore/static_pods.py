@@ -23,6 +23,9 @@ PODS = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 STOP_SECONDS = 60.0
 """The kubelet gives a pod 30 s to end."""
 READY_SECONDS = 180.0
+START_SECONDS = 4.0
+"""For so long the kubelet is given to start a program."""
+KUBELET = "kubelet.service"
 _PORT = re.compile(r"--secure-port=(\d+)")
 _LATE_SECONDS = 0.3
 """After these a program that was asked to end is killed: nothing it could still write has a store.
@@ -86,15 +89,31 @@ def start(machine: Machine) -> bool:
     Raises:
         RestoreError: the API server does not become ready.
     """
-    moved = False
-    for name in PODS:
-        moved = bring_back(machine, name) or moved
-        manifest = _paths(name)[0]
-        if name == API_SERVER and os.path.exists(machine.path(manifest)):
-            _wait_until_ready(machine, manifest)
+    moved = bring_back(machine, API_SERVER)
+    manifest = _paths(API_SERVER)[0]
+    if os.path.exists(machine.path(manifest)):
+        _see_to_it_that_it_starts(machine, API_SERVER)
+        _wait_until_ready(machine, manifest)
+    others = [name for name in PODS if name != API_SERVER and bring_back(machine, name)]
+    for name in others:
+        _see_to_it_that_it_starts(machine, name)
     if os.path.isdir(machine.path(ASIDE)):
         os.rmdir(machine.path(ASIDE))
-    return moved
+    return moved or bool(others)
+
+
+def _see_to_it_that_it_starts(machine: Machine, name: str) -> None:
+    """Have a program started now, however often it ended while there was no store.
+
+    After each end the kubelet waits longer, up to five minutes, and for a pod that comes back, too. Only in
+    memory does it know for how long: another kubelet starts the program at once. Pods do not notice.
+    """
+    until = time.monotonic() + START_SECONDS
+    while not running(machine, name):
+        if time.monotonic() > until:
+            machine.run("systemctl", "restart", KUBELET)
+            return
+        time.sleep(0.1)
 
 
 def running(machine: Machine, program: str) -> t.List[int]:

@@ -70,7 +70,19 @@ def machine(server: Server) -> Machine:
         text = f"- --secure-port={server.server_port}\n" if name == static_pods.API_SERVER else ""
         (server.root / MANIFESTS / f"{name}.yaml").write_text(text)
     (server.root / MANIFESTS / "other.yaml").touch()
+    systemctl = server.root / "usr/local/bin/systemctl"
+    systemctl.parent.mkdir(parents=True)
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {server.root}/asked\n')
+    systemctl.chmod(0o755)
     return Machine(str(server.root))
+
+
+def run_all(server: Server) -> None:
+    """Let all programs run, as far as this host's processes tell."""
+    for number, name in enumerate(static_pods.PODS, 4194304):
+        process = server.root / f"proc/{number}"
+        process.mkdir()
+        (process / "cmdline").write_bytes(f"/usr/local/bin/{name}\0--x\0".encode())
 
 
 def present(server: Server) -> set[str]:
@@ -83,6 +95,7 @@ def test_controllers_start_when_the_api_server_is_ready(server: Server, machine:
     assert not static_pods.take_away(machine)
     static_pods.wait_until_ended(machine, time.monotonic())
     assert present(server) == {"other"}
+    run_all(server)
     # They still count as this host's.
     assert static_pods.present(machine) == list(static_pods.PODS)
     assert static_pods.start(machine)
@@ -90,6 +103,16 @@ def test_controllers_start_when_the_api_server_is_ready(server: Server, machine:
     assert present(server) == {"other", *static_pods.PODS}
     assert not static_pods.start(machine)
     assert not (server.root / "etc/kubernetes/ironspan-restore").exists()
+    assert not (server.root / "asked").exists()
+
+
+def test_a_kubelet_that_waits_before_it_starts_what_ended_too_often_is_restarted(
+    server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static_pods, "START_SECONDS", 0.2)
+    static_pods.take_away(machine)
+    assert static_pods.start(machine)
+    assert (server.root / "asked").read_text().splitlines() == ["restart kubelet.service"] * 3
 
 
 def test_an_api_server_that_does_not_come_up(
@@ -98,6 +121,7 @@ def test_an_api_server_that_does_not_come_up(
     server.refusals = 1000
     monkeypatch.setattr(static_pods, "READY_SECONDS", 0.3)
     static_pods.take_away(machine)
+    run_all(server)
     with pytest.raises(RestoreError, match=r"not ready after 0 s .*500"):
         static_pods.start(machine)
     # The next run finds what is left to do.
@@ -109,9 +133,7 @@ def test_an_api_server_that_does_not_come_up(
 def test_a_program_that_does_not_end(
     server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = server.root / "proc/4194304"
-    process.mkdir()
-    (process / "cmdline").write_bytes(b"/usr/local/bin/kube-apiserver\0--x\0")
+    run_all(server)
     monkeypatch.setattr(static_pods, "STOP_SECONDS", 0.2)
-    with pytest.raises(RestoreError, match=r"do not end .processes .4194304"):
+    with pytest.raises(RestoreError, match=r"do not end .processes .4194304, 4194305"):
         static_pods.wait_until_ended(machine, time.monotonic())

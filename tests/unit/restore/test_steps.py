@@ -93,6 +93,7 @@ def test_the_api_server_is_started_while_etcd_starts_and_controllers_when_it_is_
 
     monkeypatch.setattr(store, "release", release)
     monkeypatch.setattr(static_pods, "_wait_until_ready", lambda *_: look("ready"))
+    monkeypatch.setattr(static_pods, "running", lambda *_: [1])
     for name in static_pods.PODS:
         Path(machine.path(f"{static_pods.MANIFESTS}/{name}.yaml")).touch()
     static_pods.take_away(machine)
