@@ -37,17 +37,18 @@ def steps(context: Context) -> list[Step]:
             f"secrets are stored with {state.writes}, and that is not being changed",
             f"start with -e {rotation.STAGE_VARIABLE}=read",
         )
-    entered = _entered(stage, state, wanted_kind(context.site))
+    entered, after = _entered(stage, state, wanted_kind(context.site))
     count = len(context.site.group("control_plane"))
-    first = not state.used
+    # A flag, and the folder of the plugin's socket, are parts of the manifest; keys are not.
+    restart = (state.used, state.needs_plugin) != (after.used, after.needs_plugin)
     return [
         Step(
-            action=f"encryption-{entered[0]}",
+            action=f"encryption-{entered}",
             target="",
-            what=rotation.sentence(state, entered[1], entered[0], count),
-            arithmetic=f"now: {_shown(state)}; after: {_shown(entered[1])}",
-            disruption="API servers restart, one after the other" if first else "",
-            seconds=count * _SECONDS_A_CONTROL_PLANE + _SECONDS_TO_LOAD,
+            what=rotation.sentence(state, after, entered, count),
+            arithmetic=f"now: {_shown(state)}; after: {_shown(after)}",
+            disruption="API servers restart, one after the other" if restart else "",
+            seconds=count * _SECONDS_A_CONTROL_PLANE * restart + _SECONDS_TO_LOAD,
         )
     ]
 
@@ -66,4 +67,4 @@ def _entered(stage: str, state: Encryption, kind: str) -> tuple[str, Encryption]
 
 def _shown(state: Encryption) -> str:
     others = ", ".join(state.providers[1:])
-    return f"{state.writes} writes{f', {others} reads too' if others else ''}"
+    return f"{state.writes} writes" + (f", read with {others} too" if others else "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,10 @@ NOW = "2026-11-22T12:00:00Z"
 
 
 @pytest.fixture
-def own(tmp_path: Path, key_file: Path) -> Store:
+def own(store: Store, tmp_path: Path, key_file: Path) -> Store:
     """A store that a test may change."""
-    made = open_store(tmp_path / "pki", key_file)
-    made.ensure_cas()
-    return made
+    shutil.copytree(store.path, tmp_path / "pki")
+    return open_store(tmp_path / "pki", key_file)
 
 
 def test_the_whole_way_to_another_key() -> None:
@@ -227,3 +227,24 @@ def test_keys_stay_when_the_store_gets_another_key(own: Store, tmp_path: Path) -
     own.change_key(generate_key_file(tmp_path / "other.key"))
     assert own.encryption.key("secretbox-1") == key
     assert json.loads((own.path / "store.json").read_text())["schema"] == 3
+
+
+@pytest.mark.parametrize("killed_at", ["seal", "change_header"])
+def test_a_kill_leaves_the_old_stage_and_the_next_run_goes_on(
+    own: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    own.encryption.begin(SECRETBOX)
+    before = own.encryption.state()
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(own.encryption._folder, killed_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            own.encryption.move(READ, SECRETBOX)
+    again = open_store(own.path, key_file)
+    again.ensure_cas()
+    assert again.encryption.state() == before
+    assert again.encryption.move(READ, SECRETBOX).providers == ("secretbox-1", "secretbox-2")
+    assert len({again.encryption.key(name) for name in ("secretbox-1", "secretbox-2")}) == 2
