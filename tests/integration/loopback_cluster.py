@@ -234,7 +234,7 @@ class Control:
         )
         self.wait(lambda: self.api(break_glass=True).text("/readyz") == "ok", 90)
 
-    def start_controllers(self) -> None:
+    def start_controllers(self, *more: str) -> None:
         """Start the controllers that the tests watch at work: they sign requests and empty namespaces."""
         folder = self.folder / "api"
         (folder / "ca.key").write_text(self.store.ca("kubernetes").key_pem())
@@ -245,6 +245,7 @@ class Control:
             "namespace-controller",
             "serviceaccount-controller",
             "token-cleaner-controller",
+            *more,
         ]
         self.start(
             "controllers",

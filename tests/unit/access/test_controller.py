@@ -164,7 +164,7 @@ def test_nobody_keeps_what_nobody_approved_or_whose_time_is_over(
     state: str, approvals: list[str], since: int, length: int, is_bound: bool, passes: int
 ) -> None:
     """Passes at any time, on anything that can lie there, end with bindings of unexpired grants only."""
-    status = {"approvals": approvals}
+    status: Object = {"approvals": approvals}
     if state:
         status |= {"state": state, "grantedAt": time(since), "expiresAt": time(since + length)}
     item = request(made=since, **status)

@@ -60,7 +60,7 @@ def test_programs_are_whole_and_settings_are_what_the_program_reads(render: Rend
     for unit in ("ironspan-access", "ironspan-audit-watch"):
         text = rendered.content("az-1", f"access/{unit}-unit")
         assert "ExecStart=/usr/bin/python3 -IS /usr/local/lib/ironspan-access/" in text
-        assert "ReadWritePaths=/var/lib/ironspan/access\n" in text
+        assert "ReadWritePaths=/var/lib/ironspan-access\n" in text
         assert "\nProtectSystem=strict\n" in text
 
 
