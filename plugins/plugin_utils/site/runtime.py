@@ -80,6 +80,10 @@ class RuntimeClass:
             else f"/etc/containerd/runsc-{self.name}.toml"
         )
 
+    def memory_bytes(self, default: str) -> int:
+        """Return its overhead in bytes; ``default`` is the site's, for a class that does not say its own."""
+        return memory_bytes(self.overhead_memory or default)
+
     def serves(self, groups: Collection[str]) -> bool:
         """Tell whether a host that is in these groups serves it."""
         return self.group in groups and GROUPS[self.kind] in groups

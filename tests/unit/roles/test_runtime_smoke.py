@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
 import time
 import typing as t
 from pathlib import Path
@@ -50,6 +51,7 @@ def settings(tmp_path: Path) -> Settings:
         "config": "/etc/containerd/runsc.toml",
         "runsc": program(tmp_path / "runsc", "echo 570.1.02; echo 580.159.03"),
         "gpu": False,
+        "declared_bytes": 64 << 20,
         "systemd_cgroup": False,
     }
     return {
@@ -163,6 +165,49 @@ def test_releases_go_when_nobody_runs_them(settings: Settings, tmp_path: Path) -
     assert sorted(path.name for path in releases.iterdir()) == ["1", "2", "young"]
     _, report = run(settings, tmp_path)
     assert report["removed"] == ["1"], "its last process has ended"
+
+
+@pytest.mark.parametrize(
+    ("own", "remedy"),
+    [(80, ""), (74, ""), (73, "write overhead_memory: 53Mi"), (99, ""), (101, "write overhead_memory: 81Mi")],
+)
+def test_what_is_measured_is_compared_with_what_is_declared(own: int, remedy: str) -> None:
+    one = {"name": "gvisor", "declared_bytes": 64 << 20}
+    figures = smoke.compared(one, (0.9, own << 20), (0.6, 20 << 20))
+    assert (figures["start_ratio"], figures["overhead_bytes"]) == (1.5, (own - 20) << 20)
+    assert remedy in figures["remedy"]
+    assert bool(figures["remedy"]) == bool(remedy)
+
+
+def test_the_bench(settings: Settings, tmp_path: Path) -> None:
+    program(tmp_path / "ctr", "exit 0")
+    settings["settle_seconds"] = 0
+    config = tmp_path / "runtime.json"
+    config.write_text(json.dumps(settings))
+    assert smoke.main(str(config), "bench") == 0
+    (one,) = json.loads((tmp_path / "report/bench.json").read_text())["classes"]
+    assert one["name"] == "gvisor"
+    calls = (tmp_path / "ctr.calls").read_text().splitlines()
+    assert sum("run --detach" in call and "runsc" in call for call in calls) == 5
+    assert sum("run --detach" in call and "runc.v2" in call for call in calls) == 5
+    assert sum("container delete" in call for call in calls) == 10, "nothing is left"
+
+
+def test_a_programs_memory_and_its_childrens_count(tmp_path: Path) -> None:
+    child = "import subprocess, sys; subprocess.run(['/bin/sleep', '60'])"
+    with subprocess.Popen([sys.executable, "-c", child, "its-own-name"]) as process:
+        try:
+            end = time.monotonic() + 60
+            while len(smoke.processes_of("its-own-name")) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            found = smoke.processes_of("its-own-name")
+            assert len(found) == 2 and str(process.pid) in found
+            assert sum(map(smoke.memory_of, found)) > 1 << 20
+            assert smoke.processes_of("its-own") == set()
+        finally:
+            for pid in smoke.processes_of("its-own-name"):
+                os.kill(int(pid), 9)
+    assert smoke.memory_of("1000000000") == 0
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
