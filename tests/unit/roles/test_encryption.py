@@ -40,13 +40,15 @@ class Side(PublicSide):
         return self.state
 
 
-def resources(render: Render, state: Encryption, **variables: t.Any) -> dict[str, Resource]:
+def resources(
+    render: Render, state: Encryption, template: str = "desired.yml.j2", **variables: t.Any
+) -> dict[str, Resource]:
     """Return the resources of the layer control_plane by their ids without the layer."""
     rendered = Rendered(render("lab", variables).site)
     rendered.renderer = Renderer(rendered.site, Side(state))
     return {
         name.removeprefix("control_plane/"): resource
-        for name, resource in rendered.resources("az-1").items()
+        for name, resource in rendered.resources("az-1", template).items()
         if name.startswith("control_plane/")
     }
 
@@ -129,3 +131,16 @@ def test_the_plugin_goes_after_the_api_server_needs_it_no_more(render: Render) -
 @pytest.mark.parametrize("state", [Encryption(("identity",), "", "", ("secretbox-1",))])
 def test_clear_text_again_keeps_the_file(render: Render, state: Encryption) -> None:
     assert resources(render, state)["encryption"]["secret"] == state.secret_name
+
+
+@pytest.mark.parametrize(
+    ("state", "parts"),
+    [
+        (Encryption(), set()),
+        (Encryption(("secretbox-1",)), set()),
+        (Encryption(("kms-1",)), PLUGIN - {"kms-bin", "kms-program"}),
+        (Encryption(("secretbox-1",), "", "", ("kms-1",)), PLUGIN - {"kms-bin", "kms-program"}),
+    ],
+)
+def test_a_reset_takes_the_plugin_away(render: Render, state: Encryption, parts: set[str]) -> None:
+    assert PLUGIN & set(resources(render, state, "reset.yml.j2")) == parts
