@@ -36,6 +36,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     asked.add_argument("-n", "--namespace", default="", help="where; the whole cluster without it")
     asked.set_defaults(func=request)
     approved = actions.add_parser("approve", help="approve what somebody else asked for")
+    approved.add_argument("--yes", action="store_true", help="do not show it and ask first")
     approved.set_defaults(func=approve)
     revoked = actions.add_parser("revoke", help="take a request back, or end what was granted for it")
     revoked.set_defaults(func=revoke)
@@ -94,7 +95,10 @@ def approve(arguments: argparse.Namespace) -> int:
     with _visit(arguments) as (display, api):
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests
 
-        approvals = requests.approve(api, arguments.name)["status"]["approvals"]
+        seen = requests.found(api, arguments.name)
+        if not arguments.yes:
+            _confirm(requests.row_of(seen))
+        approvals = requests.approve(api, seen)["status"]["approvals"]
         _tell(display, "approved", f"{arguments.name}: approved by {', '.join(approvals)}", arguments.name)
     return int(Exit.OK)
 
@@ -119,11 +123,8 @@ def show(arguments: argparse.Namespace) -> int:
             if display.mode == "json":
                 display.event("request", **row._asdict())
                 continue
-            until = f" until {row.expires}" if row.expires else ""
-            approved = f", approved by {', '.join(row.approved_by)}" if row.approved_by else ""
-            text = f"{row.name}  {row.state}{until}: {row.user}: {row.role} in {row.where}{approved}"
-            display.note(_printable(text))
-            display.note(_printable(f"    {row.reason}"))
+            for line in _lines(row):
+                display.note(line)
     return int(Exit.OK)
 
 
@@ -215,6 +216,22 @@ def _visit(arguments: argparse.Namespace) -> collections.abc.Iterator[tuple[cons
             raise CommandError(error.message, remedy, Exit.FAILED) from error
         except ClusterError as error:
             raise CommandError(error.message, error.remedy, Exit.FAILED) from error
+
+
+def _lines(row: t.Any) -> list[str]:
+    until = f" until {row.expires}" if row.expires else f" for {row.minutes} minutes"
+    approved = f", approved by {', '.join(row.approved_by)}" if row.approved_by else ""
+    text = f"{row.name}  {row.state}: {row.user}: {row.role} in {row.where}{until}{approved}"
+    return [_printable(text), _printable(f"    {row.reason}")]
+
+
+def _confirm(row: t.Any) -> None:
+    """Show what is about to be approved; it is approved only as it was shown."""
+    if not sys.stdin.isatty():
+        raise CommandError("nobody can be asked at this terminal", "add --yes", Exit.BAD_INPUT)
+    print("\n".join(_lines(row)))
+    if input("approve this? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandError("not approved", code=Exit.BAD_INPUT)
 
 
 def _printable(text: str) -> str:

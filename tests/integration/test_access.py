@@ -173,6 +173,11 @@ def ask(api: Api, role: str = "pod-reader", seconds: int = 3600, namespace: str 
     return str(made["metadata"]["name"])
 
 
+def approve(api: Api, name: str) -> None:
+    """Approve a request as it is now."""
+    requests.approve(api, requests.found(api, name))
+
+
 def binding(name: str, namespace: str = "team") -> str:
     """Return the path of a request's binding."""
     return f"{RBAC}/namespaces/{namespace}/rolebindings/ironspan-access-{name}"
@@ -186,8 +191,8 @@ def state(people: People, name: str) -> str:
 def granted(people: People, settings: controller.Settings, **asked: t.Any) -> str:
     """Go the whole way to a grant for ada."""
     name = ask(people.ada, **asked)
-    requests.approve(people.bob, name)
-    requests.approve(people.eve, name)
+    approve(people.bob, name)
+    approve(people.eve, name)
     run_pass(settings)
     assert state(people, name) == "Granted"
     return name
@@ -199,10 +204,10 @@ def granted(people: People, settings: controller.Settings, **asked: t.Any) -> st
 def test_from_the_request_to_its_end(control: Control, people: People, settings: controller.Settings) -> None:
     assert "forbidden" in refusal(lambda: people.ada.get(PODS))
     name = ask(people.ada)
-    requests.approve(people.bob, name)
+    approve(people.bob, name)
     run_pass(settings)
     assert state(people, name) == "Waiting", "two must approve"
-    requests.approve(people.eve, name)
+    approve(people.eve, name)
     run_pass(settings)
     assert state(people, name) == "Granted"
     control.wait(lambda: not refusal(lambda: people.ada.get(PODS)), 20)
@@ -236,7 +241,7 @@ def test_what_ended_while_nobody_looked_goes_at_the_start(
 
 def test_for_the_whole_cluster(control: Control, people: People, settings: controller.Settings) -> None:
     name = ask(people.ada, role="node-reader", namespace="")
-    requests.approve(people.bob, name)
+    approve(people.bob, name)
     run_pass(settings)
     control.wait(lambda: not refusal(lambda: people.ada.get("/api/v1/nodes")), 20)
     run_pass(settings, hours=1.01)
@@ -266,8 +271,8 @@ def test_a_binding_that_is_deleted_does_not_come_back(people: People, settings: 
 
 def test_a_namespace_that_goes_is_no_obstacle(people: People, settings: controller.Settings) -> None:
     name = ask(people.ada, namespace="nowhere")
-    requests.approve(people.bob, name)
-    requests.approve(people.eve, name)
+    approve(people.bob, name)
+    approve(people.eve, name)
     now = datetime.datetime.now(datetime.UTC)
     assert controller.one_pass(controller.Cluster(settings), settings, now) == 1
     run_pass(settings, hours=0.1)
@@ -277,8 +282,8 @@ def test_a_namespace_that_goes_is_no_obstacle(people: People, settings: controll
 def test_controllers_need_no_leader(people: People, settings: controller.Settings) -> None:
     names = [ask(people.ada) for _ in range(3)]
     for name in names:
-        requests.approve(people.bob, name)
-        requests.approve(people.eve, name)
+        approve(people.bob, name)
+        approve(people.eve, name)
     now = datetime.datetime.now(datetime.UTC)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         clusters = [controller.Cluster(settings) for _ in range(3)]
@@ -384,13 +389,22 @@ def test_approving(people: People, shared: str, who: str, change: Change, reason
 def shared(people: People) -> str:
     """A request of ada's that bob approved."""
     name = ask(people.ada)
-    requests.approve(people.bob, name)
+    approve(people.bob, name)
     return name
 
 
 def test_nobody_approves_their_own(people: People) -> None:
     name = ask(people.eve)
-    assert "nobody approves their own request" in refusal(lambda: requests.approve(people.eve, name))
+    assert "nobody approves their own request" in refusal(lambda: approve(people.eve, name))
+
+
+def test_another_request_of_the_same_name_is_not_approved(people: People) -> None:
+    name = ask(people.ada)
+    seen = requests.found(people.bob, name)
+    requests.revoke(people.ada, name)
+    people.ada.request("POST", requests.PATH, forged_request("ada", name=name, seconds=4 * 3600))
+    with pytest.raises(ClusterError, match="is another one by now"):
+        requests.approve(people.bob, seen)
 
 
 def test_a_request_does_not_change(people: People, shared: str) -> None:
@@ -522,10 +536,10 @@ def test_the_command_goes_the_whole_way(
     code, events = run("request", *asked, *kubeconfig("ada"))
     assert code == 0
     name = str(events[-1]["name"])
-    assert run("approve", name, *kubeconfig("ada"))[0] == 1
-    assert run("approve", name, *kubeconfig("bob"))[0] == 0
-    assert run("approve", name, *kubeconfig("bob"))[0] == 1
-    assert run("approve", name, *kubeconfig("eve"))[0] == 0
+    assert run("approve", name, "--yes", *kubeconfig("ada"))[0] == 1
+    assert run("approve", name, "--yes", *kubeconfig("bob"))[0] == 0
+    assert run("approve", name, "--yes", *kubeconfig("bob"))[0] == 1
+    assert run("approve", name, "--yes", *kubeconfig("eve"))[0] == 0
     run_pass(settings)
     _, events = run("list", *kubeconfig("max"))
     row = next(item for item in events if item.get("name") == name)
@@ -580,7 +594,7 @@ def test_every_step_is_in_the_audit_log(
     name = granted(people, settings)
     run_pass(settings, hours=1.01)
     refused = ask(people.eve)
-    assert refusal(lambda: requests.approve(people.eve, refused))
+    assert refusal(lambda: approve(people.eve, refused))
 
     def steps() -> set[tuple[t.Any, ...]]:
         """Who did what with which answer, and what it held."""
@@ -800,7 +814,7 @@ def test_the_programs_run_with_the_standard_library_alone(tmp_path: Path) -> Non
 
 def test_an_unknown_request_is_named(people: People) -> None:
     with pytest.raises(ClusterError, match="There is no request nothing"):
-        requests.approve(people.bob, "nothing")
+        approve(people.bob, "nothing")
 
 
 def test_deleted_requests_take_their_grants_along_without_the_controller(
@@ -808,7 +822,7 @@ def test_deleted_requests_take_their_grants_along_without_the_controller(
 ) -> None:
     """The cluster's garbage collector follows the owner of a binding."""
     here, everywhere = granted(people, settings), ask(people.ada, role="node-reader", namespace="")
-    requests.approve(people.bob, everywhere)
+    approve(people.bob, everywhere)
     run_pass(settings)
     paths = [binding(here), f"{RBAC}/clusterrolebindings/ironspan-access-{everywhere}"]
     assert all(people.admin.find(path) for path in paths)

@@ -13,6 +13,7 @@ Usage: audit_watch.py LOG FOLDER [--once]
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import json
 import os
@@ -129,8 +130,14 @@ class Watch:
         try:
             with open(os.path.join(self._folder, STATE), encoding="utf-8") as file:
                 return State(**json.load(file))
-        except (OSError, ValueError, TypeError):
-            return State()
+        except FileNotFoundError:
+            # The first start: how the cluster was made, with such a credential, is no alarm.
+            with contextlib.suppress(OSError):
+                status = os.stat(self._log)
+                return State(status.st_ino, status.st_size)
+        except (OSError, ValueError, TypeError) as error:
+            print(f"<4>the state is damaged, the whole log is read again: {error}", flush=True)
+        return State()
 
     def _files(self) -> t.List[t.Tuple[str, int]]:
         """Return the files to read, each with its inode; what was rotated away since comes first."""
@@ -144,7 +151,7 @@ class Watch:
         # The rotated files' names are the times of the rotations.
         order = [*sorted(rotated), *([self._log] if os.path.exists(self._log) else [])]
         inodes = [os.stat(path).st_ino for path in order]
-        # In the first pass, or when the file was deleted before it was read, all that is there is read.
+        # When the file was deleted before it was read to its end, all that is there is read.
         first = inodes.index(self.state.inode) if self.state.inode in inodes else 0
         return list(zip(order, inodes))[first:]
 

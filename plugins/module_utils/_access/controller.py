@@ -169,7 +169,7 @@ def _next_step(
         if now >= _time(status.get("expiresAt")):
             return _ended(request, "Expired", "its time is over")
         if not is_bound and _seconds(now, _time(status.get("grantedAt"))) > _UNBOUND_SECONDS:
-            return _ended(request, "Revoked", "its binding was taken away")
+            return _ended(request, "Revoked", "its binding was taken away, or could not be made")
         return None
     if state:
         last = max(made, _time(status.get("expiresAt")))

@@ -47,6 +47,7 @@ class Row(t.NamedTuple):
     where: str
     state: str
     approved_by: tuple[str, ...]
+    minutes: int
     expires: str
     reason: str
 
@@ -97,15 +98,21 @@ def ask(api: Api, asked: Asked) -> Object:
     return dict(json.loads(api.request("POST", PATH, body)))
 
 
-def approve(api: Api, name: str) -> Object:
+def approve(api: Api, seen: Object) -> Object:
     """Add the sender's name to those who approved.
 
+    Args:
+        api: the cluster, as the sender.
+        seen: the request as the sender has seen it; another one of its name is not approved.
+
     Raises:
-        ClusterError: there is no such request, or the API server refuses: one's own, or approved already.
+        ClusterError: the request is gone or over, or the API server refuses: one's own, or approved already.
     """
-    me = whoami(api)
+    me, name = whoami(api), str(seen["metadata"]["name"])
     for _ in range(_ATTEMPTS):
-        request = _found(api, name)
+        request = found(api, name)
+        if request["metadata"]["uid"] != seen["metadata"]["uid"]:
+            raise ClusterError(f"The request {name} is another one by now.", "Look at it again.")
         status = request.get("status", {})
         state = status.get("state")
         if state:
@@ -125,7 +132,7 @@ def revoke(api: Api, name: str) -> None:
     Raises:
         ClusterError: there is no such request, or the sender may not end it.
     """
-    _found(api, name)
+    found(api, name)
     api.delete(_path(name))
 
 
@@ -133,10 +140,11 @@ def listed(api: Api) -> list[Row]:
     """Return all requests, the newest first."""
     items = api.get(PATH)["items"]
     items.sort(key=lambda item: str(item["metadata"]["creationTimestamp"]), reverse=True)
-    return [_row(item) for item in items]
+    return [row_of(item) for item in items]
 
 
-def _row(item: Object) -> Row:
+def row_of(item: Object) -> Row:
+    """Return a request as it is listed."""
     spec, status = item["spec"], item.get("status", {})
     return Row(
         item["metadata"]["name"],
@@ -145,6 +153,7 @@ def _row(item: Object) -> Row:
         spec.get("namespace", "the whole cluster"),
         status.get("state", "Waiting"),
         tuple(status.get("approvals", ())),
+        spec["seconds"] // 60,
         status.get("expiresAt", ""),
         spec["reason"],
     )
@@ -154,8 +163,9 @@ def _path(name: str) -> str:
     return f"{PATH}/{urllib.parse.quote(name, safe='')}"
 
 
-def _found(api: Api, name: str) -> Object:
-    found = api.find(_path(name))
-    if found is None:
+def found(api: Api, name: str) -> Object:
+    """Return a request, or raise ClusterError when there is none of that name."""
+    item = api.find(_path(name))
+    if item is None:
         raise ClusterError(f"There is no request {name}.", "Look at: ironspan access list.")
-    return found
+    return item

@@ -79,6 +79,7 @@ class Log:
         self.file, self.state = folder / "audit" / "audit.log", folder / "state"
         self.file.parent.mkdir()
         self.state.mkdir()
+        (self.state / "watch.json").write_text("{}")
         self.rotations = 0
 
     def write(self, *events: t.Any, end: str = "\n") -> None:
@@ -189,6 +190,16 @@ def test_a_line_without_end_is_passed(log: Log, monkeypatch: pytest.MonkeyPatch)
     log.file.write_text("x" * 2500 + "\n")
     log.write(event())
     assert uses(log.watch()) == 1
+
+
+def test_what_was_before_the_first_start_is_no_alarm(log: Log) -> None:
+    (log.state / "watch.json").unlink()
+    log.write(event())
+    watch = log.watch()
+    assert uses(watch) == 0
+    log.write(event())
+    assert uses(watch) == 1
+    assert uses(log.watch()) == 0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"inode": 1, "other": 2}'])

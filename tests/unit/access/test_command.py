@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from ironspan.cli import access, certs, main
+from ironspan.cli.outcome import CommandError
 
 SECRET = "hidden-horse-0123456789"
 
@@ -150,3 +151,28 @@ def test_what_is_not_sealed(
     assert run("seal", tmp_path / "sealed.json", *words, *options) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "sealed.json").exists()
+
+
+ROW = requests.Row("r", "ada", "edit", "team", "Waiting", ("bob",), 90, "", "ticket\x1b[2J 7")
+
+
+@pytest.mark.parametrize(("answer", "approved"), [("y", True), ("YES ", True), ("", False), ("no", False)])
+def test_what_is_approved_is_shown_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, approved: bool
+) -> None:
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    if approved:
+        access._confirm(ROW)
+    else:
+        with pytest.raises(CommandError, match="not approved"):
+            access._confirm(ROW)
+    shown = capsys.readouterr().out
+    assert "ada: edit in team for 90 minutes, approved by bob" in shown
+    assert "ticket?[2J 7" in shown
+
+
+def test_where_nobody_can_be_asked_nothing_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
+    with pytest.raises(CommandError, match="nobody can be asked"):
+        access._confirm(ROW)

@@ -55,7 +55,7 @@ def due(requests: list[Object], bindings: list[Object]) -> list[str]:
         (request(made=-61), ["PUT Expired: Expired: it was not approved in time"]),
         (request(made=-61, approvals=["bob", "eve"]), ["PUT Granted: enough people approved it"]),
         (granted(since=-0.5), []),
-        (granted(since=-2), ["PUT Revoked: Revoked: its binding was taken away"]),
+        (granted(since=-2), ["PUT Revoked: Revoked: its binding was taken away, or could not be made"]),
         (granted(since=-10, until=0), ["PUT Expired: Expired: its time is over"]),
         (request(state="Expired", expiresAt=time(-60)), []),
         (request(state="Expired", made=-50000), ["DELETE : it has been over for long"]),
