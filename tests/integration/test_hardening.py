@@ -192,6 +192,23 @@ def test_images_are_judged_without_the_api(site: Hardened) -> None:
         site.on("az-1", "mv /root/kube-apiserver.yaml /etc/kubernetes/manifests/")
 
 
+def test_settings_of_others_do_not_let_images_through(site: Hardened) -> None:
+    file = "/etc/containerd/conf.d/60-other.toml"
+    section = 'version = 3\\n[plugins."io.containerd.cri.v1.images"]\\n'
+    pull = "Failed to pull"
+    try:
+        # Alone, this makes containerd pull without asking anybody.
+        site.on("rack-1", f"printf '{section}max_concurrent_downloads = 4\\n' > {file}")
+        site.on("rack-1", "systemctl restart containerd")
+        site.start("later", f"{site.registry}/unsigned:1.37.0")
+        assert pull in site.refusal("later")
+        site.on("rack-1", f"printf '{section}discard_unpacked_layers = true\\n' > {file}")
+        site.on("rack-1", "! timeout 30 systemctl restart containerd")
+        assert "discard_unpacked_layers = true" in site.on("rack-1", "journalctl -u containerd -n 50")
+    finally:
+        site.on("rack-1", f"rm -f {file}; systemctl reset-failed containerd; systemctl restart containerd")
+
+
 def test_a_warning_lets_it_through_and_the_log_has_it(site: Hardened) -> None:
     site.on("rack-1", """sed -i 's/"mode": "enforce"/"mode": "warn"/' /etc/ironspan-images.json""")
     site.on(

@@ -8,6 +8,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import tomllib
 import typing as t
@@ -139,14 +140,16 @@ def test_containerd_asks_who_signed(render: Render, mode: str) -> None:
             "containerd_max_concurrent_downloads": 7,
         }
     )
-    plugins = tomllib.loads(rendered.content("rack-1", "containerd/config"))["plugins"]
-    # With a setting that the transfer service does not have, containerd pulls without asking anybody.
-    assert plugins["io.containerd.cri.v1.images"].keys() == {
-        "use_local_image_pull",
-        "pinned_images",
-        "registry",
+    settings = rendered.resources("rack-1")["containerd/image-settings"]
+    # After whatever others have put there: what containerd reads last counts.
+    assert Path(settings["path"]).parent == Path("/etc/containerd/conf.d")
+    assert Path(settings["path"]).name > "zz"
+    plugins = tomllib.loads(settings["content"])["plugins"]
+    # Other values make containerd pull without asking anybody (internal/cri/config/config.go).
+    assert plugins["io.containerd.cri.v1.images"] == {
+        "max_concurrent_downloads": 3,
+        "disable_snapshot_annotations": True,
     }
-    assert plugins["io.containerd.cri.v1.images"]["use_local_image_pull"] is False
     assert plugins["io.containerd.transfer.v1.local"] == {"max_concurrent_downloads": 7}
     resources = rendered.resources("rack-1")
     folder = plugins["io.containerd.image-verifier.v1.bindir"]["bin_dir"]
@@ -161,7 +164,38 @@ def test_containerd_asks_who_signed(render: Render, mode: str) -> None:
     assert policy["registries"]["ghcr.io"] == "http://10.98.1.1:8080/v2/ghcr.io"
     assert policy["rules"] == [{**RULES[0], "signed_as": []}]
     assert resources["containerd/image-policy"]["path"] in program["content"]
-    assert "containerd/image-verifier" in resources["containerd/service"]["requires"]
+    assert settings["requires"] == ["containerd/image-verifier"]
+    assert {"containerd/image-settings", "containerd/image-start"} < set(
+        resources["containerd/service"]["restart_on"]
+    )
+
+
+DUMPS = [
+    ("use_local_image_pull = false\n  max_concurrent_downloads = 4\n", 0),
+    ("  [plugins.'io.containerd.cri.v1.images'.registry]\n", 0),
+    ("    use_local_image_pull = true\n", 1),
+    ("  discard_unpacked_layers = true\n", 1),
+    ("  image_pull_with_sync_fs = true\n", 1),
+    ("  [plugins.'io.containerd.cri.v1.images'.registry.configs.'a.example.com'.auth]\n", 1),
+]
+
+
+@pytest.mark.parametrize(("dump", "status"), DUMPS)
+def test_containerd_does_not_start_with_what_asks_nobody(
+    render: Render, tmp_path: Path, dump: str, status: int
+) -> None:
+    variables = {"containerd_image_policy_mode": "enforce", "containerd_image_policy": RULES}
+    unit = render(variables=variables).content("rack-1", "containerd/image-start")
+    program = tmp_path / "containerd"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{dump}END\n")
+    program.chmod(0o755)
+    (command,) = re.findall("^ExecStartPre=(.*)$", unit, re.MULTILINE)
+    done = subprocess.run(
+        shlex.split(command.replace("/usr/local/bin/containerd", str(program))),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == status
 
 
 def test_without_a_policy_nothing_of_it_is_left(render: Render) -> None:
