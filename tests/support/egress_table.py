@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed, Egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Proxied
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 LATER = 4_102_444_800
@@ -41,18 +42,21 @@ def table(
     pod_cidr: str = "10.244.0.0/16",
     pod_interfaces: Sequence[str] = ("cni0",),
     overlay_interfaces: Sequence[str] = ("flannel.1",),
+    proxies: Sequence[str] = (),
     node_cache: bool = False,
 ) -> str:
     """Return the table as a host gets it."""
-    hosts = [types.SimpleNamespace(address=address) for address in planes]
+    groups = {"control_plane": planes, "egress_proxy": proxies}
+    proxied = (Proxied("pypi.example.com", ("443",), LATER, "somebody", "a test"),)
     site = types.SimpleNamespace(
         pod_cidr=pod_cidr,
-        egress=Egress(tuple(allowed), tuple(node_networks), tuple(node_ports)),
-        group=lambda name: hosts if name == "control_plane" else [],
+        egress=Egress(tuple(allowed), tuple(node_networks), tuple(node_ports), proxied=proxied),
+        group=lambda name: [types.SimpleNamespace(address=address) for address in groups[name]],
     )
     return _TEMPLATES.get("egress/templates/egress.nft.j2").render(
         site=site,
         control_plane_port=6443,
+        egress_proxy_port=3128,
         egress_resolvers=list(resolvers),
         egress_pod_interfaces=list(pod_interfaces),
         egress_overlay_interfaces=list(overlay_interfaces),

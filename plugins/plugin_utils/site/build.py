@@ -15,7 +15,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import
     allowed_of,
     collapsed,
     merged,
+    proxied_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Namespace
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     DrainPolicy,
@@ -126,6 +128,11 @@ def _egress(draft: Draft) -> Egress:
         allowed=allowed_of(value("egress_allow")),
         node_networks=collapsed(value("egress_node_networks")),
         node_ports=merged(value("egress_node_ports")),
+        proxied=proxied_of(value("egress_allow")),
+        namespaces=tuple(
+            Namespace(entry["name"], bool(entry.get("within")), bool(entry.get("api")))
+            for entry in value("egress_namespaces")
+        ),
     )
 
 

@@ -16,6 +16,11 @@ import socket
 import typing as t
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import (
+    Namespace,
+    Proxied,
+    proxied_name,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 METADATA = (
@@ -28,6 +33,7 @@ METADATA = (
 METADATA_IPV6 = "fd00:ec2::254"
 RESOLVER_PORTS = (53, 853)
 """DNS, and DNS over TLS or QUIC (RFC 1035, RFC 7858, RFC 9250)."""
+PROXY = "proxy"
 WIDEST_PREFIX = 8
 """The largest private network is a /8 (RFC 1918); whatever is wider is close to everything."""
 LONGEST_DAYS = 400
@@ -49,6 +55,7 @@ class Allowed:
         until: Unix time in seconds from which on it no longer holds.
         owner: who answers for it.
         reason: what it is for.
+        namespaces: whose network policies open it; none stands for all that have some.
     """
 
     destination: str
@@ -58,6 +65,7 @@ class Allowed:
     until: int
     owner: str
     reason: str
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Egress:
         metadata: networks that no entry opens.
         metadata_ipv6: the same for IPv6, counted with them.
         resolver_ports: ports that no entry opens.
+        proxied: what pods may reach through the proxy.
+        namespaces: those that have network policies.
     """
 
     allowed: tuple[Allowed, ...] = ()
@@ -79,6 +89,12 @@ class Egress:
     metadata: tuple[str, ...] = METADATA
     metadata_ipv6: str = METADATA_IPV6
     resolver_ports: tuple[int, ...] = RESOLVER_PORTS
+    proxied: tuple[Proxied, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+
+    def open_to(self, namespace: str) -> list[Allowed]:
+        """Return the entries that a namespace's network policies open."""
+        return [each for each in self.allowed if not each.namespaces or namespace in each.namespaces]
 
 
 def network_of(text: str) -> ipaddress.IPv4Network:
@@ -116,7 +132,7 @@ def networks_of(destination: str) -> tuple[ipaddress.IPv4Network, ...]:
     if "*" in destination:
         raise Rejected(
             f"{destination!r} has a wildcard, which no resolver can turn into addresses",
-            "write every name, or the networks behind them",
+            "write every name or the networks behind them, or `through: proxy`",
         )
     if not _NAME.fullmatch(destination):
         raise Rejected(
@@ -242,9 +258,29 @@ def allowed_of(entries: Iterable[Mapping[str, t.Any]]) -> tuple[Allowed, ...]:
             until=until(entry["expires"]),
             owner=one_line(entry["owner"]),
             reason=one_line(entry["reason"]),
+            namespaces=tuple(entry.get("namespaces") or ()),
         )
         for entry in entries
-        if not has_ended(entry["expires"])
+        if entry.get("through") != PROXY and not has_ended(entry["expires"])
+    )
+
+
+def proxied_of(entries: Iterable[Mapping[str, t.Any]]) -> tuple[Proxied, ...]:
+    """Return the entries for the proxy that have not ended; their names are looked up by the proxy only.
+
+    Args:
+        entries: the value of ``egress_allow``, which passed every check.
+    """
+    return tuple(
+        Proxied(
+            name=proxied_name(entry["destination"]),
+            ports=merged(entry["ports"]),
+            until=until(entry["expires"]),
+            owner=one_line(entry["owner"]),
+            reason=one_line(entry["reason"]),
+        )
+        for entry in entries
+        if entry.get("through") == PROXY and not has_ended(entry["expires"])
     )
 
 

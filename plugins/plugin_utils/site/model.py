@@ -25,6 +25,7 @@ if t.TYPE_CHECKING:
 LAYERS: tuple[str, ...] = (
     "base",
     "egress",
+    "egress_proxy",
     "containerd",
     "flannel",
     "gvisor",
@@ -43,6 +44,7 @@ CLUSTER_LAYERS: tuple[str, ...] = ("admission", "identity")
 
 _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "egress": ("control_plane", "nodes"),
+    "egress_proxy": ("egress_proxy",),
     "containerd": ("control_plane", "nodes"),
     "flannel": ("control_plane", "nodes"),
     "dns": ("control_plane", "nodes"),

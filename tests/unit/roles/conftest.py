@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ROLES = (
     "base",
     "egress",
+    "egress_proxy",
     "containerd",
     "flannel",
     "gvisor",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 
 from .mutations import ALL, Mutation
@@ -38,7 +39,50 @@ def to(name: str, destination: str, says: str) -> Mutation:
     return wrong(name, _TO, f'destination: "{destination}"', says)
 
 
+_PROXY = f"""
+egress_allow:
+  - destination: pypi.example.com
+    through: proxy
+    ports: [443]
+    owner: build team
+    reason: packages
+    expires: "{SOON}"
+"""
+_SPACES = """
+egress_namespaces:
+  - name: team-a
+    within: true
+  - name: team-b
+"""
+
+
+def proxied(name: str, destination: str, says: str) -> Mutation:
+    """Return a mistake in the name of an entry for the proxy."""
+    made = wrong(name, "pypi.example.com", f'"{destination}"', says, text=_PROXY)
+    return dataclasses.replace(made, problems=2)  # and no host is a proxy
+
+
 EGRESS = (
+    wrong("no proxy", "ports: [443]", "ports: [444]", "no host is in the group", "through: proxy", _PROXY),
+    dataclasses.replace(
+        wrong("udp", "    ports:", "    protocol: udp\n    ports:", "no proxy passes on", text=_PROXY),
+        problems=2,
+    ),
+    proxied("an address through the proxy", "203.0.113.9", "is no DNS name"),
+    proxied("a whole top-level domain", "*.com", "too wide: it means a whole top-level domain"),
+    proxied("names of anybody", "*.blob.core.windows.net", "anybody can have a name in blob.core"),
+    proxied("names of anybody and more", "*.core.windows.net", "anybody can have a name in"),
+    proxied("names of anybody in a region", "*.s3.eu-west-1.amazonaws.com", "in amazonaws.com"),
+    proxied("a star in the middle", "a.*.example.com", "is no DNS name"),
+    wrong("a namespace of the system", "name: team-a", "name: kube-system", "the system's own", text=_SPACES),
+    wrong("no namespace", "name: team-a", "name: Team_A", "is no name of a namespace", text=_SPACES),
+    wrong("an unknown namespace", "    reason:", "    namespaces: [x]\n    reason:", "x is not in egress_"),
+    wrong(
+        "an image without its digest",
+        "egress_enabled: true",
+        "egress_policy_image: example.org/netpol:v1",
+        "no image with its registry and its digest",
+    ),
     wrong("no owner", "    owner: storage team\n", "", "owner: is missing", at=_TO),
     wrong("no reason", "    reason: data sets\n", "", "reason: is missing", at=_TO),
     wrong("no last day", f"    {_EXPIRES}\n", "", "expires: is missing", at=_TO),

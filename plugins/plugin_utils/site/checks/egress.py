@@ -7,15 +7,16 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import egress_names
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import (
     address_of,
     network_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 ALLOW = "egress_allow"
@@ -25,11 +26,13 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}|[A-Za-z0-9_.-]{1,14}\*")
 
 def check_allowed(draft: Draft) -> None:
     """Every entry is complete, ends, and opens nothing of the cluster; names resolve when they are used."""
-    for entry in _entries(draft):
+    for entry in entries(draft, ALLOW):
         for name in ("owner", "reason"):
             _try(entry, name, egress.one_line)
         ended = _try(entry, "expires", egress.has_ended)
         _check_ports(entry)
+        if entry.value.get("through") == egress.PROXY:
+            continue
         destination = entry.text("destination")
         is_name = bool(re.search(r"[a-z]", destination, re.IGNORECASE)) and ":" not in destination
         # A name costs a question to a resolver, and what is not in force may have ceased to exist.
@@ -157,17 +160,6 @@ def check_interfaces(draft: Draft) -> None:
         )
 
 
-def _entries(draft: Draft) -> Iterator[Entry]:
-    host = draft.writer(ALLOW)
-    if host is None:
-        return
-    written = host.settings[ALLOW].value
-    for index, value in _items(draft, ALLOW):
-        if isinstance(value, Mapping):
-            item = written[index] if isinstance(written, list) else None
-            yield Entry(draft, host, f"{ALLOW}[{index}]", value, item)
-
-
 def _items(draft: Draft, variable: str) -> Iterator[tuple[int, t.Any]]:
     value = draft.site_value(variable)
     return enumerate(value if isinstance(value, list) else ())
@@ -179,4 +171,4 @@ def _report(draft: Draft, variable: str, index: int, message: str, remedy: str) 
     draft.problems.add(place, f"{variable}[{index}]", message, remedy)
 
 
-CHECKS = (check_allowed, check_addresses, check_node_ports, check_interfaces)
+CHECKS = (check_allowed, check_addresses, check_node_ports, check_interfaces, *egress_names.CHECKS)

@@ -9,11 +9,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 GROUPS: tuple[str, ...] = (
     "etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy", "etcd_drill",
-    "etcd_collector", "gvisor_gpu", "kata_gpu",
+    "egress_proxy", "etcd_collector", "gvisor_gpu", "kata_gpu",
 )  # fmt: skip
 PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
 _BUILT_IN = ("all", "ungrouped")
-_ROLES = ("etcd", "control_plane", "nodes", "haproxy", "etcd_drill", "etcd_collector")
+_ROLES = ("etcd", "control_plane", "nodes", "haproxy", "egress_proxy", "etcd_drill", "etcd_collector")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7
 

@@ -61,6 +61,8 @@ SITE_WIDE: tuple[str, ...] = (
     "egress_node_ports",
     "egress_pod_interfaces",
     "egress_overlay_interfaces",
+    "egress_namespaces",
+    "egress_policy_image",
     "gvisor_classes",
     "gvisor_gpu_tested",
     "gvisor_overhead_cpu",
