@@ -5,13 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import pathlib
 import typing as t
 
-from ironspan.cli import console
-from ironspan.cli.apply import add_run_options, ansible_arguments
-from ironspan.cli.outcome import Exit
+from ironspan.cli.apply import add_run_options
+from ironspan.cli.asked import answered
 
 DOCTOR = "ironspan.hybrid.doctor"
 
@@ -32,32 +29,6 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    from ironspan.cli.playbook import PlaybookRun, find_playbook, log_file, project_folder
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
 
-    display = console.from_arguments(arguments)
-    if arguments.limit and "localhost" not in arguments.limit:
-        # The page is written on this machine, whichever hosts it is about.
-        arguments.limit += ",localhost"
-    project = project_folder()
-    playbook = find_playbook("doctor", project)
-    running = PlaybookRun(
-        playbook, ansible_arguments(arguments), display, log_file("doctor"), arguments.verbose
-    )
-    with display:
-        code = running.execute(project)
-    report = running.run.results.get(DOCTOR, {}).get("report")
-    if report is None:
-        for line in running.run.summary() or running.output[-10:]:
-            display.note(line)
-        refused = any(failure.host == "localhost" for failure in running.run.failures)
-        return int(Exit.BAD_INPUT if refused and code == Exit.FAILED else code)
-    if display.mode == "json":
-        display.event("doctor", **report)
-    else:
-        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
-
-        display.note(page(report))
-    if arguments.report:
-        text = json.dumps(report, indent=2)
-        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
-    return int(report["exit_code"])
+    return answered(arguments, "doctor", DOCTOR, page)[1]

@@ -34,7 +34,7 @@ options:
   probes:
     description:
       - What to ask the network. V(peers) is a list of V(name), V(address) and V(mtu) (bytes), V(dns) has
-        V(server) and V(name), V(api) has V(host) and V(port).
+        V(server) and V(name), V(api) has V(host) and V(port). C(ironspan.hybrid.net_check) asks for more.
     type: dict
     default: {}
   root:

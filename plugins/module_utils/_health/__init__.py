@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._health import (
     egress,
     local,
     network,
+    paths,
 )
 
 Answer = t.Dict[str, t.Any]
@@ -24,17 +25,28 @@ def probes(wanted: t.Mapping[str, t.Any]) -> Answer:
 
     Args:
         wanted: ``peers`` (a list of name, address and mtu in bytes), ``dns`` (server and name), ``api`` (host
-            and port); what is missing is not asked.
+            and port); for the check of the network also ``paths`` (peers to send echoes to), ``pods`` (peers'
+            ends of the tunnel) and ``names`` (more of what ``dns`` is); what is missing is not asked.
 
     Returns:
-        ``mtu`` (a list), ``dns`` and ``api``, those that were asked.
+        ``mtu`` (a list), ``dns`` and ``api``, those that were asked; ``paths``, ``pods``, ``names`` and
+        ``here``, this host's own routes and tables, where there are paths.
     """
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         peers = [pool.submit(network.path_mtu, peer, int(peer["mtu"])) for peer in wanted.get("peers") or ()]
         dns, api = wanted.get("dns"), wanted.get("api")
         named = pool.submit(network.resolve, dns["server"], dns["name"]) if dns else None
         dialled = pool.submit(network.connect_time, api["host"], int(api["port"])) if api else None
+        tunnels = [pool.submit(network.path_mtu, peer, int(peer["mtu"])) for peer in wanted.get("pods") or ()]
+        asked = wanted.get("names") or ()
+        names = [pool.submit(network.resolve, name["server"], name["name"]) for name in asked]
         answer: Answer = {"mtu": [peer.result() for peer in peers]} if peers else {}
+        if "paths" in wanted:
+            # After what is above has ended, or is waiting: echoes measure times.
+            answer["pods"] = [tunnel.result() for tunnel in tunnels]
+            answer["names"] = [name.result() for name in names]
+            answer["paths"] = list(pool.map(paths.round_trips, wanted["paths"]))
+            answer["here"] = paths.look()
         if named:
             answer["dns"] = named.result()
         if dialled:

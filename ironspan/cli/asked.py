@@ -1,0 +1,58 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that ask hosts something by a playbook and get a report: ``doctor`` and ``net check``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import typing as t
+
+from ironspan.cli import console
+from ironspan.cli.apply import ansible_arguments
+from ironspan.cli.outcome import Exit
+
+Report = dict[str, t.Any]
+
+
+def answered(
+    arguments: argparse.Namespace, playbook: str, action: str, page: t.Callable[[Report], str]
+) -> tuple[Report | None, int]:
+    """Run a playbook that changes nothing, show its report, and write it where it is asked for.
+
+    Args:
+        arguments: of the command line, with the options of ``apply.add_run_options`` and ``report``.
+        playbook: its name without the suffix.
+        action: the action whose result has the report, by its full name.
+        page: makes text of a report.
+
+    Returns:
+        The report, None when there is none, and the exit code.
+    """
+    from ironspan.cli.playbook import PlaybookRun, find_playbook, log_file, project_folder
+
+    display = console.from_arguments(arguments)
+    if arguments.limit and "localhost" not in arguments.limit:
+        # The page is written on this machine, whichever hosts it is about.
+        arguments.limit += ",localhost"
+    project = project_folder()
+    path = find_playbook(playbook, project)
+    name = playbook.replace("_", "-")
+    running = PlaybookRun(path, ansible_arguments(arguments), display, log_file(name), arguments.verbose)
+    with display:
+        code = running.execute(project)
+    report: Report | None = running.run.results.get(action, {}).get("report")
+    if report is None:
+        for line in running.run.summary() or running.output[-10:]:
+            display.note(line)
+        refused = any(failure.host == "localhost" for failure in running.run.failures)
+        return None, int(Exit.BAD_INPUT if refused and code == Exit.FAILED else code)
+    if display.mode == "json":
+        display.event(name, **report)
+    else:
+        display.note(page(report))
+    if arguments.report:
+        text = json.dumps(report, indent=2)
+        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    return report, int(report["exit_code"])

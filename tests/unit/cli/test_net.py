@@ -1,0 +1,60 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How the check of the network ends, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from xml.etree import ElementTree
+
+import pytest
+
+from ironspan.cli import net, playbook
+from ironspan.cli.outcome import Exit
+from tests.unit.cli.test_doctor import FakeRun, ran
+
+WAY = {"ms": 30.0, "worst_ms": 31.0, "loss": 0.0, "paths": 2}
+REPORT = {
+    "schema": 1,
+    "kind": "net-check",
+    "site": "lab",
+    "started": "2026-11-22T10:00:00+00:00",
+    "seconds": 1.0,
+    "asked": {"hosts": 2, "hosts_answered": 2},
+    "healthy": True,
+    "exit_code": 0,
+    "notes": [],
+    "matrix": {"azure": {"on_prem": WAY}},
+    "names": {},
+    "tables": {},
+    "checks": [{"name": "mtu", "findings": []}],
+}
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> type[FakeRun]:
+    """Let no playbook run."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(playbook, "PlaybookRun", FakeRun)
+    monkeypatch.setattr(FakeRun, "brings", {net.NET_CHECK: {"report": REPORT}})
+    monkeypatch.setattr(FakeRun, "failures", [])
+    monkeypatch.setattr(FakeRun, "code", Exit.OK)
+    return FakeRun
+
+
+def test_page_report_and_picture(
+    fake: type[FakeRun], capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    report, picture = tmp_path / "r.json", tmp_path / "p.svg"
+    words = ("net", "check", "--plain", "--report", str(report), "--picture", str(picture))
+    assert ran(*words) == 0
+    assert "azure      30.0 ms" in capsys.readouterr().out
+    assert json.loads(report.read_text()) == REPORT
+    assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
+
+
+def test_without_a_report_there_is_no_picture(fake: type[FakeRun], tmp_path: pathlib.Path) -> None:
+    fake.brings, fake.code = {}, Exit.BAD_INPUT
+    assert ran("net", "check", "--plain", "--picture", str(tmp_path / "p.svg")) == 2
+    assert not (tmp_path / "p.svg").exists()
