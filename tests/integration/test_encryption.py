@@ -71,8 +71,8 @@ class Cluster:
         self.file.write_text(self.keys.configuration())
         self.restart()
 
-    def restart(self) -> None:
-        """Start the API server again."""
+    def restart(self, *, ready: bool = True) -> None:
+        """Start the API server again, and wait until it is ready unless it will not be."""
         arguments = t.cast("list[str]", self.control.processes["api"].args)
         flags = [
             f"--encryption-provider-config={self.file}",
@@ -81,7 +81,18 @@ class Cluster:
         more = [flag for flag in flags if flag not in arguments]
         self.control.stop("api")
         self.control.start("api", "kube-apiserver", *arguments[1:], *more)
-        self.control.wait(lambda: self.api().text("/readyz") == "ok", 90)
+        if ready:
+            self.wait_until_ready(90)
+
+    def wait_until_ready(self, seconds: float) -> None:
+        """Wait for the API server."""
+        self.control.wait(lambda: self.api().text("/readyz") == "ok", seconds)
+
+    def replace(self) -> None:
+        """Put the configuration in the place of the one before, as converge does."""
+        new = self.file.with_suffix(".new")
+        new.write_text(self.keys.configuration())
+        new.replace(self.file)
 
     def reasons(self, move: str) -> list[str]:
         """Return what forbids a move."""
@@ -295,8 +306,26 @@ def test_an_api_server_takes_up_a_configuration_without_a_restart(cluster: Clust
     cluster.follow()
     process = cluster.control.processes["api"].pid
     cluster.keys.move(READ, SECRETBOX)
-    new = cluster.file.with_suffix(".new")
-    new.write_text(cluster.keys.configuration())
-    new.replace(cluster.file)
+    cluster.replace()
     assert loaded.wait({"az-1": cluster.api}, cluster.keys.configuration()) == []
     assert cluster.control.processes["api"].pid == process
+
+
+@pytest.mark.long
+def test_an_api_server_that_a_restored_value_keeps_from_being_ready_is_mended_by_recall(
+    cluster: Cluster,
+) -> None:
+    cluster.keys.begin(SECRETBOX)
+    cluster.follow()
+    cluster.make("one", PLAIN)
+    former = cluster.value("one")
+    for move in (READ, WRITE, DROP):
+        cluster.go(move, SECRETBOX)
+        assert cluster.rewrite().left == []
+    cluster.end()
+    cluster.put("one", former)
+    cluster.restart(ready=False)
+    cluster.keys.move(RECALL, "")
+    cluster.replace()
+    cluster.wait_until_ready(loaded.LONGEST_WAIT_S)
+    assert cluster.text("one") == PLAIN

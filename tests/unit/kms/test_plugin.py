@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import functools
 import os
+import socket
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -312,12 +313,13 @@ class Client:
 
 
 def test_over_the_socket(host: Host, vault: Vault, tmp_path: Path) -> None:
-    socket = tmp_path / "kms.sock"
-    socket.write_text("")  # what a killed one may leave
-    socket.unlink()
-    with serving(host.start(), socket, probe_s=60), grpc.insecure_channel(f"unix:{socket}") as channel:
+    path = tmp_path / "kms.sock"
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))  # closing it leaves the file, as a kill does
+    assert path.is_socket()
+    with serving(host.start(), path, probe_s=60), grpc.insecure_channel(f"unix:{path}") as channel:
         client = Client(channel)
-        assert socket.stat().st_mode & 0o077 == 0
+        assert path.stat().st_mode & 0o077 == 0
         status = client.ask("Status")
         assert (status.version, status.healthz) == ("v2", OK)
         answer = client.ask("Encrypt", plaintext=b"s" * 32, uid="1")
