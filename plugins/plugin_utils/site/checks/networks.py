@@ -41,6 +41,10 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
 
 
 def _report_network(draft: Draft, place: Place, variable: str, text: str) -> None:
+    if "," in text:
+        message = f"{text!r} names two networks, and clusters of two address families are not there yet"
+        draft.problems.add(place, variable, message, "write one IPv4 network")
+        return
     try:
         better = str(ipaddress.ip_network(text, strict=False))
         draft.problems.add(place, variable, f"{text} has bits set behind its prefix", f"write {better}")

@@ -51,6 +51,7 @@ SITE_WIDE: tuple[str, ...] = (
     "identity_issuer_ca_file",
     "identity_groups_claim",
     "identity_bindings",
+    "control_plane_kube_proxy_mode",
     "dns_managed",
     "dns_cores_count",
     "dns_node_cache_address",
