@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The program's settings and exit codes."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ironspan.backup.errors import BackupError
+from ironspan.kms import main, settings
+from ironspan.kms.plugin import OK, Plugin
+from ironspan.kms.server import serving
+
+GOOD: dict[str, t.Any] = {
+    "vault": {"vault_url": "https://acme.vault.azure.net/", "key": "etcd"},
+    "socket": "/run/ironspan-kms/kms.sock",
+    "seeds": "/var/lib/ironspan-kms/seeds",
+    "seal_key": "/etc/ironspan-kms.key",
+    "outage_hours": 72,
+}
+
+
+def written(folder: Path, content: object) -> Path:
+    """Write settings."""
+    path = folder / "kms.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
+    read = settings.load(written(tmp_path, GOOD))
+    assert (read.place, read.outage_s) == ("acme.vault.azure.net/keys/etcd", 259200)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        {**GOOD, "vault": {}},
+        {**GOOD, "vault": {"vault_url": "http://acme.vault.azure.net", "key": "etcd"}},
+        {**GOOD, "vault": {"vault_url": "https://acme.vault.azure.net", "key": ""}},
+        {**GOOD, "outage_hours": "many"},
+        {name: value for name, value in GOOD.items() if name != "seal_key"},
+    ],
+)
+def test_other_settings_are_refused(
+    tmp_path: Path, content: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(BackupError, match="not what the role"):
+        settings.load(path)
+    assert main.main(["run", "--settings", str(path)]) == main.REFUSED
+    assert "playbooks/site.yml" in capsys.readouterr().err
+
+
+def test_settings_that_are_not_there(tmp_path: Path) -> None:
+    assert main.main(["status", "--settings", str(tmp_path / "none.json")]) == main.REFUSED
+
+
+class Answers:
+    """A plugin that answers one thing."""
+
+    def __init__(self, healthz: str) -> None:
+        self.healthz = healthz
+
+    def probe(self) -> None:
+        """Ask nobody."""
+
+    def status(self) -> tuple[str, str]:
+        """Return it."""
+        return self.healthz, "acme.vault.azure.net/keys/etcd/1"
+
+
+@pytest.mark.parametrize(("healthz", "code"), [(OK, 0), ("the key is disabled", main.FAILED)])
+def test_status(tmp_path: Path, capsys: pytest.CaptureFixture[str], healthz: str, code: int) -> None:
+    path = written(tmp_path, {**GOOD, "socket": str(tmp_path / "kms.sock")})
+    with serving(t.cast("Plugin", Answers(healthz)), tmp_path / "kms.sock"):
+        assert main.main(["status", "--settings", str(path)]) == code
+    assert json.loads(capsys.readouterr().out) == {
+        "healthz": healthz,
+        "key_id": "acme.vault.azure.net/keys/etcd/1",
+    }
+
+
+def test_status_of_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, {**GOOD, "socket": str(tmp_path / "kms.sock")})
+    assert main.main(["status", "--settings", str(path)]) == main.FAILED
+    assert "no answer at" in capsys.readouterr().out
