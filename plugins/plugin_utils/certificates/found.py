@@ -36,6 +36,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "/etc/kubernetes/pki/apiserver.crt": Purpose("API server", "kubernetes"),
     "/etc/kubernetes/pki/apiserver-kubelet-client.crt": Purpose("API server to kubelets", "kubernetes"),
     "/etc/kubernetes/pki/front-proxy-client.crt": Purpose("API server to extensions", "front-proxy"),
+    "/etc/kubernetes/pki/access-controller.crt": Purpose("requests for access", "kubernetes"),
     "/etc/kubernetes/admin.conf": Purpose("admin.conf", "kubernetes"),
     "/etc/kubernetes/super-admin.conf": Purpose("super-admin.conf", "kubernetes"),
     "/etc/kubernetes/controller-manager.conf": Purpose("controller manager", "kubernetes"),

@@ -156,6 +156,15 @@ def test_when_the_file_that_was_read_is_gone_everything_is_read(log: Log) -> Non
     assert uses(watch) == 1
 
 
+def test_a_log_that_was_emptied_is_read_from_its_beginning(log: Log) -> None:
+    log.write(event(SOMEBODY), event(SOMEBODY))
+    watch = log.watch()
+    assert uses(watch) == 0
+    os.truncate(log.file, 0)
+    log.write(event())
+    assert uses(watch) == 1
+
+
 def test_a_rotation_between_listing_and_reading_loses_nothing(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
