@@ -25,6 +25,7 @@ PARTS = (
     "ironspan.cli.access",
     "ironspan.cli.backup",
     "ironspan.cli.doctor",
+    "ironspan.cli.egress",
     "ironspan.cli.net",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",

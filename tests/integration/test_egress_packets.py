@@ -22,6 +22,12 @@ import typing as t
 from collections.abc import Iterator, Sequence
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.modules import egress_rules as egress_module
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.egress_rules import (
+    as_text,
+    report_of,
+    rules_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed
 from hypothesis import given, settings
@@ -535,6 +541,38 @@ def test_drops_and_what_entries_let_through_are_counted(world: World) -> None:
     assert counted["allow_2"] == counted["allow_3"] == counted["metadata"] == 0
     assert counted["outside"] > 0
     assert counted["resolver"] == 1
+
+
+def test_the_rules_in_force_are_shown_with_who_answers_for_them(world: World) -> None:
+    until = 4_102_444_800
+    allowed = [
+        dataclasses.replace(entry("203.0.113.0/24", ports=["443", "8000-8100"]), owner="storage (a: b)"),
+        entry("198.51.100.7/32", "9.9.9.0/24", protocol="udp", until=1_700_000_000),
+    ]
+    world.load(allowed)
+    for _ in range(2):
+        assert world.outcome(Probe("tcp", OPEN, 443, "")) == "passes"
+    world.outcome(Probe("udp", "8.8.8.8", 53, ""))
+    answer = {
+        "rules": world.spaces.run("host", *egress_module.COMMAND),
+        "counters": world.counted(),
+        "file": table(allowed),
+    }
+    first, second = rules_of(answer, time.time())
+    assert first[:8] == (
+        "203.0.113.0/24", ["203.0.113.0/24"], "tcp", ["443", "8000-8100"], "2099-12-31", False,
+        "storage (a: b)", "a test",
+    )  # fmt: skip
+    assert first.packets >= 2
+    assert second.networks == ["9.9.9.0/24", "198.51.100.7"]
+    assert (second.protocol, second.last_day, second.ended) == ("udp", "2023-11-13", True)
+    report = report_of({"rack-1": answer, "rack-2": None}, time.time())
+    assert report["hosts"]["rack-1"]["dropped"]["resolver"] == 1
+    assert report["hosts"]["rack-2"]["problem"] == "did not answer"
+    # A rule that somebody changed by hand is nobody's.
+    other = {**answer, "file": table([entry("203.0.113.0/24", until=until + 1)])}
+    assert rules_of(other, time.time())[0].owner == ""
+    assert "is not what this host's file says" in as_text(report_of({"rack-1": other}, time.time()))
 
 
 def test_without_the_table_everything_passes(world: World) -> None:
