@@ -315,12 +315,6 @@ def test_the_collector_takes_the_place_of_the_agent() -> None:
     assert azure["credential"]["client_id"] == "agent"  # type: ignore[index]
 
 
-def test_the_units_run_the_command() -> None:
-    text = gc.units(["/opt/a b", "gc", "--identity", "x"])
-    assert "ExecStart='/opt/a b' gc --identity x" in text
-    assert "OnCalendar=daily" in text
-
-
 def test_damaged_objects_stay_for_people_to_look_at() -> None:
     store = filled()
     manifest = NAMES.snapshot_manifest(1, snapshot_id(10, BEGIN))
