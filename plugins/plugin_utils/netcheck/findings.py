@@ -24,6 +24,7 @@ LOSS_NOTICE, LOSS_PROBLEM = 0.01, 0.1
 """TCP's throughput falls with the square root of the loss (Mathis et al., 1997); a tenth hardly moves any."""
 SLOW_NAMES_MS = 100.0
 FULL_NOTICE, FULL_PROBLEM = 0.5, 0.8
+TUNNELS = ("flannel.",)
 POD_INTERFACES = ("cni0", "flannel", "lxc", "cilium")
 
 
@@ -61,7 +62,8 @@ def pod_packets(evidence: Evidence) -> Iterator[Finding]:
         (name, f"pods may send {size} bytes ({interface}), and {wanted} fit through the tunnel")
         for name, answer in evidence.answers()
         for interface, size in answer["network"].get("here", {}).get("mtu", {}).items()
-        if interface.startswith(POD_INTERFACES[:2]) and size > wanted
+        # Not the bridge: one without pods says 1500, and pods have what the tunnel has.
+        if interface.startswith(TUNNELS) and size > wanted
     ]
     yield from together(
         PROBLEM, found, lambda hosts: f"{apply_command(evidence.site, hosts)}, and restart their pods"
@@ -69,7 +71,9 @@ def pod_packets(evidence: Evidence) -> Iterator[Finding]:
     blocked = [
         (
             name,
-            f"the tunnel to {path['peer']} lets {path['largest']} bytes pass, {path['wanted']} are meant to",
+            f"the tunnel to {path['peer']} lets {path['largest']} bytes pass, {path['wanted']} are meant to"
+            if path["largest"]
+            else f"nothing comes back through the tunnel to {path['peer']}",
         )
         for name, answer in evidence.answers()
         for path in answer["network"].get("pods") or ()

@@ -21,6 +21,11 @@ def page(report: Mapping[str, t.Any]) -> str:
     return "\n".join(_lines(report))
 
 
+def problems(count: int) -> str:
+    """Return a number of problems in words."""
+    return f"{count} problem" if count == 1 else f"{count} problems"
+
+
 def cell(way: Mapping[str, t.Any] | None) -> str:
     """Return what lies between two places in a few characters."""
     if way is None:
@@ -33,7 +38,7 @@ def cell(way: Mapping[str, t.Any] | None) -> str:
 def _lines(report: Mapping[str, t.Any]) -> Iterator[str]:
     asked = report["asked"]
     count = sum(found["level"] == PROBLEM for check in report["checks"] for found in check["findings"])
-    verdict = "nobody answered" if report["exit_code"] == 4 else f"{count} problems" if count else "well"
+    verdict = "nobody answered" if report["exit_code"] == 4 else problems(count) if count else "well"
     yield (
         f"{report['site']}: {verdict}   ({asked['hosts_answered']} of {asked['hosts']} hosts answered, "
         f"{report['seconds']:.1f} s)"
@@ -45,7 +50,7 @@ def _lines(report: Mapping[str, t.Any]) -> Iterator[str]:
         where = "the cluster's DNS" if who == "cluster" else "caches on nodes"
         yield (
             f"a name of {where}: {found['ms']:.1f} ms, {found['worst_ms']:.1f} ms at worst "
-            f"({found['hosts']} hosts)"
+            f"({found['hosts']} asked)"
         )
     for kind, found in report["tables"].items():
         yield (

@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.findings 
     LOSS_NOTICE,
     LOSS_PROBLEM,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import cell
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import cell, problems
 
 WIDTH, HEIGHT = 960, 640
 _CENTRE_X, _CENTRE_Y, _RADIUS = WIDTH / 2, 330.0, 220.0
@@ -66,8 +66,8 @@ def _elements(report: Mapping[str, t.Any]) -> Iterator[str]:
         within = matrix.get(name, {}).get(name)
         if within:
             yield _text("small", x, y + 15, f"within: {cell(within)}")
-    problems = sum(found["level"] == PROBLEM for check in report["checks"] for found in check["findings"])
-    yield _text("small", 24, HEIGHT - 20, f"{problems} problems; ironspan net check names them", "start")
+    count = sum(found["level"] == PROBLEM for check in report["checks"] for found in check["findings"])
+    yield _text("small", 24, HEIGHT - 20, f"{problems(count)}; ironspan net check names them", "start")
     yield "</svg>"
 
 
