@@ -36,6 +36,8 @@ def test_off_is_the_default_and_takes_everything_away(render: Render) -> None:
     on = resources(render("lab", ON), "rack-1")
     off = resources(render("lab"), "rack-1")
     files = {each["path"] for each in on.values() if each["kind"] == "file"}
+    # The kernel's module for kube-network-policies, which this site has not chosen.
+    files.add("/etc/modules-load.d/ironspan-egress-nft-queue.conf")
     assert {each["path"] for each in off.values() if each["kind"] == "absent"} == files
     units = [each for each in off.values() if each["kind"] == "systemd_unit"]
     assert {unit["name"] for unit in units} == {

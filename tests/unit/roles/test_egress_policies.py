@@ -8,6 +8,7 @@ import subprocess
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kernel_module import kept_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress_names
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 from hypothesis import given
@@ -77,6 +78,10 @@ def test_the_engine_is_there_when_chosen_and_fails_closed(render: Render) -> Non
     (container,) = found[-1]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == IMAGE
     assert "--fail-open=false" in container["args"]
+    module = render("lab", {**ON, "egress_policy_image": IMAGE}).resources("rack-1")["egress/nft-queue"]
+    assert (module["kind"], module["name"]) == ("kernel_module", "nft_queue")
+    gone = render("lab", ON).resources("rack-1")["egress/nft-queue"]
+    assert (gone["kind"], gone["path"]) == ("absent", kept_path("egress/nft-queue"))
 
 
 def proxied(render: Render, *destinations: str) -> t.Any:
