@@ -190,6 +190,10 @@ def test_images_are_judged_without_the_api(site: Hardened) -> None:
         site.on("rack-1", f"{pull} {site.registry}/signed:1.37.0")
     finally:
         site.on("az-1", "mv /root/kube-apiserver.yaml /etc/kubernetes/manifests/")
+        deadline = time.monotonic() + PATIENCE_S
+        while site.on("az-1", f"{KUBECTL} get --raw /readyz 2>&1 || true") != "ok":
+            assert time.monotonic() < deadline
+            time.sleep(1)
 
 
 def test_settings_of_others_do_not_let_images_through(site: Hardened) -> None:
