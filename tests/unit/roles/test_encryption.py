@@ -17,7 +17,7 @@ from tests.support.public_side import PublicSide
 
 from .conftest import Rendered, Resource
 
-VAULT = {
+VAULT: dict[str, t.Any] = {
     "control_plane_secrets_encryption": "key_vault",
     "control_plane_key_vault": {
         "vault_url": "https://acme.vault.azure.net",
