@@ -148,8 +148,7 @@ class Host:
             release
             for pid in self.smoke.processes_of(name)
             for release in (RELEASE, OLDER)
-            if f"/{release}/" in os.readlink(f"/proc/{pid}/exe")
-            and "runsc" in os.readlink(f"/proc/{pid}/exe")
+            if f"/{release}/" in str(pathlib.Path(f"/proc/{pid}/exe").readlink())
         }
 
 
