@@ -99,7 +99,7 @@ class Session:
         snapshotter = Snapshotter(self._client, self._store, self._keys, self._names)
         every = self._settings.snapshot_every_s
         snapshots = Snapshots(
-            snapshotter, self._store, self._names, epoch, every, self._metrics, self._wake_copies
+            snapshotter, self._store, self._names, epoch, every, self._metrics, self._wake_copies, time.time
         )
         after: int | None = None
         with contextlib.ExitStack() as chores:

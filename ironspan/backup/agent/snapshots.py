@@ -115,7 +115,10 @@ class Snapshots:
         found = catalogue(self._store, self._names)
         own, _ = found.of(self._epoch.epoch)
         age = None
-        if own:
+        if not own:
+            # Nothing that was written since the epoch began can be restored, though this agent began later.
+            self._alone(max(0.0, self._wall() - self._epoch.created))
+        else:
             newest = max(snapshot.manifest.created for snapshot in own)
             age = self._wall() - newest
             self._metrics.snapshot_time.set(newest)

@@ -107,6 +107,23 @@ def test_a_log_that_begins_anew_asks_for_one_that_leads_into_it(store: FaultySto
     assert taker.least == [77]
 
 
+@pytest.mark.parametrize(("age", "least"), [(95, 100), (-3600, 0)])
+def test_without_a_snapshot_all_since_the_epoch_began_counts_as_lost(
+    store: FaultyStore, taker: Taker, age: float, least: float
+) -> None:
+    """An agent was killed before its first snapshot; the next one finds its log, by a clock that may be behind."""
+    add_log(store, PlainKeys(), [[revision(6)]], after=5)
+    taker.error = BackupError("etcd does not answer.")
+    keeper = snapshots(store, taker, age)
+    with pytest.raises(BackupError):
+        keeper.step()
+    assert least <= keeper.missing() < least + 60
+    taker.error = None
+    keeper._schedule = None
+    keeper.step()
+    assert keeper.missing() == 0
+
+
 def test_what_no_snapshot_leads_to_counts_as_lost_until_one_is_taken(
     store: FaultyStore, taker: Taker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
