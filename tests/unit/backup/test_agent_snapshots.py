@@ -111,7 +111,7 @@ def test_a_log_that_begins_anew_asks_for_one_that_leads_into_it(store: FaultySto
 def test_without_a_snapshot_all_since_the_epoch_began_counts_as_lost(
     store: FaultyStore, taker: Taker, age: float, least: float
 ) -> None:
-    """An agent was killed before its first snapshot; the next one finds its log, by a clock that may be behind."""
+    """An agent was killed before its first snapshot; the next one finds its log. Its clock may be behind."""
     add_log(store, PlainKeys(), [[revision(6)]], after=5)
     taker.error = BackupError("etcd does not answer.")
     keeper = snapshots(store, taker, age)
