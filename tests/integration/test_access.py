@@ -393,6 +393,12 @@ def shared(people: People) -> str:
     return name
 
 
+def test_approving_as_kubectl_does_it(people: People) -> None:
+    path = f"{requests.PATH}/{ask(people.ada)}/status"
+    assert people.bob.get(path)
+    assert people.bob.merge(path, {"status": {"approvals": ["bob"]}})["status"]["approvals"] == ["bob"]
+
+
 def test_nobody_approves_their_own(people: People) -> None:
     name = ask(people.eve)
     assert "nobody approves their own request" in refusal(lambda: approve(people.eve, name))

@@ -12,7 +12,7 @@ PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
 MEMBER_LAYERS = ("etcd", "control_plane", "node")
 """Layers that make a host a member of something, which takes credentials; a phase each."""
-PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_backup")
+PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_backup", "access")
 """Layers with a phase of their own, for hosts that have something to do in them."""
 MEMBERSHIP_NEEDS = {
     "etcd": ("membership:etcd",),

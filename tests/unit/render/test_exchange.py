@@ -240,6 +240,10 @@ def test_an_unfit_host_says_every_reason() -> None:
             {"pending": [{"resource": "etcd_backup/key-2", "needs": "secret:backup-key-2"}]},
             ["ironspan_pending", "ironspan_pending_etcd_backup"],
         ),
+        (
+            {"changes": [{"resource": "access/settings", "kind": "file"}]},
+            ["ironspan_pending", "ironspan_pending_access"],
+        ),
     ],
 )
 def test_groups(result: dict[str, t.Any], groups: list[str]) -> None:

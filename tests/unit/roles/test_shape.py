@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import PENDING_LAYERS
 
 from tests.unit.roles.conftest import ROLES, ROOT
 
@@ -16,7 +17,7 @@ CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = (
     "validate", "assess", "prepare", "etcd", "etcd_backup", "admission_try",
-    "control_plane", "access", "network", "nodes", "isolation",
+    "control_plane", "access", "network", "nodes", "names", "isolation",
     "verify",
 )  # fmt: skip
 SCOPED = {
@@ -78,6 +79,11 @@ def test_site_goes_through_the_phases() -> None:
     for play, phase in zip(plays, PHASES, strict=True):
         scope = play.get("vars", {}).get("ironspan_scope")
         assert scope == SCOPED.get(phase)
+
+
+def test_the_groups_that_phases_take_are_made() -> None:
+    layers = {scope.partition("ironspan_pending_")[2] for scope in SCOPED.values()} - {""}
+    assert layers == set(PENDING_LAYERS)
 
 
 @pytest.mark.parametrize("phase", SCOPED)
