@@ -182,7 +182,8 @@ def command_sections(parser: argparse.ArgumentParser) -> collections.abc.Iterato
             continue
         shown = ", ".join(action.option_strings) or str(action.metavar or action.dest)
         if action.option_strings and action.nargs != 0:
-            shown += f" {action.metavar or action.dest.upper()}"
+            metavar = action.metavar or action.dest.upper()
+            shown += f" {metavar if isinstance(metavar, str) else ' '.join(metavar)}"
         rows.append(f"| `{cell(shown)}` | {cell((action.help or '') % {'default': action.default})} |")
     yield from (f"## {parser.prog}", "", parser.description or "", "")
     if rows:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import typing as t
 
-from ironspan.cli import console
+from ironspan.cli import access_review, console
 from ironspan.cli.outcome import CommandError, Exit
 
 
@@ -47,6 +47,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     for action in (asked, approved, revoked, shown):
         action.add_argument("--kubeconfig", default="", help="yours (KUBECONFIG, or ~/.kube/config)")
         action.add_argument("--context", default="", help="its context (the current one)")
+    access_review.register(actions)
     sealed = actions.add_parser(
         "seal",
         help="make a kubeconfig for emergencies that several people open together",

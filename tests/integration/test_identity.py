@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import policy_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import Paths, apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Binding, Identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.review import review
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import named_roles
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import read_usage
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 
@@ -25,9 +31,11 @@ from ironspan.lab.azure.people import Person
 from tests.support import entra
 
 from .loopback_cluster import Control, find_programs, running
+from .test_cluster_api import user_api
 
 pytestmark = pytest.mark.lab
 TEMPLATE = "control_plane/templates/authentication.yaml.j2"
+AUDIT = "control_plane/templates/audit-policy.yaml.j2"
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 ANNA = Person("anna", roles=("Researchers",))
 BINDINGS = (
@@ -119,7 +127,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         file.write_text(configuration(identity))
         control.anonymous_flags = ()
         control.start_etcd("etcd-1")
-        control.start_api(f"--authentication-config={file}")
+        audit = folder / "audit-policy.yaml"
+        audit.write_text(Templates(ROLES).get(AUDIT).render(control_plane_audit_level="Metadata"))
+        control.start_api(
+            f"--authentication-config={file}",
+            f"--audit-policy-file={audit}",
+            f"--audit-log-path={folder}/audit.log",
+        )
         control.bind_administrators()
         context = ssl.create_default_context(cadata=store.ca("kubernetes").certificate_pem)
         name = "api.test.internal"
@@ -338,6 +352,200 @@ def test_bindings_that_are_no_longer_declared_go(cluster: Cluster) -> None:
     assert (done.removed, done.changes) == (["RoleBinding other/ironspan-job-runner:Guests"], [])
     cluster.control.wait(lambda: not cluster.can(token, "create jobs.batch", "other"), 30)
     assert enforce(api, identity.objects()) == ([], [])
+
+
+# -- the review ------------------------------------------------------------------------------------
+
+
+def test_a_review_tells_used_from_unused(cluster: Cluster) -> None:
+    api, log = cluster.control.api(), cluster.control.folder / "audit.log"
+    enforce(api, dataclasses.replace(cluster.issuer.identity(), bindings=BINDINGS).objects())
+    used, unused = ("ironspan-researcher:Researchers", "ironspan-security-auditor:Auditors")
+    token = cluster.issuer.token(ANNA)
+    cluster.control.wait(lambda: cluster.send(token, "/api/v1/namespaces/research/pods")[0] == 200, 30)
+    key = ("RoleBinding", "research", used)
+    cluster.control.wait(lambda: key in read_usage([log]).bindings, 30)
+    usage = read_usage([log])
+    assert usage.bindings[key].count >= 1
+    assert usage.bindings["ClusterRoleBinding", "", "kubeadm:cluster-admins"].last <= usage.until
+    made = review(api, usage)
+    bindings = {entry["binding"]: entry for entry in made.as_json()["bindings"]}
+    assert bindings[f"RoleBinding research/{used}"]["requests"] >= 1
+    assert bindings[f"ClusterRoleBinding {unused}"]["requests"] == 0
+    found = {(finding.kind, finding.binding): finding for finding in made.findings}
+    assert ("unused", f"ClusterRoleBinding {unused}") in found
+    assert ("unused", f"RoleBinding research/{used}") not in found
+    assert found["wildcard", "ClusterRoleBinding kubeadm:cluster-admins"].expected == "the site's controller"
+    assert not made.guarded
+    text = made.as_text()
+    assert "Group entra:Researchers\n  namespace research: ClusterRole ironspan-researcher, " in text
+    assert "    batch/jobs: get list watch create delete\n" in text
+
+
+def test_a_review_tells_who_can(cluster: Cluster) -> None:
+    api = cluster.control.api()
+    who = {str(subject) for subject, _ in review(api, can=("create", "jobs.batch"), namespace="research").can}
+    assert {"Group entra:Researchers", "Group entra:Pipelines", "Group kubeadm:cluster-admins"} <= who
+    assert "Group entra:Operators" not in who
+    elsewhere = review(api, can=("create", "jobs.batch"), namespace="other").as_text()
+    assert elsewhere.startswith("who can create jobs.batch in other:\n")
+    assert "entra:" not in elsewhere.partition("\n\n")[0].split("wildcards:")[0]
+
+
+# -- grants ----------------------------------------------------------------------------------------
+
+RBAC = "rbac.authorization.k8s.io"
+POLICY = """\
+version: 1
+rules:
+  grants: {scope: everywhere, roles: [cluster-admin, admin]}
+grant_exceptions:
+  - {kind: ClusterRole, name: cilium-operator, owner: platform team, reason: its chart wants wildcards}
+"""
+ORDINARY: Object = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+
+
+def role(kind: str, name: str = "probe", **rule: t.Any) -> Object:
+    return {"kind": kind, "metadata": {"name": name}, "rules": [{**ORDINARY, **rule}]}
+
+
+def binding(kind: str, to: str, subject: str = "User somebody", of: str = "ClusterRole") -> Object:
+    whom, _, name = subject.partition(" ")
+    return {
+        "kind": kind,
+        "metadata": {"name": "probe"},
+        "roleRef": {"apiGroup": RBAC, "kind": of, "name": to},
+        "subjects": [{"apiGroup": RBAC, "kind": whom, "name": name}],
+    }
+
+
+GRANTS: Sequence[tuple[Object, str]] = (
+    (role("ClusterRole"), ""),
+    (role("Role"), ""),
+    (role("ClusterRole", verbs=["*"]), "a wildcard (*)"),
+    (role("Role", verbs=["*"]), "a wildcard (*)"),
+    (role("ClusterRole", resources=["*"]), "a wildcard (*)"),
+    (role("ClusterRole", resources=["*/scale"]), "a wildcard (*)"),
+    (role("ClusterRole", apiGroups=["*"]), "a wildcard (*)"),
+    (role("ClusterRole", name="cilium-operator", verbs=["*"]), ""),
+    (role("Role", name="cilium-operator", verbs=["*"]), "a wildcard (*)"),
+    ({**role("ClusterRole"), "rules": [{"nonResourceURLs": ["*"], "verbs": ["get"]}]}, "a wildcard (*)"),
+    ({**role("ClusterRole"), "rules": [{"nonResourceURLs": ["/healthz/*"], "verbs": ["get"]}]}, ""),
+    ({**role("ClusterRole"), "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["*"]}]}, "a wildcard (*)"),
+    ({**role("ClusterRole"), "rules": [ORDINARY, {**ORDINARY, "verbs": ["get", "*"]}]}, "a wildcard (*)"),
+    ({**role("ClusterRole"), "rules": []}, ""),
+    ({"kind": "ClusterRole", "metadata": {"name": "probe"}}, ""),
+    (
+        role("ClusterRole", apiGroups=[RBAC], resources=["clusterroles"], verbs=["escalate"]),
+        "the verbs escalate",
+    ),
+    (role("ClusterRole", apiGroups=[RBAC], resources=["clusterroles"], verbs=["bind"]), "the verbs escalate"),
+    (role("Role", apiGroups=[RBAC], resources=["roles"], verbs=["bind"]), "the verbs escalate"),
+    (role("ClusterRole", resources=["users"], verbs=["impersonate"]), "the verbs escalate"),
+    (role("ClusterRole", resources=["users"], verbs=["impersonate:user-info"]), "the verbs escalate"),
+    (
+        {
+            "kind": "ClusterRole",
+            "metadata": {"name": "probe"},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
+        },
+        "roles that are gathered from others",
+    ),
+    (binding("ClusterRoleBinding", "view"), ""),
+    (binding("RoleBinding", "edit"), ""),
+    (binding("ClusterRoleBinding", "cluster-admin"), "the roles cluster-admin, admin"),
+    (binding("RoleBinding", "cluster-admin"), "the roles cluster-admin, admin"),
+    (binding("RoleBinding", "admin"), "the roles cluster-admin, admin"),
+    (binding("RoleBinding", "admin", of="Role"), ""),
+    (binding("ClusterRoleBinding", "view", "Group system:authenticated"), "rights for everybody"),
+    (binding("RoleBinding", "view", "Group system:unauthenticated"), "rights for everybody"),
+    (binding("RoleBinding", "view", "Group system:serviceaccounts"), "rights for everybody"),
+    (binding("ClusterRoleBinding", "view", "User system:anonymous"), "rights for everybody"),
+    (binding("RoleBinding", "view", "Group system:serviceaccounts:research"), ""),
+    ({**binding("RoleBinding", "view"), "subjects": []}, ""),
+)
+
+
+def shown(case: t.Any) -> str:
+    return case["kind"] if isinstance(case, dict) else str(case)
+
+
+class TestGrants:
+    """What somebody who may do everything may give to others, with the rule in force."""
+
+    @pytest.fixture(scope="class")
+    def writer(self, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+        file = tmp_path_factory.mktemp("policy") / "admission.yml"
+        file.write_text(POLICY)
+        policy = read_policy(file)
+        nowhere = {name: dataclasses.replace(rule, scope="nowhere") for name, rule in policy.rules.items()}
+        only = dataclasses.replace(policy, rules={**nowhere, "grants": policy.rules["grants"]})
+        objects = policy_objects(only)
+        api = cluster.control.api()
+        everything = binding("ClusterRoleBinding", "cluster-admin", "Group writers")
+        everything |= {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "writers"}}
+        apply_objects(api, [everything, *objects])
+        made = user_api(cluster.control, "writer", ["writers"])
+        refused = role("ClusterRole", verbs=["*"])
+        cluster.control.wait(lambda: "a wildcard" in self.attempt(made, refused), 30)
+        yield made
+        for item in (*objects, everything):
+            api.delete(Paths(api).of(item))
+
+    @staticmethod
+    def attempt(api: Api, body: Object, namespace: str = "research") -> str:
+        """Send a role or a binding as a dry run; returns the refusal, empty when it is taken."""
+        where = "" if body["kind"].startswith("Cluster") else f"/namespaces/{namespace}"
+        path = f"/apis/{RBAC}/v1{where}/{body['kind'].lower()}s"
+        try:
+            api.request("POST", path, {"apiVersion": f"{RBAC}/v1", **body}, query={"dryRun": "All"})
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    @pytest.mark.parametrize(("body", "says"), GRANTS, ids=shown)
+    def test_what_may_be_given(self, writer: Api, body: Object, says: str) -> None:
+        refusal = self.attempt(writer, body)
+        assert bool(refusal) == bool(says), refusal
+        assert says in refusal and ("(rule grants)" in refusal) == bool(says)
+
+    def test_also_in_namespaces_that_are_exempt_from_the_rules_of_pods(self, writer: Api) -> None:
+        assert "a wildcard" in self.attempt(writer, role("Role", verbs=["*"]), "kube-system")
+
+    @pytest.mark.parametrize(("body", "says"), [case for case in GRANTS if case[1]], ids=shown)
+    def test_keepers_may_give_it(self, cluster: Cluster, writer: Api, body: Object, says: str) -> None:
+        assert not self.attempt(cluster.control.api(), body)
+
+    def test_what_was_there_can_be_labelled_but_not_widened(self, cluster: Cluster, writer: Api) -> None:
+        path = f"/apis/{RBAC}/v1/clusterroles/old"
+        wide = {"apiVersion": f"{RBAC}/v1", **role("ClusterRole", "old", verbs=["*"])}
+        cluster.control.api().apply(path, wide)
+        writer.merge(path, {"metadata": {"labels": {"a": "b"}}})
+        with pytest.raises(ApiError, match="a wildcard"):
+            writer.merge(path, {"rules": [{**ORDINARY, "verbs": ["*"], "resources": ["secrets"]}]})
+        writer.merge(path, {"rules": [ORDINARY]})
+        assert writer.delete(path)
+
+    def test_roles_of_kubernetes_are_still_gathered(self, cluster: Cluster, writer: Api) -> None:
+        api, name = cluster.control.api(), "clusterrole-aggregation-controller"
+        accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        api.apply(f"{accounts}/{name}", account)
+        rights = binding("ClusterRoleBinding", "cluster-admin")
+        rights["subjects"] = [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}]
+        rights |= {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "gatherer"}}
+        apply_objects(api, [rights])
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        made = json.loads(api.request("POST", f"{accounts}/{name}/token", asked))
+        path = f"/apis/{RBAC}/v1/clusterroles?dryRun=All"
+        body = {"apiVersion": f"{RBAC}/v1", **role("ClusterRole", verbs=["*"])}
+        cluster.control.wait(lambda: cluster.send(made["status"]["token"], path, body)[0] == 201, 30)
+        assert api.delete(Paths(api).of(rights))
+
+    def test_a_review_knows_that_it_is_in_force(self, cluster: Cluster, writer: Api) -> None:
+        made = review(cluster.control.api())
+        assert made.guarded
+        assert [f.kind for f in made.unexpected if f.binding == "ClusterRoleBinding writers"] == ["wildcard"]
 
 
 # -- the file is read again ------------------------------------------------------------------------

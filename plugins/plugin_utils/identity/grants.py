@@ -141,8 +141,8 @@ def allows(rule: Object, verb: str, resource: str) -> bool:
     Args:
         rule: of a role.
         verb: such as ``create``.
-        resource: ``RESOURCE``, ``RESOURCE/SUBRESOURCE`` or ``RESOURCE.GROUP``; without a group that of
-            every group.
+        resource: ``RESOURCE``, ``RESOURCE.GROUP``, each perhaps with ``/SUBRESOURCE`` behind it; without a
+            group that of every group.
     """
     if not {verb, "*"} & set(rule.get("verbs", ())):
         return False
