@@ -53,6 +53,7 @@ def test_an_own_entry_stands_for_the_built_in_one(tmp_path: Path) -> None:
 
 
 ENTRY = "exemptions:\n  - namespace: a\n    owner: b\n    reason: c\n"
+GRANT = "grant_exceptions:\n  - kind: ClusterRole\n    name: a\n    owner: b\n"
 SPACE = "pod_security:\n  exemptions:\n    - {namespace: a, owner: b, reason: ''}\n"
 
 
@@ -96,6 +97,24 @@ SPACE = "pod_security:\n  exemptions:\n    - {namespace: a, owner: b, reason: ''
         ),
         (f"version: 1\n{ENTRY}    expires: x\n", 6, "exemptions[0].expires: unknown key"),
         (f"version: 1\n{ENTRY}    rules: [digest]\n", 6, "'digest' is no rule; write digests"),
+        (
+            "version: 1\nrules: {grants: {scope: high_risk}}\n",
+            2,
+            "'high_risk' is not one of nowhere, everywhere",
+        ),
+        ("version: 1\nrules:\n  grants:\n    roles: ['a\"b']\n", 4, "write the name of a role or a binding"),
+        (f"version: 1\n{GRANT}", 3, "grant_exceptions[0].reason: is missing"),
+        (f"version: 1\n{GRANT}    reason: ' '\n", 6, "grant_exceptions[0].reason: is empty; write who"),
+        (
+            f"version: 1\n{GRANT.replace('ClusterRole', 'Group')}    reason: c\n",
+            3,
+            "'Group' is not one of ClusterRole",
+        ),
+        (
+            f"version: 1\n{GRANT.replace('name: a', 'name: a b')}    reason: c\n",
+            4,
+            "'a b' is not what can stand here",
+        ),
         (f"version: 1\n{ENTRY.replace(': a', ': A')}", 3, "'A' is not what can stand here"),
         (
             f"version: 1\n{ENTRY}  - {{namespace: a, owner: x, reason: y}}\n",
