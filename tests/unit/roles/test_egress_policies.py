@@ -50,6 +50,7 @@ def test_every_namespace_is_closed_and_has_names(render: Render) -> None:
         dns = made[name, "ironspan-allowed"]["egress"][0]
         assert dns["ports"] == [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
         assert dns["to"][0]["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+        assert dns["to"][1:] == [{"ipBlock": {"cidr": "169.254.20.10/32"}}]
     kinds = [item["kind"] for item in render("lab", INSIDE).renderer.objects("egress")]
     assert kinds == ["Namespace", "NetworkPolicy", "NetworkPolicy"] * 2
 
