@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""`ironspan lab store status|fault|heal|policy|clock|requests`."""
+"""`ironspan lab store status|fault|heal|policy|clock|requests|person|rotate`."""
 
 from __future__ import annotations
 
@@ -77,6 +77,16 @@ def register(parent: argparse._SubParsersAction[Any], add: Adder) -> None:
     clock = add(actions, "clock", _clock, "move the clock of retention policies")
     clock.add_argument("offset", metavar="TIME", help="ahead of now: 36h, 8d, 0")
 
+    person = add(actions, "person", _person, "print a person's token for the cluster, good or faulty")
+    person.add_argument("person", metavar="NAME", help="whose: decides the object ID")
+    person.add_argument("--role", action="append", default=[], help="app role of the person (may repeat)")
+    person.add_argument("--group", action="append", default=[], help="object ID of a group (may repeat)")
+    person.add_argument("--issuer", default="", metavar="URL", help="issuer to name (default: the lab's)")
+    person.add_argument("--fault", default="", metavar="FAULT", help="what is wrong with it, see docs/lab.md")
+
+    rotate = add(actions, "rotate", _rotate, "sign tokens with a new key from now on")
+    rotate.add_argument("--withdraw", action="store_true", help="publish the new key only")
+
     seen = add(actions, "requests", _requests, "show the last requests")
     seen.add_argument("--last", type=int, default=20, metavar="N", help="how many (default: 20)")
 
@@ -149,6 +159,19 @@ def _policy(arguments: argparse.Namespace) -> int:
 def _clock(arguments: argparse.Namespace) -> int:
     reply = _request(arguments, "clock", offset_s=parse_offset(arguments.offset))
     return _show(arguments, reply, f"policies see a clock {reply['clock_offset_s'] / 3600:g} h ahead")
+
+
+def _person(arguments: argparse.Namespace) -> int:
+    fields = {"roles": arguments.role, "groups": arguments.group}
+    reply = _request(
+        arguments, "person", name=arguments.person, issuer=arguments.issuer, fault=arguments.fault, **fields
+    )
+    return _show(arguments, reply, str(reply["token"]))
+
+
+def _rotate(arguments: argparse.Namespace) -> int:
+    reply = _request(arguments, "rotate", withdraw=arguments.withdraw)
+    return _show(arguments, reply, f"a new key signs; {reply['keys']} are published")
 
 
 def _requests(arguments: argparse.Namespace) -> int:

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ironspan.cli.main import main
-from ironspan.lab.azure import cli, client, service
+from ironspan.lab.azure import cli, client, service, tokens
 from ironspan.lab.azure.control import Control
 from ironspan.lab.azure.world import World
 from ironspan.lab.errors import LabError
@@ -131,3 +132,25 @@ def test_a_lab_without_the_service_is_told_what_to_do(capsys: pytest.CaptureFixt
 )
 def test_offsets(text: str, seconds: float) -> None:
     assert cli.parse_offset(text) == seconds
+
+
+def test_tokens_of_people(control: Control, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("person anna --role Researchers --role Auditors") == 0
+    claims = tokens.verify(capsys.readouterr().out.strip(), keys(control), time.time())
+    assert claims["roles"] == ["Researchers", "Auditors"]
+    assert run("person anna --fault expired") == 0
+    with pytest.raises(tokens.Refused, match="expired"):
+        tokens.verify(capsys.readouterr().out.strip(), keys(control), time.time())
+    assert run("person anna --fault nonsense") != 0
+    assert "write one of wrong_tenant" in capsys.readouterr().err
+
+
+def test_a_new_key(control: Control, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rotate") == 0
+    assert capsys.readouterr().out == "a new key signs; 2 are published\n"
+    assert run("rotate --withdraw --json") == 0
+    assert json.loads(capsys.readouterr().out) == {"keys": 1}
+
+
+def keys(control: Control) -> list[dict[str, str]]:
+    return control._world.keys()
