@@ -18,7 +18,11 @@ REPORT = "ironspan.hybrid.egress_report"
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     """Add the ``egress`` command."""
-    parser = subparsers.add_parser("egress", help="what pods may reach outside the cluster")
+    parser = subparsers.add_parser(
+        "egress",
+        help="what pods may reach outside the cluster",
+        description="What pods may reach outside the cluster, as it is in force. See docs/egress.md.",
+    )
     actions = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     shown = actions.add_parser(
         "show",
