@@ -45,7 +45,8 @@ def questions(site: Site, pod_networks: Mapping[str, str]) -> dict[str, Content]
     for number, host in enumerate(site.hosts.values()):
         peers = list(_peers(site, by_place, host, number))
         asked[host.name]["paths"] = [{"name": peer.name, "address": peer.address} for peer in peers]
-        if host.name in pod_networks:
+        # With the table of egress no host takes echoes that come through the tunnel.
+        if host.name in pod_networks and not host.variables.get("egress_enabled"):
             asked[host.name]["pods"] = [
                 {
                     "name": peer.name,

@@ -85,6 +85,7 @@ def test_servers_of_the_cluster(render: Render, variables: dict[str, t.Any], rep
     # Its image has another owner, who changes it in an upgrade.
     assert "containers" not in found["Deployment"]["spec"]["template"]["spec"]
     spread = found["Deployment"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert all(rule["matchLabelKeys"] == ["pod-template-hash"] for rule in spread)
     assert [rule["topologyKey"] for rule in spread] == [
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",
