@@ -65,7 +65,9 @@ def test_files(render: Render, policy: str) -> None:
         "site_kubernetes_version": "1.37.1",
     }
     rendered = render(variables=variables)
-    assert [item["kind"] for item in rendered.renderer.objects("admission")] == ["ConfigMap"]
+    # What looks other objects up cannot be in a file.
+    names = [item["metadata"]["name"] for item in rendered.renderer.objects("admission")]
+    assert names == ["ironspan-admission", "ironspan-network-policy", "ironspan-network-policy"]
     resources = rendered.resources("az-1")
     for name in ("validating", "mutating"):
         resource = resources[f"control_plane/admission-{name}"]
