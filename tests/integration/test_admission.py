@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
+import types
 import typing as t
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce
@@ -20,6 +22,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import obj
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed, Egress
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Namespace, Proxied
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 from tests.support import admission_cases as cases
 from tests.support import escape_corpus
@@ -83,7 +89,7 @@ def _binding(kind: str, role: str, group: str) -> Object:
     }
 
 
-def attempt(api: Api, method: str, path: str, body: Object) -> tuple[str, Object]:
+def attempt(api: Api, method: str, path: str, body: Object | None) -> tuple[str, Object]:
     """Send something as a dry run; returns the refusal, empty when it is taken, and what it would become."""
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     try:
@@ -260,6 +266,37 @@ def test_a_namespace_has_no_pods_before_it_denies(user: Api, control: Control) -
     # Who has a namespace closes it without a keeper.
     user.request("POST", policy.rpartition("/")[0], DEFAULT_DENY)
     control.wait(lambda: not refusal(), 20)
+
+
+def test_the_policies_of_the_site_are_what_pods_wait_for(user: Api, control: Control) -> None:
+    """Those that ``site.yml`` applies: the server takes them, pods come, and only keepers change them."""
+    api, groups = control.api(), {"control_plane": "10.98.0.11", "egress_proxy": "10.98.0.40"}
+    open_to = Allowed("a", ("203.0.113.0/24",), "tcp", ("443", "8000-8100"), 0, "a", "b")
+    site = types.SimpleNamespace(
+        egress=Egress((open_to,), proxied=(Proxied("a.example.com", ("443",), 0, "a", "b"),),
+                      namespaces=(Namespace("closed", within=True, api=True),)),
+        group=lambda name: [types.SimpleNamespace(address=groups[name])],
+    )  # fmt: skip
+    text = Templates(ROLES_FOLDER).get("egress/objects.yml.j2").render(
+        site=site, control_plane_port=6443, egress_proxy_port=3128, egress_enabled=True,
+        egress_policy_image="", dns_node_cache_address="169.254.20.10",
+    )  # fmt: skip
+    declared = yaml.safe_load(text)
+    assert len(objects.apply_objects(api, declared)) == 3
+    assert objects.apply_objects(api, declared) == [], "the server keeps them as they are declared"
+    api.merge(f"{NAMESPACES}/closed", {"metadata": {"labels": RISK}})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    api.apply(f"{NAMESPACES}/closed/serviceaccounts/default", account)
+
+    def made() -> bool:
+        refusal, pod = attempt(user, "POST", pods("closed"), cases.pod("closed"))
+        return not refusal and pod["spec"].get("runtimeClassName") == "gvisor"
+
+    control.wait(made, 20)
+    path = "/apis/networking.k8s.io/v1/namespaces/closed/networkpolicies/ironspan-allowed"
+    check(attempt(user, "PATCH", path, {"spec": {"egress": [{}]}})[0], "network_policies")
+    check(attempt(user, "DELETE", path, None)[0], "network_policies")
+    check(attempt(api, "DELETE", path, None)[0], "")
 
 
 def test_tokens_are_for_the_api(control: Control, editor: Api) -> None:

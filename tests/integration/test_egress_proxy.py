@@ -178,7 +178,8 @@ class Proxy:
 
     def close(self) -> None:
         """End everything."""
-        self.process.kill()
+        # squid removes its memory from /dev/shm when it ends by itself.
+        self.process.terminate()
         self.process.wait(DEADLINE)
         self._listener.close()
 
