@@ -103,10 +103,10 @@ def start(machine: Machine) -> bool:
 
 
 def _see_to_it_that_it_starts(machine: Machine, name: str) -> None:
-    """Have a program started now, however often it ended while there was no store.
+    """Have a program started soon, however often it ended while there was no store.
 
     After each end the kubelet waits longer, up to five minutes, and for a pod that comes back, too. Only in
-    memory does it know for how long: another kubelet starts the program at once. Pods do not notice.
+    memory does it know for how long: started anew, it waits 10 s at most. Pods do not notice.
     """
     until = time.monotonic() + START_SECONDS
     while not running(machine, name):
