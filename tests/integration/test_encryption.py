@@ -209,6 +209,7 @@ def test_secrets_are_encrypted_under_a_running_cluster_and_the_database_shows_it
     assert [cluster.text(name) for name in ("before", "meanwhile", "after")] == [PLAIN] * 3
 
 
+@pytest.mark.long
 def test_another_key_and_a_restored_value_of_the_dropped_one(cluster: Cluster) -> None:
     cluster.keys.begin(SECRETBOX)
     cluster.follow()
@@ -273,6 +274,7 @@ def host(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         vault.refusal = None
 
 
+@pytest.mark.long
 def test_a_key_in_a_vault_its_outage_and_its_rotation(cluster: Cluster, host: Host, vault: Vault) -> None:
     with host.running():
         cluster.keys.begin(KMS)
