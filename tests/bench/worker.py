@@ -76,6 +76,7 @@ FILES = {
     "proc/sys/net/ipv4/ip_forward": "0\n",
     "proc/sys/net/bridge/bridge-nf-call-iptables": "0\n",
     "proc/sys/net/bridge/bridge-nf-call-ip6tables": "0\n",
+    "proc/sys/user/max_user_namespaces": "515207\n",
     "sys/fs/cgroup/cgroup.controllers": "cpu io memory pids\n",
 }
 FOLDERS = (
