@@ -93,7 +93,12 @@ def test_servers_of_the_cluster(render: Render, variables: dict[str, t.Any], rep
 
 
 def test_a_reset_leaves_nothing(render: Render) -> None:
-    paths = {item.get("path") for item in render().resources("rack-1", "reset.yml.j2").values()}
+    rendered = render()
+    reset = rendered.resources("rack-1", "reset.yml.j2")
+    paths = {item.get("path") for item in reset.values()}
+    # What goes as a whole has files in it.
+    assert rendered.resources("rack-1")["dns/folder"]["recursive"]
+    assert reset["dns/folder"]["recursive"]
     assert {
         "/etc/systemd/system/ironspan-dns.service", "/etc/ironspan-dns", "/usr/local/bin/coredns",
     } <= paths  # fmt: skip
