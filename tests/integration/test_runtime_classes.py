@@ -87,6 +87,7 @@ class Host:
                 if member.isfile():
                     member.name = pathlib.Path(member.name).name
                     packed.extract(member, self.bin, filter="data")
+        (self.bin / "runc").symlink_to(program("runc", "1.4.3"))
         self.settings: Settings = {
             "address": f"{folder}/containerd.sock",
             "ctr": str(self.bin / "ctr"),
@@ -216,6 +217,14 @@ def test_flags_with_which_nothing_starts_are_noticed(host: Host) -> None:
     assert status == 1
     assert "no sandbox starts" in report["classes"][0]["message"]
     assert smoke(host)[0] == 0
+
+
+def test_the_bench_leaves_nothing_but_figures(host: Host) -> None:
+    (figures,) = host.smoke.bench(host.settings, rounds=1)["classes"]
+    assert 8 << 20 < figures["overhead_bytes"] < 400 << 20, figures
+    assert figures["start_ratio"] > 0
+    assert "ironspan-bench-" not in pathlib.Path("/proc/self/mounts").read_text()
+    assert host.ctr("container", "list", "--quiet").strip() == ""
 
 
 def test_a_sandbox_keeps_its_release_while_another_is_put_into_use(host: Host) -> None:
