@@ -525,3 +525,29 @@ def test_admission_policies_are_tried_then_applied_and_go_with_the_file(site: Si
     assert changed(run(site, ADMISSION)) == 1
     assert api.get(bindings)["items"] == []
     api.delete(f"{SPACES}/kube-system/pods/dns", {"gracePeriodSeconds": 0})
+
+
+# -- identity_roles, access_review -----------------------------------------------------------------
+
+PEOPLE = {
+    "identity_tenant_id": "11111111-2222-3333-4444-555555555555",
+    "identity_audiences": ["99999999-8888-7777-6666-555555555555"],
+    "identity_bindings": [{"group": "Operators", "role": "node-operator"}],
+}
+
+
+def test_people_get_their_roles_which_a_review_tells_and_lose_them(site: Site) -> None:
+    api, option = site.control.api(), f"-e{json.dumps(PEOPLE)}"
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/ironspan-node-operator:Operators"
+    give: list[Object] = [{"ironspan.hybrid.identity_roles": None}]
+    assert changed(run(site, give, option, "--check")) == 1
+    assert api.find(path) is None
+    assert changed(run(site, give, option, "--diff")) == 1
+    assert api.find(path)
+    assert changed(run(site, give, option)) == 0
+    text = run(site, [{"ironspan.hybrid.access_review": {"can": ["create", "pods/eviction"]}}])
+    assert "who can create pods/eviction:" in text
+    assert "Group entra:Operators, by ClusterRoleBinding ironspan-node-operator:Operators" in text
+    assert changed(run(site, give)) == 1
+    assert api.find(path) is None
+    assert changed(run(site, give)) == 0
