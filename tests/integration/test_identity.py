@@ -474,7 +474,8 @@ class TestGrants:
     """What somebody who may do everything may give to others, with the rule in force."""
 
     @pytest.fixture(scope="class")
-    def writer(self, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    @classmethod
+    def writer(cls, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         file = tmp_path_factory.mktemp("policy") / "admission.yml"
         file.write_text(POLICY)
         policy = read_policy(file)
@@ -487,7 +488,7 @@ class TestGrants:
         apply_objects(api, [everything, *objects])
         made = user_api(cluster.control, "writer", ["writers"])
         refused = role("ClusterRole", verbs=["*"])
-        cluster.control.wait(lambda: "a wildcard" in self.attempt(made, refused), 30)
+        cluster.control.wait(lambda: "a wildcard" in cls.attempt(made, refused), 30)
         yield made
         for item in (*objects, everything):
             api.delete(Paths(api).of(item))
