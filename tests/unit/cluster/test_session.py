@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site, Taint
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime import Runtimes, classes_of
 
 
 def host(name: str, address: str, *groups: str) -> Host:
@@ -44,6 +45,7 @@ def site(tmp_path: Path) -> Site:
         str(tmp_path / "key"),
         "",
         {item.name: item for item in HOSTS},
+        runtime=Runtimes(classes_of([{"name": "gvisor"}])),
     )
 
 

@@ -32,7 +32,7 @@ from tests.unit.render.support import KEY, ROLES
 from tests.unit.render.test_playbooks import ALONE
 
 HOST = "gpu-a-01"
-CLUSTER_ONLY = {"network", "isolation", "verify"}
+CLUSTER_ONLY = {"network", "names", "isolation", "verify"}
 """Playbooks about the whole cluster: a limit to some hosts is no order to change objects all nodes share."""
 NAMES = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 
