@@ -56,7 +56,7 @@ all-artifacts: venv packages
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
 	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
-	$(IRONSPAN) artifacts pin --wheels etcd-backup
+	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms
 
 ## The lab
 
