@@ -142,7 +142,8 @@ def check(triple: Triple, supported: Supported, tested: frozenset[Triple]) -> No
         )
     if triple.driver not in supported[triple.gvisor]:
         raise Rejected(
-            f"gVisor {triple.gvisor} does not know driver {triple.driver}, so no sandbox with a GPU starts",
+            f"gVisor {triple.gvisor} does not know the driver {triple.driver}, "
+            "so no sandbox with a GPU starts",
             nearest_good(triple, supported),
         )
     if triple.model not in models():
