@@ -8,12 +8,13 @@ The text is opaque here. Its stamp tells whether the newest one in the store is 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 import typing as t
 from pathlib import Path, PurePosixPath
 
-from ironspan.backup.errors import BackupError
+from ironspan.backup.errors import AlreadyThere, BackupError
 from ironspan.backup.names import Names
 from ironspan.backup.store import Store
 
@@ -24,6 +25,7 @@ PATH = Path("/etc/ironspan/etcd-backup/recovery.bundle")
 FORMAT = "ironspan-recovery"
 LARGEST_BYTES = 4 << 20
 """A bundle has some 20 kB."""
+_TRIES = 5
 
 
 def add_commands(subparsers: t.Any) -> None:
@@ -55,14 +57,21 @@ def keep(store: Store, names: Names, bundle: Path = PATH, now: float | None = No
         data = bundle.read_bytes()
     except OSError as error:
         raise BackupError(f"{bundle}: {error.strerror}.", "site.yml brings it to the members.") from error
-    stamp = stamp_of(data)
-    if not stamp:
+    if not stamp_of(data):
         raise BackupError(f"{bundle} is no recovery bundle.", "Let site.yml bring it again.")
     unix = int(time.time() if now is None else now)
+    for later in range(_TRIES - 1):
+        # The agent may keep a bundle within the same second, this one among others.
+        with contextlib.suppress(AlreadyThere):
+            return _kept(store, names, data, unix + later)
+    return _kept(store, names, data, unix + _TRIES - 1)
+
+
+def _kept(store: Store, names: Names, data: bytes, unix: int) -> str:
     found = [item for item in store.list(names.recoveries) if item.size <= LARGEST_BYTES]
     if found:
         newest = max(found, key=lambda item: number_of(item.name))
-        if stamp_of(b"".join(store.read(newest.name))) == stamp:
+        if stamp_of(b"".join(store.read(newest.name))) == stamp_of(data):
             return ""
         unix = max(unix, number_of(newest.name) + 1)  # later in name too, whatever the clock says
     name = names.recovery(unix)

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import collections.abc
 import json
 import pathlib
 
 import pytest
 
 from ironspan.backup import main, recovery
-from ironspan.backup.errors import BackupError
+from ironspan.backup.errors import AlreadyThere, BackupError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.names import Names
 
@@ -51,6 +52,43 @@ def test_the_newest_one_is_the_last_whatever_the_clock_says(
     recovery.keep(store, NAMES, bundle(tmp_path, "two"), now)
     assert names(store)[-1] == "lab/recovery/1001.bundle"
     assert recovery.keep(store, NAMES, bundle(tmp_path, "two"), now) == ""
+
+
+class Rival(FileStore):
+    """Another one keeps its bundle between the look and the writing, as often as it has one."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        super().__init__(folder)
+        self.rivals: list[bytes] = []
+
+    def put(self, name: str, chunks: collections.abc.Iterable[bytes]) -> None:
+        if self.rivals:
+            super().put(name, [self.rivals.pop()])
+        super().put(name, chunks)
+
+
+@pytest.mark.parametrize(
+    ("rivals", "kept", "count"),
+    [
+        (["one"], "", 1),
+        (["two"], "lab/recovery/1001.bundle", 2),
+        (["two"] * 4, "lab/recovery/1004.bundle", 5),
+    ],
+)
+def test_another_one_within_the_same_second_is_no_error(
+    tmp_path: pathlib.Path, rivals: list[str], kept: str, count: int
+) -> None:
+    store = Rival(tmp_path / "store")
+    store.rivals.extend(bundle(tmp_path, stamp).read_bytes() for stamp in rivals)
+    assert recovery.keep(store, NAMES, bundle(tmp_path, "one"), 1000) == kept
+    assert len(names(store)) == count
+
+
+def test_a_store_that_takes_no_name_is_an_error(tmp_path: pathlib.Path) -> None:
+    store = Rival(tmp_path / "store")
+    store.rivals.extend(bundle(tmp_path, "two").read_bytes() for _ in range(5))
+    with pytest.raises(AlreadyThere):
+        recovery.keep(store, NAMES, bundle(tmp_path, "one"), 1000)
 
 
 def test_a_damaged_one_in_the_store_is_followed_by_a_whole_one(
