@@ -134,6 +134,20 @@ def _stop_at_once(machine: Machine) -> None:
     machine.run("systemctl", "stop", UNIT)
 
 
+def _start(machine: Machine, verb: str) -> None:
+    """Start etcd however often it was started before.
+
+    With lost data it ends at once, again and again, and systemd refuses the sixth start within ten seconds
+    (systemd.unit(5), StartLimitBurst).
+    """
+    try:
+        machine.run("systemctl", "reset-failed", UNIT)
+    except RestoreError:
+        # A unit that systemd has not loaded has no count either.
+        pass
+    machine.run("systemctl", verb, UNIT)
+
+
 def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.Any]:
     """Take a snapshot of data that have lost their quorum, from a copy of them.
 
@@ -161,7 +175,7 @@ def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.A
     machine.run("cp", "-a", "--reflink=auto", machine.path(aside), machine.path(copy))
     configuration.divert(machine, own.alone(copy))
     try:
-        machine.run("systemctl", "start", UNIT)
+        _start(machine, "start")
         served = _served(machine)
         machine.run("etcdctl", "snapshot", "save", machine.path(snapshot), environment=_settings(machine))
     except RestoreError as error:
@@ -232,7 +246,7 @@ def serve_alone(machine: Machine, own: Configuration, least_revision: int) -> t.
         RestoreError: it does not start, or does not serve what was restored.
     """
     configuration.divert(machine, own.quarantined())
-    machine.run("systemctl", "restart", UNIT)
+    _start(machine, "restart")
     served = _served(machine)
     if served["cluster"] != machine.record()["cluster"] or served["revision"] < least_revision:
         raise RestoreError(
@@ -248,7 +262,7 @@ def release(machine: Machine) -> bool:
     """Let everybody talk to etcd; returns whether it was closed."""
     straightened = configuration.straighten(machine)
     if straightened or not machine.record().get("released"):
-        machine.run("systemctl", "restart", UNIT)
+        _start(machine, "restart")
         machine.remember(released=True)
     return straightened
 
