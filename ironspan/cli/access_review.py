@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import typing as t
 
-from ironspan.cli import console
-from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.apply import add_run_options
+from ironspan.cli.asked import tabled
 from ironspan.cli.outcome import Exit
 
 REVIEW = "ironspan.hybrid.access_review"
@@ -49,9 +48,6 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def review(arguments: argparse.Namespace) -> int:
     """Run playbooks/access_review.yml and show what it found."""
-    from ironspan.cli.playbook import run_playbook
-
-    display = console.from_arguments(arguments)
     asked = {
         # Ansible runs in the project's folder.
         "ironspan_audit_logs": [str(pathlib.Path(name).resolve()) for name in arguments.audit_log],
@@ -60,17 +56,7 @@ def review(arguments: argparse.Namespace) -> int:
         "ironspan_subject": arguments.subject,
         "ironspan_everything": arguments.all,
     }
-    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
-    code, running = run_playbook("access", "access_review", options, display, arguments.verbose)
-    answer = running.run.results.get(REVIEW, {})
-    report = answer.get("report")
-    if report and display.mode == "json":
-        display.event("access", **report)
-    elif report and not arguments.verbose:
-        display.note(answer["text"])
-    if report and arguments.report:
-        text = json.dumps(report, indent=2)
-        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    report, code = tabled(arguments, "access", "access_review", REVIEW, "access", asked)
     if code == Exit.OK and report and arguments.fail_on_findings and not report["ok"]:
         return int(Exit.FAILED)
     return int(code)

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that ask hosts something by a playbook and get a report: ``doctor`` and ``net check``."""
+"""Commands that ask something by a playbook and get a report: of hosts, or of the controller alone."""
 
 from __future__ import annotations
 
@@ -56,3 +56,41 @@ def answered(
         text = json.dumps(report, indent=2)
         pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
     return report, int(report["exit_code"])
+
+
+def tabled(
+    arguments: argparse.Namespace,
+    command: str,
+    playbook: str,
+    action: str,
+    event: str,
+    asked: t.Mapping[str, t.Any],
+) -> tuple[Report | None, Exit]:
+    """Run a playbook of the controller's, show its text, and write its report where it is asked for.
+
+    Args:
+        arguments: of the command line, with the options of ``apply.add_run_options`` and ``report``.
+        command: the command, which names the log.
+        playbook: its name without the suffix.
+        action: the action whose result has ``report`` and ``text``, by its full name.
+        event: name of the report among the events of ``--json``.
+        asked: variables for the playbook.
+
+    Returns:
+        The report, None when there is none, and the exit code of the run.
+    """
+    from ironspan.cli.playbook import run_playbook
+
+    display = console.from_arguments(arguments)
+    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
+    code, running = run_playbook(command, playbook, options, display, arguments.verbose)
+    answer = running.run.results.get(action, {})
+    report: Report | None = answer.get("report")
+    if report and display.mode == "json":
+        display.event(event, **report)
+    elif report and not arguments.verbose:
+        display.note(answer["text"])
+    if report and arguments.report:
+        text = json.dumps(report, indent=2)
+        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    return report, code

@@ -16,6 +16,7 @@ import typing as t
 
 from ironspan.cli import backup_keys, console
 from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.asked import tabled
 from ironspan.cli.outcome import CommandError, Exit
 
 REPORT = "ironspan.hybrid.certificates_report"
@@ -91,21 +92,8 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
 
 def show(arguments: argparse.Namespace) -> int:
     """Run playbooks/certs.yml and show its table."""
-    from ironspan.cli.playbook import run_playbook
-
-    display = console.from_arguments(arguments)
     asked = {"ironspan_days": arguments.days, "ironspan_everything": arguments.all}
-    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
-    code, running = run_playbook("certs", "certs", options, display, arguments.verbose)
-    answer = running.run.results.get(REPORT, {})
-    report = answer.get("report")
-    if report and display.mode == "json":
-        display.event("certificates", **report)
-    elif report and not arguments.verbose:
-        display.note(answer["text"])
-    if report and arguments.report:
-        text = json.dumps(report, indent=2)
-        pathlib.Path(arguments.report).write_text(text + "\n", encoding="utf-8")
+    report, code = tabled(arguments, "certs", "certs", REPORT, "certificates", asked)
     if code == Exit.OK and report and not report["ok"]:
         return int(Exit.FAILED)
     return int(code)
