@@ -201,7 +201,9 @@ class Membership:
         if listed:
             self._change("remove", {"ID": number})
         # etcd keeps the alarm of a member that is gone: after CORRUPT nobody could write any more.
-        for alarm in self._call("/v3/maintenance/alarm", {"action": "GET"}).get("alarms", ()):
+        # The one that left may have been the leader: the others elect one before they answer.
+        alarms = self._patiently("/v3/maintenance/alarm", {"action": "GET"}, _Leaderless)
+        for alarm in alarms.get("alarms", ()):
             if alarm.get("memberID") == number:
                 self._call("/v3/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
         return listed
@@ -232,12 +234,16 @@ class Membership:
 
     def _change(self, action: str, body: object) -> dict[str, t.Any]:
         """Change the membership, as soon as etcd finds that its members are settled."""
+        return self._patiently(f"/v3/cluster/member/{action}", body, _Unsettled)
+
+    def _patiently(self, path: str, body: object, passing: type[ClusterError]) -> dict[str, t.Any]:
+        """Call again for a while, as long as it fails for a reason that passes."""
         end = time.monotonic() + SETTLING_SECONDS
         while True:
             try:
-                return self._call(f"/v3/cluster/member/{action}", body)
-            except _Refused as error:
-                if _UNHEALTHY[0] not in error.reason or time.monotonic() > end:
+                return self._call(path, body)
+            except passing:
+                if time.monotonic() > end:
                     raise
                 time.sleep(PROMOTION_PAUSE_SECONDS)
 
@@ -256,13 +262,14 @@ class Membership:
                     return t.cast("dict[str, t.Any]", json.loads(content))
                 reason = _reason(content) or f"HTTP {answer.status}"
                 if not any(sign in reason for sign in _NO_QUORUM):
-                    raise _Refused(path.rpartition("/")[2], reason)
+                    refused = _Unsettled if _UNHEALTHY[0] in reason else _Refused
+                    raise refused(path.rpartition("/")[2], reason)
                 reasons.append(f"{name}: {reason}")
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reasons.append(f"{name}: {sentence_of(error)}")
             finally:
                 connection.close()
-        raise ClusterError(
+        raise _Leaderless(
             f"No member of the store answers with a quorum ({'; '.join(reasons) or 'none is known'}).",
             "Look at etcd on these hosts: systemctl status etcd, journalctl -u etcd.",
         )
@@ -295,3 +302,11 @@ def _reason(content: bytes) -> str:
         return str(answer.get("message") or answer.get("error") or "")
     except (ValueError, AttributeError):
         return ""
+
+
+class _Unsettled(_Refused):
+    """etcd said not now: its members have not been connected for long enough."""
+
+
+class _Leaderless(ClusterError):
+    """No member answered that has a leader."""

@@ -383,6 +383,27 @@ def test_the_alarm_of_a_member_goes_with_it_and_no_other(gateway: Callable[..., 
     assert cleared == [("10", "CORRUPT")]
 
 
+def test_after_the_leader_was_removed_the_others_are_given_time_to_elect_one(
+    gateway: Callable[..., Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(address: str, path: str, body: dict[str, t.Any]) -> Answer:
+        if not path.endswith("/alarm"):
+            return listing(entry(1), entry(10))(address, path, body)
+        asked.append(address)
+        if len(asked) <= 3:
+            return 503, {"message": "etcdserver: request timed out, possibly due to previous leader failure"}
+        return 200, {}
+
+    assert gateway(answer).remove("a")
+    assert len(asked) == 4
+    asked.clear()
+    monkeypatch.setattr(members, "SETTLING_SECONDS", 0)
+    with pytest.raises(ClusterError, match="No member of the store answers with a quorum"):
+        gateway(answer).remove("a")
+
+
 def test_promoting_nobody(gateway: Callable[..., Membership]) -> None:
     with pytest.raises(ClusterError, match="There is no member 9"):
         gateway(listing()).promote("9")
