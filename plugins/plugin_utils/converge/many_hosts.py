@@ -24,6 +24,7 @@ import typing as t
 from ansible import constants
 from ansible.plugins import strategy
 from ansible.plugins.loader import connection_loader, shell_loader
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import read_early
 
 _READ_BY_EVERY_WORKER = (
     "ansible._internal._json._profiles._legacy",
@@ -36,6 +37,7 @@ _READ_BY_EVERY_WORKER = (
 def prepare() -> None:
     """Do what every worker would do, once. To be called by the main process; more often does no harm."""
     _load_early()
+    read_early()
     _poll_seldom()
     # A worker ends with its task. Looking for garbage would copy every page it shares with the main process.
     gc.freeze()

@@ -17,7 +17,14 @@ from pathlib import Path
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Makes syntax trees without working out which scalar is a number or a date: nobody asks."""
+
+    def resolve(self, *_: object) -> str:
+        return ""
+
+
 _INI_SECTION = re.compile(r"^\s*\[([^\]:]+)(?::\w+)?\]")
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 
@@ -193,7 +200,7 @@ def mistakes_in(text: str, file: str) -> Marks:
 def _find_mistakes(text: str, file: str, marks: Marks) -> yaml.Node | None:
     """Return the syntax tree, None where there is none."""
     try:
-        root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+        root: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         marks.broken.append((Place(file, mark.line + 1 if mark else 1), str(error.problem or error.context)))
@@ -211,12 +218,13 @@ def _find_duplicates(node: yaml.Node | None, file: str, path: str, marks: Marks)
             _find_duplicates(item, file, f"{path}[{index}]", marks)
     if not isinstance(node, yaml.MappingNode):
         return
+    before = f"{path}." if path else ""
     first: dict[str, int] = {}
     for key, value in node.value:
         name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-        inner = f"{path}.{name}" if path else name
-        line = key.start_mark.line + 1
         if name and name != "<<" and name in first:
-            marks.duplicates.append(Duplicate(Place(file, line), inner, first[name]))
-        first.setdefault(name, line)
-        _find_duplicates(value, file, inner, marks)
+            place = Place(file, key.start_mark.line + 1)
+            marks.duplicates.append(Duplicate(place, before + name, first[name]))
+        first.setdefault(name, key.start_mark.line + 1)
+        if not isinstance(value, yaml.ScalarNode):
+            _find_duplicates(value, file, before + name, marks)

@@ -11,8 +11,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+import posixpath
 import re
 import subprocess
+import tarfile
+import tempfile
 import typing as t
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -97,12 +100,13 @@ def ask(program: Path) -> tuple[str, ...]:
     return read_answer(done.stdout)
 
 
-def ask_mirror(index: str | Path, release: str) -> tuple[str, ...]:
+def ask_mirror(index: str | Path, release: str, archive: bool = False) -> tuple[str, ...]:
     """Return what the runsc of the mirror says, whose digest has to be that of the index.
 
     Args:
         index: the mirror's ``index.json``, with the mirror beside it.
         release: of gVisor.
+        archive: ask the runsc in the release's archive.
 
     Returns:
         The drivers; empty when the mirror is not on this machine or has another architecture.
@@ -110,13 +114,28 @@ def ask_mirror(index: str | Path, release: str) -> tuple[str, ...]:
     if platform.machine() != "x86_64":
         return ()
     try:
-        entry = load_index(index).artifact("runsc", release)
+        entry = load_index(index).artifact("gvisor" if archive else "runsc", release)
         program = Path(index).expanduser().parent / entry["path"].lstrip("/")
         with program.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
-        return ask(program) if found == entry["sha256"] else ()
-    except (ArtifactsIndexError, OSError):
+        if found != entry["sha256"]:
+            return ()
+        return _ask_archive(program) if archive else ask(program)
+    except (ArtifactsIndexError, OSError, EOFError, tarfile.TarError):
         return ()
+
+
+@functools.lru_cache(maxsize=8)
+def _ask_archive(path: Path) -> tuple[str, ...]:
+    with tempfile.TemporaryDirectory(prefix="ironspan-runsc-") as folder, tarfile.open(path) as archive:
+        # It lies at the top, and no member is read beyond it.
+        members = (each for each in archive if posixpath.normpath(each.name) == "runsc" and each.isreg())
+        member = next(members, None)
+        if member is None:
+            return ()
+        member.name = "runsc"
+        archive.extract(member, folder, filter="data")
+        return ask(Path(folder, "runsc"))
 
 
 def check(triple: Triple, supported: Supported, tested: frozenset[Triple]) -> None:

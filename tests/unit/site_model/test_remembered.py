@@ -16,7 +16,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ansible_run, loader
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ansible_run, loader, remembered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import Remembered
 
@@ -71,6 +71,23 @@ def test_what_cannot_be_kept_or_read_is_read_again(tmp_path: pathlib.Path, site:
         place(tmp_path)._file.write_bytes(content)
         assert place(tmp_path).recall() is None
     place(tmp_path / "there is no such folder").keep(site)
+
+
+def test_what_the_main_process_has_read_no_other_reads(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(remembered, "_EARLY", {})
+    remembered.read_early()
+    assert not remembered._EARLY
+    place(tmp_path).keep(site)
+    (tmp_path / "ironspan-site-broken").write_bytes(b"\x80\x05half")
+    remembered.read_early()
+    place(tmp_path)._file.unlink()
+    found = place(tmp_path).recall()
+    assert found is not None
+    assert list(found.hosts) == list(site.hosts)
+    assert place(tmp_path, more=True).recall() is None
 
 
 def test_the_second_action_of_a_run_reads_no_inventory(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from urllib.parse import urlsplit
 
@@ -139,6 +140,7 @@ def check_mirrors(draft: Draft) -> None:
             )
 
 
+@functools.lru_cache(maxsize=64)
 def mirror_problem(url: str) -> str:
     """Return what is wrong with a mirror's URL, an empty text when nothing is."""
     try:

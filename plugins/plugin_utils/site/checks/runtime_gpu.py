@@ -57,8 +57,13 @@ def _reported_missing(draft: Draft, host: HostDraft, values: list[str]) -> bool:
 def _asked(draft: Draft) -> dict[str, tuple[str, ...]]:
     """Return what the programs of the mirror say, of those releases that hosts shall have."""
     index = draft.site_value("site_artifacts_index") or default_index_path()
-    releases = {str(host.values.get(RELEASE)) for host in draft.members("gvisor_gpu")}
-    answers = {release: nvproxy.ask_mirror(str(index), release) for release in sorted(releases)}
+    releases = {
+        str(host.values.get(RELEASE)): host.values.get("gvisor_layout") == "archive"
+        for host in draft.members("gvisor_gpu")
+    }
+    answers = {
+        release: nvproxy.ask_mirror(str(index), release, archive) for release, archive in releases.items()
+    }
     return {release: drivers for release, drivers in answers.items() if drivers}
 
 

@@ -37,6 +37,9 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
 }
 """Which files of the mirror a variable chooses."""
 
+ARCHIVE = {"gvisor_version": ("gvisor",)}
+"""The same where ``gvisor_layout`` is ``archive``."""
+
 ONLY_WITH: dict[str, str] = {"etcd_backup_version": "etcd_backup_stores"}
 """Versions that matter only where another variable is set."""
 
@@ -83,7 +86,12 @@ def check_locked(draft: Draft) -> None:
     files, images = locked()
     index = _index(draft)
     for host, variable, version in _wanted(draft):
-        problem = _lock_problem(variable, version, files, images) or _index_problem(variable, version, index)
+        names = ARTIFACTS.get(variable, ())
+        if host.values.get("gvisor_layout") == "archive":
+            names = ARCHIVE.get(variable, names)
+        problem = _lock_problem(variable, version, names, files, images) or _index_problem(
+            variable, version, names, index
+        )
         if problem:
             message, remedy = problem
             if variable not in host.settings:
@@ -92,11 +100,11 @@ def check_locked(draft: Draft) -> None:
 
 
 def _lock_problem(
-    variable: str, version: str, files: frozenset[str], images: frozenset[str]
+    variable: str, version: str, names: tuple[str, ...], files: frozenset[str], images: frozenset[str]
 ) -> tuple[str, str] | None:
     if not files:
         return None
-    for name in ARTIFACTS.get(variable, ()):
+    for name in names:
         if f"{name}/{version}" not in files:
             have = sorted(entry.rpartition("/")[2] for entry in files if entry.rpartition("/")[0] == name)
             return _not_locked(name, version, have)
@@ -126,11 +134,13 @@ def _index(draft: Draft) -> ArtifactsIndex | None:
         return None
 
 
-def _index_problem(variable: str, version: str, index: ArtifactsIndex | None) -> tuple[str, str] | None:
+def _index_problem(
+    variable: str, version: str, names: tuple[str, ...], index: ArtifactsIndex | None
+) -> tuple[str, str] | None:
     if index is None:
         return None
     try:
-        for name in ARTIFACTS.get(variable, ()):
+        for name in names:
             index.artifact(name, version)
         for pattern in IMAGES.get(variable, ()):
             index.image(pattern.format(version))
