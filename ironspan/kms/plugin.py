@@ -3,7 +3,8 @@
 """What an API server asks of its plugin: wrap a seed, open one, and say whether that works.
 
 Wrapping needs the public half of the vault's key only, which this host keeps. Opening needs the vault, or a
-seed that this host has seen before. The vault is asked once a minute whether its key still opens anything:
+seed that this host has seen before, or one that another host has sealed for it (handover.py). The vault is
+asked once a minute whether its key still opens anything:
 
 * it does: all is well;
 * it does not answer, or not to this host: seeds that are known are opened for ``outage_s`` longer;
@@ -47,10 +48,11 @@ class Keys(t.Protocol):
 
 
 class Wrapped(t.NamedTuple):
-    """A wrapped seed and the id of the key that opens it."""
+    """A wrapped seed, the id of the key that opens it, and the seed sealed for other hosts (handover.py)."""
 
     ciphertext: bytes
     key_id: str
+    sealed: bytes = b""
 
 
 class Plugin:
@@ -111,8 +113,9 @@ class Plugin:
         """
         self._insist()
         version, ciphertext = self._keys.wrap(seed)
-        self._seeds.put(ciphertext, seed)
-        return Wrapped(ciphertext, self._key_id(version))
+        sealed = self._seeds.seal(ciphertext, seed)
+        self._seeds.put(ciphertext, seed, read=False)
+        return Wrapped(ciphertext, self._key_id(version), sealed)
 
     def decrypt(self, wrapped: Wrapped) -> bytes:
         """Open a seed.
@@ -128,11 +131,20 @@ class Plugin:
                 f"It was encrypted with {wrapped.key_id!r}; this plugin has the key {self._place}.",
                 "Set control_plane_key_vault to the vault that it was encrypted with (docs/encryption.md).",
             )
-        known = self._seeds.get(wrapped.ciphertext) if not self._trouble or self._in_time() else None
+        known = self._known(wrapped) if not self._trouble or self._in_time() else None
         if known is not None:
             return known
         seed = self._keys.unwrap(version, wrapped.ciphertext)
-        self._seeds.put(wrapped.ciphertext, seed)
+        self._seeds.put(wrapped.ciphertext, seed, read=True)
+        return seed
+
+    def _known(self, wrapped: Wrapped) -> bytes | None:
+        """Return the seed without asking the vault, None when this host knows nothing that opens it."""
+        seed = self._seeds.get(wrapped.ciphertext)
+        if seed is None:
+            seed = self._seeds.open(wrapped.ciphertext, wrapped.sealed)
+            if seed is not None:
+                self._seeds.put(wrapped.ciphertext, seed, read=True)
         return seed
 
     def _open_something(self) -> None:

@@ -3,9 +3,10 @@
 """What this host keeps of the vault's answers, sealed, so that API servers start while it cannot be reached.
 
 Kept are the seeds that API servers had wrapped (32 bytes each, one a start of an API server, from which they
-derive the keys of their secrets), by the SHA-256 of the wrapped seed, and when the vault opened anything
-last. All of it is one file, encrypted with AES-256-GCM and a key in a file of root's; the vault's key that it
-belongs to is authenticated with it, so the file of another vault, or a changed one, is no cache at all.
+derive the keys of their secrets), by the SHA-256 of the wrapped seed; which of them were read from the
+cluster, as other hosts know those; and when the vault opened anything last. All of it is one file, encrypted
+with AES-256-GCM and a key in a file of root's; the vault's key that it belongs to is authenticated with it,
+so the file of another vault, or a changed one, is no cache at all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ironspan.backup.errors import BackupError
+from ironspan.kms import handover
 
 LOG = logging.getLogger(__name__)
 MAGIC = b"ironspan-kms-1\n"
@@ -48,6 +50,7 @@ class Seeds:
         self._cipher = AESGCM(_key(key_file))
         self._lock = threading.Lock()
         self._seeds: dict[str, str] = {}
+        self._read: set[str] = set()
         self._confirmed = 0.0
         self._load()
 
@@ -70,22 +73,45 @@ class Seeds:
             if seed is None:
                 return None
             self._seeds[digest] = seed  # the one used last is the last one
+            self._read.add(digest)
         return base64.b64decode(seed)
 
-    def put(self, wrapped: bytes, seed: bytes) -> None:
-        """Remember a seed; the file has it when this returns."""
+    def put(self, wrapped: bytes, seed: bytes, *, read: bool) -> None:
+        """Remember a seed; the file has it when this returns.
+
+        Args:
+            wrapped: the wrapped seed.
+            seed: the seed.
+            read: it was met in the cluster, and not made by this host's API server just now.
+        """
         digest = hashlib.sha256(wrapped).hexdigest()
         with self._lock:
             self._seeds.pop(digest, None)
             self._seeds[digest] = base64.b64encode(seed).decode("ascii")
+            if read:
+                self._read.add(digest)
             for oldest in list(self._seeds)[:-MOST]:
                 del self._seeds[oldest]
+            self._read &= self._seeds.keys()
             self._keep()
+
+    def seal(self, wrapped: bytes, seed: bytes) -> bytes:
+        """Return a seed, sealed for who knows one of those that were read from the cluster last."""
+        with self._lock:
+            shared = [digest for digest in self._seeds if digest in self._read][-handover.COPIES :]
+            known = {bytes.fromhex(digest): base64.b64decode(self._seeds[digest]) for digest in shared}
+        return handover.seal(wrapped, seed, known)
+
+    def open(self, wrapped: bytes, sealed: bytes) -> bytes | None:
+        """Return the seed that another host has sealed, None when this host knows none that opens it."""
+        with self._lock:
+            known = {bytes.fromhex(digest): base64.b64decode(seed) for digest, seed in self._seeds.items()}
+        return handover.open_sealed(wrapped, sealed, known)
 
     def forget(self) -> None:
         """Forget all seeds: the vault says that their key is not to be used."""
         with self._lock:
-            self._seeds, self._confirmed = {}, 0.0
+            self._seeds, self._read, self._confirmed = {}, set(), 0.0
             self._path.unlink(missing_ok=True)
 
     def _load(self) -> None:
@@ -99,12 +125,14 @@ class Seeds:
             nonce, sealed = content[len(MAGIC) :][:_NONCE_BYTES], content[len(MAGIC) + _NONCE_BYTES :]
             kept = json.loads(self._cipher.decrypt(nonce, sealed, MAGIC + self._owner))
             self._seeds, self._confirmed = dict(kept["seeds"]), float(kept["confirmed"])
+            self._read = set(kept["read"]) & self._seeds.keys()
         except (InvalidTag, ValueError, KeyError, TypeError):
             # It is for outages only: the vault has all of it.
             LOG.warning("%s is not of this vault and key, or damaged: nothing of it is used", self._path)
 
     def _keep(self) -> None:
-        plain = json.dumps({"seeds": self._seeds, "confirmed": self._confirmed}).encode()
+        kept = {"seeds": self._seeds, "read": sorted(self._read), "confirmed": self._confirmed}
+        plain = json.dumps(kept).encode()
         nonce = os.urandom(_NONCE_BYTES)
         sealed = MAGIC + nonce + self._cipher.encrypt(nonce, plain, MAGIC + self._owner)
         new = self._path.with_name(f".{self._path.name}.new")

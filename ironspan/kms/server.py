@@ -20,6 +20,8 @@ from ironspan.kms.plugin import PROBE_S, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, METHODS, SERVICE, VERSION
 
 LOG = logging.getLogger(__name__)
+SEALED = "sealed.ironspan.io"
+"""Annotation that is stored with every secret; API servers want a domain's name."""
 _WORKERS = 8
 _STOP_S = 5.0
 
@@ -33,10 +35,14 @@ def handlers(plugin: Plugin) -> grpc.GenericRpcHandler:
 
     def encrypt(request: t.Any) -> t.Any:
         wrapped = plugin.encrypt(request.plaintext)
-        return MESSAGES["EncryptResponse"](ciphertext=wrapped.ciphertext, key_id=wrapped.key_id)
+        annotations = {SEALED: wrapped.sealed} if wrapped.sealed else {}
+        return MESSAGES["EncryptResponse"](
+            ciphertext=wrapped.ciphertext, key_id=wrapped.key_id, annotations=annotations
+        )
 
     def decrypt(request: t.Any) -> t.Any:
-        seed = plugin.decrypt(Wrapped(request.ciphertext, request.key_id))
+        sealed = request.annotations.get(SEALED, b"")
+        seed = plugin.decrypt(Wrapped(request.ciphertext, request.key_id, sealed))
         return MESSAGES["DecryptResponse"](plaintext=seed)
 
     methods = {

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A small Key Vault with real RSA keys, over TLS on loopback: get, and unwrap. No signature is checked."""
+"""A small Key Vault with real RSA keys, over TLS: get, and unwrap. No signature of a token is checked."""
 
 from __future__ import annotations
 
@@ -42,13 +42,17 @@ class Token:
 
 @dataclasses.dataclass
 class Vault:
-    """What the vault has, and what it answers instead while ``refusal`` is set: status, code, inner code."""
+    """What the vault has, and what it answers instead while ``refusal`` is set: status, code, inner code.
+
+    While it is ``away`` it ends every connection without an answer.
+    """
 
     url: str = ""
     ca: Path = Path()
     versions: dict[str, rsa.RSAPrivateKey] = dataclasses.field(default_factory=dict)
     disabled: set[str] = dataclasses.field(default_factory=set)
     refusal: tuple[int, str, str] | None = None
+    away: bool = False
     requests: list[str] = dataclasses.field(default_factory=list)
 
     def rotate(self) -> str:
@@ -116,8 +120,13 @@ def _decoded(text: str) -> bytes:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Vault]:
-    """Run a vault until the block ends."""
+def running(folder: Path, address: str = "127.0.0.1") -> Iterator[Vault]:
+    """Run a vault until the block ends.
+
+    Args:
+        folder: for its certificates.
+        address: where it listens; clients name it by this address.
+    """
     vault = Vault()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -125,6 +134,9 @@ def running(folder: Path) -> Iterator[Vault]:
 
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            if vault.away:
+                self.close_connection = True
+                return
             if "Authorization" not in self.headers:
                 self._send(401, {})
                 return
@@ -148,13 +160,13 @@ def running(folder: Path) -> Iterator[Vault]:
         def log_message(self, *arguments: object) -> None:
             pass
 
-    certificates.ensure(folder, ["localhost"], ["127.0.0.1"])
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    certificates.ensure(folder, ["localhost"], [address])
+    server = http.server.ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*config.server(folder))
     server.socket = tls.wrap_socket(server.socket, server_side=True)
-    vault.url, vault.ca = f"https://127.0.0.1:{server.server_address[1]}", config.authority(folder)
+    vault.url, vault.ca = f"https://{address}:{server.server_address[1]}", config.authority(folder)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

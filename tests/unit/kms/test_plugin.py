@@ -22,7 +22,7 @@ from ironspan.kms import seeds as seeds_module
 from ironspan.kms.plugin import OK, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, SERVICE
 from ironspan.kms.seeds import Seeds
-from ironspan.kms.server import serving
+from ironspan.kms.server import SEALED, serving
 from tests.support.clock import Clock
 from tests.support.key_vault import NAME, Vault, running
 
@@ -296,6 +296,75 @@ def test_a_disk_that_is_full_stops_nothing(host: Host, monkeypatch: pytest.Monke
     assert plugin.decrypt(wrapped) == b"s" * 32
 
 
+def others(host: Host, folder: Path) -> Host:
+    """Return another control plane, which has the same key to seal with or not: it does not matter."""
+    folder.mkdir()
+    return Host(host.vault, folder, host.clock)
+
+
+def test_what_a_host_makes_while_the_vault_is_away_another_one_opens(host: Host, tmp_path: Path) -> None:
+    other = others(host, tmp_path / "other")
+    first, second = host.start(), other.start()
+    # What is in the cluster both have read: the other one's seed.
+    shared = second.encrypt(b"o" * 32)
+    assert first.decrypt(shared) == b"o" * 32
+    host.cut()
+    for _ in range(3):
+        made = host.start().encrypt(os.urandom(32))
+        assert host.start().decrypt(made) == other.start().decrypt(made)
+        assert other.start().decrypt(made._replace(sealed=b"")), "it is kept"
+
+
+def test_what_is_sealed_for_others_is_of_no_use_without_a_former_seed(host: Host, tmp_path: Path) -> None:
+    plugin = host.start()
+    assert plugin.encrypt(b"a" * 32).sealed == b"", "nobody else knows anything of this host's yet"
+    plugin.decrypt(others(host, tmp_path / "other").start().encrypt(b"o" * 32))
+    made = plugin.encrypt(b"s" * 32)
+    assert made.sealed and b"s" * 8 not in made.sealed
+    stranger = others(host, tmp_path / "stranger")
+    stranger.start()
+    host.cut()
+    with pytest.raises(StoreError):
+        stranger.start().decrypt(made)
+
+
+@pytest.mark.parametrize("damage", ["bit", "short", "of another"])
+def test_a_seed_that_was_sealed_otherwise_is_none(host: Host, tmp_path: Path, damage: str) -> None:
+    other = others(host, tmp_path / "other")
+    plugin, second = host.start(), other.start()
+    plugin.decrypt(second.encrypt(b"o" * 32))
+    made, another = plugin.encrypt(b"s" * 32), plugin.encrypt(b"t" * 32)
+    sealed = bytearray(another.sealed if damage == "of another" else made.sealed)
+    if damage == "bit":
+        sealed[-1] ^= 1
+    elif damage == "short":
+        del sealed[-1]
+    host.cut()
+    with pytest.raises(StoreError):
+        second.decrypt(made._replace(sealed=bytes(sealed)))
+
+
+def test_a_key_that_is_disabled_is_not_opened_by_what_was_sealed(host: Host, tmp_path: Path) -> None:
+    other = others(host, tmp_path / "other")
+    plugin, second = host.start(), other.start()
+    plugin.decrypt(second.encrypt(b"o" * 32))
+    made = plugin.encrypt(b"s" * 32)
+    host.vault.disabled.add(next(iter(host.vault.versions)))
+    second.probe()
+    host.cut()
+    with pytest.raises(BackupError):
+        other.start().decrypt(made)
+
+
+@pytest.mark.parametrize("read", [1, 9])
+def test_few_seeds_are_sealed_with_at_a_time(host: Host, tmp_path: Path, read: int) -> None:
+    other = others(host, tmp_path / "other").start()
+    plugin = host.start()
+    for number in range(read):
+        plugin.decrypt(other.encrypt(bytes([number]) * 32))
+    assert len(plugin.encrypt(b"s" * 32).sealed) == 76 * min(read, 8)
+
+
 class Client:
     """What an API server sends."""
 
@@ -326,6 +395,10 @@ def test_over_the_socket(host: Host, vault: Vault, tmp_path: Path) -> None:
         assert answer.key_id == status.key_id
         fields = {"ciphertext": answer.ciphertext, "key_id": answer.key_id, "uid": "2"}
         assert client.ask("Decrypt", **fields).plaintext == b"s" * 32
+        again = client.ask("Encrypt", plaintext=b"t" * 32, uid="3")
+        assert list(again.annotations) == [SEALED]
+        fields = {"ciphertext": again.ciphertext, "key_id": again.key_id, "annotations": again.annotations}
+        assert client.ask("Decrypt", **fields).plaintext == b"t" * 32
         with pytest.raises(grpc.RpcError) as caught:
             client.ask("Decrypt", ciphertext=b"x", key_id="elsewhere/keys/k/1", annotations={"a.b.c": b"1"})
         assert caught.value.code() == grpc.StatusCode.INTERNAL
