@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import through
 
 
 class ActionModule(ClusterAction):
@@ -37,7 +38,7 @@ class ActionModule(ClusterAction):
 
     def _entered(self, session: Session, stage: str, state: Encryption) -> Result:
         move = rotation.next_move(state) if stage == rotation.GO_ON else stage
-        if move in (state.stage, rotation.REWRITE, rotation.END):
+        if move in (state.stage, rotation.REWRITE, rotation.END) or (move == DROP and through(state)):
             return self._stays(state, [])
         reasons = self._reasons(session, state, move)
         if reasons and stage == rotation.GO_ON:
@@ -87,7 +88,9 @@ class ActionModule(ClusterAction):
             self.say(f"encryption of secrets: the change is complete, {state.writes} is alone")
         elif reasons:
             self.say(f"encryption of secrets: not everything has followed: {rotation.listed(reasons)}")
-        elif state.stage:
+        elif not state.stage:
+            self.say(f"encryption of secrets: {state.writes} is alone, and no change is under way")
+        else:
             self.say(f"all API servers have followed; the stage {rotation.next_move(state)} may be entered")
 
     def _stays(self, state: Encryption, reasons: list[str]) -> Result:

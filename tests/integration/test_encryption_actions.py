@@ -86,6 +86,9 @@ def test_stages_by_the_actions(site: Site) -> None:
     cluster.follow()
     text = stage(site, "followed", "drop")
     assert "the change is complete, secretbox-1 is alone" in text
+    # A run that was killed when all was done is run again.
+    assert "is alone, and no change is under way" in stage(site, "followed", "drop")
+    stage(site, "entered", "drop")
     assert cluster.text("before") == PLAIN
     key = cluster.keys.key("secretbox-1")
     assert key not in text and PLAIN not in text

@@ -44,12 +44,12 @@ def moved(state: Encryption, move: str, kind: str, now: str) -> Encryption:
         now: the time, ISO 8601.
 
     Returns:
-        The new state; the same one when it is in that stage already.
+        The new state; the same one when it is in that stage already, or was through ``drop``.
 
     Raises:
         PkiError: the stages come in another order, or there is nothing to change.
     """
-    if move == state.stage:
+    if move == state.stage or (move == DROP and through(state)):
         return state
     if move == BACK:
         return _back(state, now)
@@ -68,6 +68,11 @@ def moved(state: Encryption, move: str, kind: str, now: str) -> Encryption:
         return state._replace(providers=(new, *others), stage=WRITE, since=now)
     kept, *dropped = state.providers
     return Encryption((kept,), DROP, now, (*state.former, *dropped))
+
+
+def through(state: Encryption) -> bool:
+    """Tell whether a change is complete: a run of ``drop`` that was killed at its very end is run again."""
+    return state.used and not state.stage
 
 
 def ended(state: Encryption) -> Encryption:

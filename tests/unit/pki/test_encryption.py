@@ -91,6 +91,7 @@ def test_moves(state: Encryption, move: str, kind: str, providers: tuple[str, ..
     ("state", "move", "kind", "message"),
     [
         (Encryption(), WRITE, "", "in no stage"),
+        (Encryption(), DROP, "", "in no stage"),
         (Encryption(), READ, IDENTITY, "in clear already"),
         (begun(KMS), READ, KMS, "kms-1 already"),
         (Encryption(("a-1",), DROP, NOW), READ, SECRETBOX, f"stage drop since {NOW}"),
@@ -104,6 +105,11 @@ def test_moves(state: Encryption, move: str, kind: str, providers: tuple[str, ..
 def test_moves_in_another_order_are_refused(state: Encryption, move: str, kind: str, message: str) -> None:
     with pytest.raises(PkiError, match=message):
         moved(state, move, kind, NOW)
+
+
+@pytest.mark.parametrize("state", [Encryption(("a-2",), "", "", ("a-1",)), Encryption(("a-2",), DROP, NOW)])
+def test_a_drop_that_was_killed_at_its_end_is_run_again(state: Encryption) -> None:
+    assert moved(state, DROP, "", "later") == state
 
 
 @given(st.lists(st.tuples(st.sampled_from([*MOVES, "end"]), st.sampled_from([IDENTITY, SECRETBOX, KMS]))))
