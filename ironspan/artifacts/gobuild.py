@@ -17,7 +17,7 @@ import time
 
 from ironspan.artifacts import cache, toolchain
 from ironspan.artifacts.lock import Component, CProgram, Lock
-from ironspan.cli.outcome import CommandError
+from ironspan.cli.outcome import CommandError, Exit
 
 BUILDER = 1
 """Raise it when this file changes what it makes from the same lock file; everything is then built again."""
@@ -126,6 +126,25 @@ class Builder:
         for process in list(self._running):
             process.terminate()
 
+    def source(self, source: str) -> pathlib.Path:
+        """Return a file or folder of a Go module's source.
+
+        Args:
+            source: COMPONENT/PATH; the component has one module.
+
+        Raises:
+            CommandError: the module cannot be had, or has no such file.
+        """
+        name, _, path = source.partition("/")
+        component = self.lock.components[name]
+        (module,) = component.modules
+        found = self._module(component, module) / path
+        if not found.exists():
+            raise CommandError(
+                f"{component.built_from()} has no {path}", "Correct the lock file.", Exit.BAD_INPUT
+            )
+        return found
+
     def compiler(self, component: Component) -> str:
         """Return the Go release that compiles a component, for the record."""
         if component.name not in self._versions:
@@ -145,10 +164,14 @@ class Builder:
         self._run(component, [*command, component.programs[program]], say)
 
     def _compile_c(self, component: Component, program: CProgram, made: pathlib.Path) -> None:
-        self._run(component, ["go", "mod", "download", program.module])
-        answer = json.loads(self._run(component, ["go", "list", "-m", "-json", program.module]))
-        source = pathlib.Path(answer["Dir"]) / program.source
+        source = self._module(component, program.module) / program.source
         self._run(component, ["gcc", *program.flags, "-s", "-o", str(made), str(source)])
+
+    def _module(self, component: Component, module: str) -> pathlib.Path:
+        """Return the folder with a module's source, fetching it when it is not there."""
+        self._run(component, ["go", "mod", "download", module])
+        answer = json.loads(self._run(component, ["go", "list", "-m", "-json", module]))
+        return pathlib.Path(answer["Dir"])
 
     def _run(self, component: Component, command: list[str], say: Say | None = None) -> str:
         folder = self.gomods / component.name

@@ -49,18 +49,23 @@ class Laid:
     size: int
 
 
-def program_layer(programs: dict[str, pathlib.Path], target: pathlib.Path) -> Layer:
-    """Write a layer with programs.
+def program_layer(
+    programs: dict[str, pathlib.Path], target: pathlib.Path, sources: dict[str, pathlib.Path] | None = None
+) -> Layer:
+    """Write a layer with programs, and with files of modules' sources.
 
     Args:
         programs: path in the image -> program.
         target: the tar file to write.
+        sources: path in the image -> file, or folder with all that is in it. Scripts become executable.
     """
     with target.open("wb") as raw:
         stream = pack.Digesting(raw)
         archive = pack.Archive(t.cast("t.IO[bytes]", stream))
         for member, source in sorted(programs.items()):
             archive.program(member, source)
+        for member, source in sorted((sources or {}).items()):
+            archive.tree(member, source)
         archive.close()
     return Layer(target, stream.digest, stream.size)
 

@@ -22,7 +22,7 @@ DIGEST = re.compile(r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$")
 IMAGE_REF = re.compile(
     r"^(?P<registry>[a-z0-9.-]+(:[0-9]+)?)/(?P<repository>[a-z0-9._/-]+):(?P<tag>[\w][\w.-]*)$"
 )
-PACKS = ("file", "tar.gz")
+PACKS = ("file", "tar.gz", "chart")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +68,27 @@ class Base:
     applets: tuple[str, ...] | t.Literal["all"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """Manifests that Helm renders from a chart in a Go module, with values of our own.
+
+    Args:
+        program: COMPONENT/PROGRAM of Helm.
+        folder: COMPONENT/PATH of the chart in its module.
+        values: name of the file with the values, in ``ironspan/artifacts/charts``.
+        namespace: where its objects live.
+        kube_version: the Kubernetes that the chart is told it is for.
+        sha256: what comes out, reviewed; anything else is refused. Empty: nobody has reviewed it yet.
+    """
+
+    program: str
+    folder: str
+    values: str
+    namespace: str
+    kube_version: str
+    sha256: str
+
+
 # Compared by identity: an entry of a lock file is a key in tables of work.
 @dataclasses.dataclass(frozen=True, eq=False)
 class File:
@@ -86,6 +107,8 @@ class File:
     """Made only when this set is asked for; empty: always."""
     environment: str = ""
     """The program in Python that it is; empty for everything else."""
+    chart: Chart | None = None
+    """The chart that it is rendered from; None for everything else."""
 
     @property
     def key(self) -> str:
@@ -105,7 +128,8 @@ class File:
 
     def components(self) -> set[str]:
         """Return the names of the components that the Go source needs."""
-        return {source.partition("/")[0] for source in self.members.values()}
+        sources = [*self.members.values(), *((self.chart.program, self.chart.folder) if self.chart else ())]
+        return {source.partition("/")[0] for source in sources}
 
 
 # Compared by identity: an entry of a lock file is a key in tables of work.
@@ -124,6 +148,8 @@ class Image:
     buildable: bool
     set_name: str = ""
     """Made only when this set is asked for; empty: always."""
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Path in the image -> COMPONENT/PATH of a file or folder in the component's Go module."""
 
     @property
     def key(self) -> str:
@@ -152,7 +178,7 @@ class Image:
 
     def components(self) -> set[str]:
         """Return the names of the components that the Go source needs."""
-        return {source.partition("/")[0] for source in self.programs.values()}
+        return {source.partition("/")[0] for source in (*self.programs.values(), *self.sources.values())}
 
 
 @dataclasses.dataclass(frozen=True)

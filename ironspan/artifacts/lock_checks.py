@@ -16,6 +16,7 @@ from ironspan.artifacts.lock import (
     PACKS,
     SCHEMA,
     Base,
+    Chart,
     Component,
     CProgram,
     File,
@@ -32,11 +33,11 @@ FIELDS: dict[str, set[str]] = {
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
     "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "environment", "set"},
-    "file.go": {"pack", "program", "members"},
+    "file.go": {"pack", "program", "members", "chart", "values", "namespace", "kube_version", "sha256"},
     "environment": {"module", "packages", "extra", "pythons", "wheels"},
     "wheel": {"sha256", "licence"},
     "image": {"licence", "digests", "go", "set"},
-    "image.go": {"base", "programs", "entrypoint", "command", "user"},
+    "image.go": {"base", "programs", "sources", "entrypoint", "command", "user"},
 }  # fmt: skip
 
 
@@ -84,11 +85,16 @@ class Reader:
         for key, file in lock.files.items():
             for member, program in file.members.items():
                 self.program(lock, program, f"files.{key}.go.{member or 'program'}")
+            if file.chart:
+                self.program(lock, file.chart.program, f"files.{key}.go.program")
+                self.source(lock, file.chart.folder, f"files.{key}.go.chart")
             if file.environment and file.environment not in lock.environments:
                 self.problem(f"files.{key}.environment", f"there is no environment {file.environment!r}")
         for key, image in lock.images.items():
             for member, program in image.programs.items():
                 self.program(lock, program, f"images.{key}.go.programs.{member}")
+            for place, folder in image.sources.items():
+                self.source(lock, folder, f"images.{key}.go.sources.{place}")
             if image.base and image.base not in lock.bases:
                 self.problem(f"images.{key}.go.base", f"there is no base {image.base!r}")
         seen: dict[str, str] = {}
@@ -107,6 +113,17 @@ class Reader:
             self.problem(where, f"there is no component {name!r}")
         elif program not in component.programs and program not in component.c_programs:
             self.problem(where, f"component {name} has no program {program!r}")
+
+    def source(self, lock: Lock, source: str, where: str) -> None:
+        """Check that COMPONENT/PATH names a component of one module, and stays inside of it."""
+        name, _, path = source.partition("/")
+        component = lock.components.get(name)
+        if component is None:
+            self.problem(where, f"there is no component {name!r}")
+        elif len(component.modules) != 1:
+            self.problem(where, f"component {name} has several modules; name one that has a single one")
+        if not path or ".." in path.split("/"):
+            self.problem(where, f"{source!r} is not COMPONENT/PATH")
 
     def component(self, name: str, data: t.Any, where: str) -> Component:
         """Read one component."""
@@ -173,6 +190,7 @@ class Reader:
         if path and (not path.startswith("/") or ".." in path.split("/")):
             self.problem(f"{where}.path", f"{path!r} must begin with / and stay below the mirror")
         pack, members = self.file_go(fields.get("go"), f"{where}.go")
+        chart = self.chart(fields["go"], f"{where}.go") if pack == "chart" else None
         environment = self.text(fields, "environment", where, required=False)
         if path and fields.get("go") is None and not environment:
             self.problem(where, "nobody publishes it and it has no go recipe: it could never be made")
@@ -188,6 +206,7 @@ class Reader:
             members=members,
             set_name=self.text(fields, "set", where, required=False),
             environment=environment,
+            chart=chart,
         )
 
     def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:
@@ -199,12 +218,28 @@ class Reader:
         if pack not in PACKS:
             self.problem(f"{where}.pack", f"is {pack!r}; it can be {' or '.join(PACKS)}")
             return "", {}
+        if pack == "chart":
+            return pack, {}
         if pack == "file":
             return pack, {"": self.text(fields, "program", where)}
         members = self.strings(fields.get("members", {}), f"{where}.members")
         if not members:
             self.problem(f"{where}.members", "name at least one member")
         return pack, members
+
+    def chart(self, fields: dict[str, t.Any], where: str) -> Chart:
+        """Read how manifests are rendered from a chart."""
+        sha256 = self.text(fields, "sha256", where, required=False)
+        if sha256 and not DIGEST.match(f"sha256:{sha256}"):
+            self.problem(f"{where}.sha256", f"{sha256!r} is not 64 hexadecimal digits")
+        return Chart(
+            program=self.text(fields, "program", where),
+            folder=self.text(fields, "chart", where),
+            values=self.text(fields, "values", where),
+            namespace=self.text(fields, "namespace", where),
+            kube_version=self.text(fields, "kube_version", where),
+            sha256=sha256,
+        )
 
     def image(self, key: str, data: t.Any, where: str) -> Image:
         """Read one image."""
@@ -218,9 +253,10 @@ class Reader:
         go = fields.get("go")
         recipe = self.mapping(go, f"{where}.go", "image.go") if go is not None else {}
         programs = self.strings(recipe.get("programs", {}), f"{where}.go.programs")
-        for place in programs:
-            if not place.startswith("/"):
-                self.problem(f"{where}.go.programs", f"{place!r} must begin with /")
+        for part in ("programs", "sources"):
+            for place in recipe.get(part, {}):
+                if not str(place).startswith("/"):
+                    self.problem(f"{where}.go.{part}", f"{place!r} must begin with /")
         return Image(
             ref=key,
             licence=self.text(fields, "licence", where),
@@ -232,6 +268,7 @@ class Reader:
             user=self.text(recipe, "user", f"{where}.go", required=False),
             buildable=go is not None,
             set_name=self.text(fields, "set", where, required=False),
+            sources=self.strings(recipe.get("sources", {}), f"{where}.go.sources"),
         )
 
     def digests(self, data: t.Any, where: str) -> dict[str, str | None]:

@@ -7,7 +7,19 @@ from __future__ import annotations
 import json
 import pathlib
 
-from ironspan.artifacts import cache, debian, download, gobuild, image, index, pack, recipes, registry, wheels
+from ironspan.artifacts import (
+    cache,
+    chart,
+    debian,
+    download,
+    gobuild,
+    image,
+    index,
+    pack,
+    recipes,
+    registry,
+    wheels,
+)
 from ironspan.artifacts.lock import Base, File, Image, Lock, expand
 from ironspan.cli.outcome import CommandError
 
@@ -65,6 +77,11 @@ class Maker:
         return self._file_entry(item, part, scratch, "upstream", url)
 
     def _file_from_go(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
+        if item.chart is not None:
+            program = self.builder.program(item.chart.program, say)
+            say("rendering")
+            chart.render(item.chart, program, self.builder.source(item.chart.folder), scratch / "packed")
+            return self._file_entry(item, scratch / "packed", scratch, "go", self._built_from(item))
         programs = {
             expand(member, self.arch): self.builder.program(source, say)
             for member, source in item.members.items()
@@ -124,10 +141,11 @@ class Maker:
             layer, packages = self._base(self.lock.bases[item.base], say)
             layers.append(layer)
             built_from = ", ".join(filter(None, [built_from, f"Debian {' '.join(packages)}"]))
-        if item.programs:
+        if item.programs or item.sources:
             programs = {place: self.builder.program(source, say) for place, source in item.programs.items()}
+            sources = {place: self.builder.source(source) for place, source in item.sources.items()}
             say("packing")
-            layers.append(image.program_layer(programs, scratch / "programs.tar"))
+            layers.append(image.program_layer(programs, scratch / "programs.tar", sources))
         laid = image.lay_out(item, layers, self.arch, self.place, scratch)
         return self._image_entry(item, laid, "go", built_from)
 

@@ -33,6 +33,16 @@ class Archive:
         with source.open("rb") as handle:
             self.stream(member, handle, source.stat().st_size, 0o755)
 
+    def tree(self, member: str, source: pathlib.Path) -> None:
+        """Add a file, or a folder with all that is in it; what begins with ``#!`` becomes executable."""
+        files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+        for path in files:
+            name = f"{member}/{path.relative_to(source).as_posix()}" if path != source else member
+            with path.open("rb") as handle:
+                mode = 0o755 if handle.read(2) == b"#!" else 0o644
+                handle.seek(0)
+                self.stream(name, handle, path.stat().st_size, mode)
+
     def text(self, member: str, content: str, mode: int = 0o644) -> None:
         """Add a small text file."""
         data = content.encode()

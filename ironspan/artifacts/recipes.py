@@ -10,7 +10,7 @@ import json
 import pathlib
 import typing as t
 
-from ironspan.artifacts import cache, debian, gobuild, image, index, pack
+from ironspan.artifacts import cache, chart, debian, gobuild, image, index, pack
 from ironspan.artifacts.lock import File, Image, Lock, expand
 
 Source = t.Literal["upstream", "go", "wheels"]
@@ -28,6 +28,8 @@ def from_go(item: File | Image, lock: Lock, arch: str) -> str:
         arch,
     ]
     if isinstance(item, File):
+        if item.chart:
+            return hashlib.sha256(json.dumps([*parts, chart.recipe(item.chart)]).encode()).hexdigest()
         if not item.members:
             return ""
         members = {expand(member, arch): source for member, source in item.members.items()}
@@ -42,6 +44,8 @@ def from_go(item: File | Image, lock: Lock, arch: str) -> str:
             base,
             [fields[key] for key in ("ref", "programs", "entrypoint", "command", "user")],
         ]
+        # Only where there are some: the recipes of all other images stay as they were.
+        parts += [item.sources] if item.sources else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
