@@ -44,16 +44,26 @@ class Hardened(Cluster):
     registry = f"docker.io/ironspan-test-{secrets.token_hex(4)}"
     more: t.ClassVar[dict[str, t.Any]] = {}
 
-    def site(self, *options: str) -> Played:
-        """Run site.yml with everything turned on."""
+    def variables(self, **more: t.Any) -> str:
+        """Return what turns everything on, and more."""
         variables = {
             "site_cis_benchmark": True,
             "base_sshd": "hardened",
             "containerd_image_policy_mode": "enforce",
             "containerd_image_policy": [{"images": [f"{self.registry}/*"], "keys": [public(KEY)]}],
             **self.more,
+            **more,
         }
-        return super().site("-e", json.dumps(variables), *options)
+        return json.dumps(variables)
+
+    def site(self, *options: str) -> Played:
+        """Run site.yml with everything turned on."""
+        return super().site("-e", self.variables(), *options)
+
+    def tried(self, time_: str, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """Try settings of sshd on the worker, for a time such as 5m."""
+        more = ("-e", self.variables(base_sshd_settings=settings), "--limit", "rack-1,localhost")
+        return self.command("apply", "--try", time_, "-i", str(self.inventory), *more)
 
     def start(self, name: str, image: str) -> None:
         """Start a pod on the worker."""
@@ -232,3 +242,30 @@ def test_settings_that_sshd_refuses_never_reach_it(site: Hardened, monkeypatch: 
     assert "Bad SSH2 cipher spec" in played.output
     assert site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1") == before
     assert site.on("rack-1", "systemctl is-active ssh ironspan-sshd-check").split() == ["active", "active"]
+
+
+def test_settings_that_lock_everybody_out_go_back_by_themselves(site: Hardened) -> None:
+    before = site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1")
+    wrong = site.tried("2m", {"AllowGroups": "nobody-is-in-it"})
+    assert wrong.returncode == 0 and "ironspan confirm" in wrong.stdout, wrong.stdout
+    # Nobody gets in to confirm it; where this takes longer than the trial, the host says that it went back.
+    confirmed = site.command("confirm", "rack-1", "-i", str(site.inventory))
+    assert confirmed.returncode in (1, 4), confirmed.stdout
+    until = time.monotonic() + PATIENCE_S + 120
+    while site.on("rack-1", "echo in", check=False) != "in":
+        assert time.monotonic() < until, "the host has not come back"
+        time.sleep(1)
+    assert site.on("rack-1", "journalctl -u ssh | grep -c 'not listed in AllowGroups'") != "0"
+    assert site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1") == before
+    listed = site.command("rollback", "rack-1", "--list", "-i", str(site.inventory))
+    assert "not confirmed in time" in listed.stdout, listed.stdout
+    assert site.on("rack-1", "systemctl is-active ssh ironspan-sshd-check").split() == ["active", "active"]
+
+
+def test_settings_that_let_people_in_are_confirmed_and_stay(site: Hardened) -> None:
+    tried = site.tried("30m", {"AllowGroups": "root"})
+    assert tried.returncode == 0 and "ironspan confirm" in tried.stdout, tried.stdout
+    confirmed = site.command("confirm", "rack-1", "-i", str(site.inventory))
+    assert confirmed.returncode == 0, confirmed.stdout
+    assert "allowgroups root" in site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1")
+    assert site.on("rack-1", "systemctl list-units --all 'ironspan-revert*' --plain --no-legend") == ""

@@ -19,17 +19,15 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index import (
-    ArtifactsIndexError,
-    load_index,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import nvproxy, runtime
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 
-from tests.support.playbooks import ROOT
+from tests.support.gvisor_release import OLDER, RELEASE, index_with, pack, program, shim_name
+from tests.support.playbooks import BIN, ROOT
+from tests.unit.site_model.conftest import Example
+from tests.unit.site_model.mutations import ALL, HOSTS
 
-RELEASE, OLDER = "20260817.0", "20260701.0"
 SMOKE = ROOT / "roles/gvisor/templates/ironspan-runtime-smoke.py"
 Settings = dict[str, t.Any]
 CONTAINERD = """\
@@ -40,18 +38,6 @@ disabled_plugins = ["io.containerd.cri.v1.images","io.containerd.cri.v1.runtime"
 [grpc]
 address = "{folder}/containerd.sock"
 """
-
-
-def program(name: str, version: str) -> pathlib.Path:
-    """Return a file of the mirror; without it the test is skipped, or fails if IRONSPAN_REQUIRE_LAB is 1."""
-    try:
-        entry = load_index(default_index_path()).artifact(name, version)
-        return (default_index_path().parent / entry["path"].lstrip("/")).resolve(strict=True)
-    except (ArtifactsIndexError, OSError) as error:
-        # Older releases are in the set `upgrade`, which not every mirror has.
-        if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1" and version != OLDER:
-            pytest.fail(str(error))
-        pytest.skip(f"{error}; run `ironspan artifacts build --set upgrade`")
 
 
 @pytest.mark.parametrize("release", [RELEASE, OLDER])
@@ -72,6 +58,85 @@ def test_the_data_promise_no_driver_that_the_program_does_not_know(release: str)
     assert answer, "it says nothing"
     assert set(nvproxy.known_releases()[release]) <= set(answer)
     assert nvproxy.ask_mirror(default_index_path(), release) == answer
+
+
+def test_the_program_in_an_archive_is_asked(tmp_path: pathlib.Path) -> None:
+    pack(tmp_path / "gvisor.tar", compression="")
+    index = tmp_path / "index.json"
+    index_with(tmp_path / "gvisor.tar", "/gvisor.tar", index)
+    answer = nvproxy.ask(program("runsc", RELEASE))
+    assert nvproxy.ask_mirror(index, RELEASE, archive=True) == answer != ()
+    with (tmp_path / "gvisor.tar").open("r+b") as stream:
+        stream.write(b"x")
+    assert nvproxy.ask_mirror(index, RELEASE, archive=True) == ()
+
+
+GPUS = """
+gvisor_classes: [{name: gvisor}, {name: gvisor-gpu, kind: nvproxy}]
+gvisor_gpu_driver: "DRIVER"
+gvisor_gpu_model: H100
+gvisor_version: "GVISOR"
+"""
+ONE_GPU_HOST = "    haproxy: {}\n", "    haproxy: {}\n    gvisor_gpu:\n      hosts:\n        gpu-a-01:\n"
+
+
+def with_gpus(folder: pathlib.Path, driver: str, release: str) -> Example:
+    """Return the example inventory with a host that serves GPUs in gVisor."""
+    made = Example(folder / "inventory")
+    made.append(ALL, GPUS.replace("DRIVER", driver).replace("GVISOR", release))
+    made.replace(HOSTS, *ONE_GPU_HOST)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("driver", "release", "says", "remedy"),
+    [
+        ("580.159.03", RELEASE, "", ""),
+        # The data do not have it, the program does.
+        ("580.178.04", RELEASE, "", ""),
+        ("580.173.02", RELEASE, "", ""),
+        # One side or the other is changed.
+        ("580.173.02", OLDER, f"gVisor {OLDER} does not know the driver 580.173.02", f'"{RELEASE}"'),
+        ("580.173.02", OLDER, "", 'the driver "580.159.04"'),
+        ("580.174.01", RELEASE, f"gVisor {RELEASE} does not know the driver 580.174.01", '"580.173.02"'),
+    ],
+)
+def test_a_plan_asks_the_program_of_the_mirror(
+    tmp_path: pathlib.Path, driver: str, release: str, says: str, remedy: str
+) -> None:
+    program("runsc", release)
+    found = [
+        problem
+        for problem in with_gpus(tmp_path, driver, release).problems()
+        if problem.path == "gvisor_gpu_driver"
+    ]
+    assert len(found) == bool(says or remedy), found
+    for problem in found:
+        assert says in problem.message
+        assert remedy in problem.remedy
+        assert pathlib.Path(problem.file).name == pathlib.Path(ALL).name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [("plan",), ("apply",), ("plan", "upgrade"), ("apply", "upgrade")])
+def test_neither_install_nor_upgrade_begins(tmp_path: pathlib.Path, command: tuple[str, ...]) -> None:
+    program("runsc", OLDER)
+    made = with_gpus(tmp_path, "580.173.02", OLDER)
+    done = subprocess.run(
+        [BIN / "ironspan", *command, "-i", made.folder],
+        env={**os.environ, **made.environment, "XDG_STATE_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stdout
+    text = " ".join(done.stdout.split())
+    assert f"gVisor {OLDER} does not know the driver 580.173.02" in text
+    assert f'write the driver "580.159.04" or gvisor_version: "{RELEASE}"' in text
 
 
 class Host:
@@ -102,10 +167,10 @@ class Host:
 
     def put_into_use(self, release: str) -> None:
         """Do what the role does for a release."""
-        lab = program("containerd-shim-runsc-v1-lab", release)
+        shim = program(shim_name(), release)
         folder = self.folder / "releases" / release
         folder.mkdir(parents=True, exist_ok=True)
-        for name, source in (("runsc", program("runsc", release)), ("containerd-shim-runsc-v1", lab)):
+        for name, source in (("runsc", program("runsc", release)), ("containerd-shim-runsc-v1", shim)):
             if not (folder / name).exists():
                 (folder / name).symlink_to(source)
             (self.bin / name).unlink(missing_ok=True)
@@ -217,6 +282,27 @@ def test_flags_with_which_nothing_starts_are_noticed(host: Host) -> None:
     assert status == 1
     assert "no sandbox starts" in report["classes"][0]["message"]
     assert smoke(host)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("driver", "release", "says"),
+    [
+        ("580.178.04", RELEASE, ""),
+        ("580.178.04", OLDER, f"runsc {OLDER} does not know the driver 580.178.04 of this host; "),
+        ("580.178.04", OLDER, "the nearest one that it knows is 580.159.04"),
+        ("999.10.01", RELEASE, f"runsc {RELEASE} does not know the driver 999.10.01 of this host; "),
+    ],
+)
+def test_a_hosts_driver_is_judged_by_the_program_that_is_installed(
+    host: Host, driver: str, release: str, says: str
+) -> None:
+    file = host.folder / "driver"
+    file.write_text(f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {driver}  Release Build\n")
+    one = dict(host.settings["classes"][0], gpu=True, runsc=str(program("runsc", release)))
+    settings = {**host.settings, "current": release, "driver_file": str(file)}
+    problem = host.smoke.driver_problem(settings, one)
+    assert says in problem
+    assert bool(says) == bool(problem)
 
 
 def test_the_bench_leaves_nothing_but_figures(host: Host) -> None:

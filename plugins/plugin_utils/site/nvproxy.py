@@ -189,6 +189,10 @@ def nearest_good(triple: Triple, supported: Supported) -> str:
     return f"write {' or '.join(remedies)}" if remedies else "write a release of gVisor that supports GPUs"
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    padded = [(*version, 0, 0)[:3] for version in (one, other)]
-    return tuple(abs(a - b) for a, b in zip(*padded, strict=True))
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """Return how far two versions are from each other; every part has less than four digits."""
+    first, second = (
+        functools.reduce(lambda whole, part: whole * 1000 + part, (*version, 0, 0)[:3], 0)
+        for version in (one, other)
+    )
+    return abs(first - second)

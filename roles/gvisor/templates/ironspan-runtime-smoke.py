@@ -115,10 +115,24 @@ def driver_problem(settings: Settings, one: Settings) -> str:
     status, text = run([one["runsc"], "nvproxy", "list-supported-drivers"], 20)
     if status != 0:
         return f"runsc does not say which drivers it knows: {last_line(text)}"
-    known = text.split()
-    if found.group() in known:
+    driver, known = found.group(), [line for line in text.split() if DRIVER.fullmatch(line)]
+    if driver in known:
         return ""
-    return f"runsc does not know the driver {found.group()} of this host, only {', '.join(known)}"
+    if not known:
+        return "runsc knows no driver at all"
+    problem = f"runsc {settings['current']} does not know the driver {driver} of this host"
+    return f"{problem}; the nearest one that it knows is {nearest(driver, known)}"
+
+
+def nearest(driver: str, known: t.Sequence[str]) -> str:
+    """Return the driver that is nearest to another one: of the same branch first, the newer of two."""
+
+    def number(text: str) -> int:
+        major, minor, patch = [int(part) for part in (text + ".0").split(".")[:3]]
+        return (major * 1000 + minor) * 1000 + patch
+
+    wanted = number(driver)
+    return min(sorted(known, key=number, reverse=True), key=lambda one: abs(number(one) - wanted))
 
 
 def try_class(settings: Settings, one: Settings) -> Settings:

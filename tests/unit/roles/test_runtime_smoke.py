@@ -133,6 +133,12 @@ def test_one_class_that_fails_does_not_hide_the_others(settings: Settings, tmp_p
         ("NVRM version: NVIDIA 580.15 Release", "echo 580.159.03", "does not know the driver 580.15 "),
         ("no version", "echo 580.159.03", "names no version"),
         ("", "echo 580.159.03", "names no version"),
+        ("NVRM version: NVIDIA 580.178.04 Release", "echo", "knows no driver at all"),
+        (
+            "NVRM version: NVIDIA 580.173.02 Release",
+            "printf '%s\\n' 535.129.03 580.65.06 580.159.04 580.159.03 590.48.01",
+            "the nearest one that it knows is 580.159.04",
+        ),
         ("NVRM version: 580.159.03", "echo broken; exit 1", "which drivers it knows: broken"),
         (None, "echo 580.159.03", "there is no NVIDIA driver"),
     ],

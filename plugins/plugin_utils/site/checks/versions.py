@@ -32,6 +32,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     "containerd_runc_version": ("runc",),
     "containerd_cni_version": ("cni-plugins",),
     "flannel_cni_version": ("flannel-cni",),
+    "cilium_version": ("cilium-manifests",),
     "gvisor_version": ("runsc", "containerd-shim-runsc-v1"),
     "etcd_backup_version": ("etcd-backup",),
 }
@@ -48,6 +49,7 @@ IMAGES: dict[str, tuple[str, ...]] = {
     "control_plane_coredns_version": ("registry.k8s.io/coredns/coredns:v{}",),
     "containerd_pause_version": ("registry.k8s.io/pause:{}",),
     "flannel_version": ("ghcr.io/flannel-io/flannel:v{}",),
+    "cilium_version": ("quay.io/cilium/cilium:v{}", "quay.io/cilium/operator-generic:v{}"),
 }
 """Which images of the mirror a variable chooses."""
 
@@ -69,7 +71,7 @@ def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
     known = draft.specification.options
     options = {name: known[name] for name in {**ARTIFACTS, **IMAGES} if name in known}
     for host in draft.hosts.values():
-        layers = layers_of(host.groups)
+        layers = layers_of(host.groups, host.values["site_cni"])
         for variable, option in options.items():
             value = host.values.get(variable)
             if not isinstance(value, str) or (variable, value) in seen:
