@@ -117,6 +117,18 @@ def test_another_release_gets_a_folder_of_its_own(render: Render) -> None:
     assert old["gvisor/link-runsc"]["path"] == new["gvisor/link-runsc"]["path"]
 
 
+def test_a_release_from_its_archive(render: Render) -> None:
+    found = render(variables={"gvisor_layout": "archive", **SMOKE}).resources("rack-1")
+    archive = found["gvisor/archive"]
+    assert (archive["path"], archive["unpack"]) == ("/opt/gvisor/20260817.0", "tar")
+    assert archive["url_path"] == "/host/gvisor/20260817.0"
+    assert not {"gvisor/runsc", "gvisor/shim"} & set(found)
+    for name in ("link-runsc", "link-containerd-shim-runsc-v1", "flags"):
+        assert found[f"gvisor/{name}"]["requires"] == ["gvisor/archive"]
+    assert "gvisor/archive" in found["gvisor/ready"]["restart_on"]
+    assert found["gvisor/link-runsc"]["target"] == "/opt/gvisor/20260817.0/runsc"
+
+
 NVIDIA = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build\n"
 
 

@@ -85,6 +85,11 @@ RUNTIME = (
         "gpu-a-01: {",
         "gvisor_gpu_driver: is not set for host gpu-a-01",
     ),
+    appended(
+        "an archive that nobody publishes",
+        'gvisor_version: "20260701.0"\ngvisor_layout: archive\n',
+        'gvisor 20260701.0 is not in artifacts.lock.yml (it has 20260817.0); write "20260817.0"',
+    ),
     appended("memory of all", "gvisor_overhead_memory: 64MB", "'64MB' is no amount of memory"),
     appended("CPU of all", 'gvisor_overhead_cpu: "0.1"', "'0.1' is no amount of CPU"),
     appended(
