@@ -6,7 +6,8 @@ An API server that starts makes a seed that only the vault and its own host know
 writes from then on, so during an outage one restart would keep them from reading, and with one unreadable
 secret an API server lists none. Therefore each seed is also sealed with keys derived from seeds that were
 read from the cluster before, which every host has read. What is sealed is stored in etcd beside what the
-vault's key has wrapped; who knows none of the former seeds has nothing of it.
+vault's key has wrapped; who knows none of the former seeds has nothing of it. Another version of the vault's
+key breaks the chain (seeds.py).
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class Plugin:
         """
         self._insist()
         version, ciphertext = self._keys.wrap(seed)
-        sealed = self._seeds.seal(ciphertext, seed)
-        self._seeds.put(ciphertext, seed, read=False)
+        sealed = self._seeds.seal(ciphertext, seed, version)
+        self._seeds.put(ciphertext, seed)
         return Wrapped(ciphertext, self._key_id(version), sealed)
 
     def decrypt(self, wrapped: Wrapped) -> bytes:
@@ -131,20 +131,20 @@ class Plugin:
                 f"It was encrypted with {wrapped.key_id!r}; this plugin has the key {self._place}.",
                 "Set control_plane_key_vault to the vault that it was encrypted with (docs/encryption.md).",
             )
-        known = self._known(wrapped) if not self._trouble or self._in_time() else None
+        known = self._known(wrapped, version) if not self._trouble or self._in_time() else None
         if known is not None:
             return known
         seed = self._keys.unwrap(version, wrapped.ciphertext)
-        self._seeds.put(wrapped.ciphertext, seed, read=True)
+        self._seeds.put(wrapped.ciphertext, seed, version)
         return seed
 
-    def _known(self, wrapped: Wrapped) -> bytes | None:
+    def _known(self, wrapped: Wrapped, version: str) -> bytes | None:
         """Return the seed without asking the vault, None when this host knows nothing that opens it."""
-        seed = self._seeds.get(wrapped.ciphertext)
+        seed = self._seeds.get(wrapped.ciphertext, version)
         if seed is None:
             seed = self._seeds.open(wrapped.ciphertext, wrapped.sealed)
             if seed is not None:
-                self._seeds.put(wrapped.ciphertext, seed, read=True)
+                self._seeds.put(wrapped.ciphertext, seed, version)
         return seed
 
     def _open_something(self) -> None:

@@ -50,7 +50,7 @@ class Seeds:
         self._cipher = AESGCM(_key(key_file))
         self._lock = threading.Lock()
         self._seeds: dict[str, str] = {}
-        self._read: set[str] = set()
+        self._read: dict[str, str] = {}
         self._confirmed = 0.0
         self._load()
 
@@ -65,40 +65,53 @@ class Seeds:
             self._confirmed = now
             self._keep()
 
-    def get(self, wrapped: bytes) -> bytes | None:
-        """Return the seed that was wrapped into this, None when it is not known."""
+    def get(self, wrapped: bytes, version: str) -> bytes | None:
+        """Return a seed that was read from the cluster, None when it is not known.
+
+        Args:
+            wrapped: the wrapped seed.
+            version: of the vault's key that has wrapped it.
+        """
         digest = hashlib.sha256(wrapped).hexdigest()
         with self._lock:
             seed = self._seeds.pop(digest, None)
             if seed is None:
                 return None
             self._seeds[digest] = seed  # the one used last is the last one
-            self._read.add(digest)
+            self._read[digest] = version
         return base64.b64decode(seed)
 
-    def put(self, wrapped: bytes, seed: bytes, *, read: bool) -> None:
+    def put(self, wrapped: bytes, seed: bytes, read: str = "") -> None:
         """Remember a seed; the file has it when this returns.
 
         Args:
             wrapped: the wrapped seed.
             seed: the seed.
-            read: it was met in the cluster, and not made by this host's API server just now.
+            read: version of the vault's key, for a seed that was read from the cluster and not made just now.
         """
         digest = hashlib.sha256(wrapped).hexdigest()
         with self._lock:
             self._seeds.pop(digest, None)
             self._seeds[digest] = base64.b64encode(seed).decode("ascii")
             if read:
-                self._read.add(digest)
+                self._read[digest] = read
             for oldest in list(self._seeds)[:-MOST]:
                 del self._seeds[oldest]
-            self._read &= self._seeds.keys()
+                self._read.pop(oldest, None)
             self._keep()
 
-    def seal(self, wrapped: bytes, seed: bytes) -> bytes:
-        """Return a seed, sealed for who knows one of those that were read from the cluster last."""
+    def seal(self, wrapped: bytes, seed: bytes, version: str) -> bytes:
+        """Return a seed, sealed for who knows one of those that were read from the cluster last.
+
+        Args:
+            wrapped: the wrapped seed.
+            seed: the seed.
+            version: of the vault's key. Seeds of other versions are left out: with another version the vault
+                alone opens what is made from then on, whoever has got hold of seeds before.
+        """
         with self._lock:
-            shared = [digest for digest in self._seeds if digest in self._read][-handover.COPIES :]
+            shared = [digest for digest in self._seeds if self._read.get(digest) == version]
+            shared = shared[-handover.COPIES :]
             known = {bytes.fromhex(digest): base64.b64decode(self._seeds[digest]) for digest in shared}
         return handover.seal(wrapped, seed, known)
 
@@ -111,7 +124,7 @@ class Seeds:
     def forget(self) -> None:
         """Forget all seeds: the vault says that their key is not to be used."""
         with self._lock:
-            self._seeds, self._read, self._confirmed = {}, set(), 0.0
+            self._seeds, self._read, self._confirmed = {}, {}, 0.0
             self._path.unlink(missing_ok=True)
 
     def _load(self) -> None:
@@ -125,13 +138,13 @@ class Seeds:
             nonce, sealed = content[len(MAGIC) :][:_NONCE_BYTES], content[len(MAGIC) + _NONCE_BYTES :]
             kept = json.loads(self._cipher.decrypt(nonce, sealed, MAGIC + self._owner))
             self._seeds, self._confirmed = dict(kept["seeds"]), float(kept["confirmed"])
-            self._read = set(kept["read"]) & self._seeds.keys()
+            self._read = dict(kept.get("read", {}))
         except (InvalidTag, ValueError, KeyError, TypeError):
             # It is for outages only: the vault has all of it.
             LOG.warning("%s is not of this vault and key, or damaged: nothing of it is used", self._path)
 
     def _keep(self) -> None:
-        kept = {"seeds": self._seeds, "read": sorted(self._read), "confirmed": self._confirmed}
+        kept = {"seeds": self._seeds, "read": self._read, "confirmed": self._confirmed}
         plain = json.dumps(kept).encode()
         nonce = os.urandom(_NONCE_BYTES)
         sealed = MAGIC + nonce + self._cipher.encrypt(nonce, plain, MAGIC + self._owner)

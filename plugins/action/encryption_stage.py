@@ -20,6 +20,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import through
 
+REWRITING_PATIENCE_S = 30.0
+"""For a request that fails, as those to the load balancer have it."""
+
 
 class ActionModule(ClusterAction):
     """The action ``ironspan.hybrid.encryption_stage``."""
@@ -78,7 +81,8 @@ class ActionModule(ClusterAction):
 
     def _rewritten(self, session: Session, state: Encryption, *, everything: bool) -> Outcome:
         everything = everything or kind_of(state.writes) == KMS
-        outcome = rewrite(session.api(), rotation.reader_of(session), state.writes, everything=everything)
+        apis = [api() for api in rotation.apis_of(session, REWRITING_PATIENCE_S).values()]
+        outcome = rewrite(apis, rotation.reader_of(session), state.writes, everything=everything)
         for label, count in outcome.stored.items():
             self.say(f"{count} secrets are stored with {label}")
         return outcome

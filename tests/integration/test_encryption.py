@@ -110,7 +110,7 @@ class Cluster:
 
     def rewrite(self, *, everything: bool = False) -> Outcome:
         """Store secrets anew."""
-        return rewrite(self.api(), self.secrets, self.keys.state().writes, everything=everything)
+        return rewrite([self.api()], self.secrets, self.keys.state().writes, everything=everything)
 
     def end(self) -> None:
         """End the stage drop."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import itertools
 import typing as t
 from collections.abc import Callable, Iterable, Sequence
 
@@ -40,12 +41,13 @@ class Outcome(t.NamedTuple):
 
 
 def rewrite(
-    api: Api, read: Callable[[], Iterable[Secret]], provider: str, *, everything: bool = False
+    apis: Sequence[Api], read: Callable[[], Iterable[Secret]], provider: str, *, everything: bool = False
 ) -> Outcome:
     """Store secrets anew until none is left that another provider has written.
 
     Args:
-        api: a client.
+        apis: a client of each API server, which take turns: each writes with a key of its own where a vault
+            wraps these, and the others have to get to know it while the vault answers.
         read: reads how secrets are stored.
         provider: the one that writes.
         everything: also those of this provider, whose key may have another version now.
@@ -55,7 +57,7 @@ def rewrite(
     """
     stale = [secret for secret in read() if everything or secret.provider != provider]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        refused = [reason for reason in pool.map(lambda secret: _write(api, secret), stale) if reason]
+        refused = [reason for reason in pool.map(_write, itertools.cycle(apis), stale) if reason]
     stored = list(read())
     left = [secret for secret in stored if secret.provider != provider]
     return Outcome(len(stale), refused, counted(stored), left)

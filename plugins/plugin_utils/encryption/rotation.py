@@ -97,10 +97,15 @@ def listed(reasons: t.Sequence[str]) -> str:
     return "; ".join(reasons[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def apis_of(session: Session) -> Apis:
-    """Return how to ask each API server of the site, past the load balancer."""
+def apis_of(session: Session, patience: float = 1) -> Apis:
+    """Return how to ask each API server of the site, past the load balancer.
+
+    Args:
+        session: the visit.
+        patience: seconds in which a request that fails is sent again.
+    """
     hosts = session.site.group("control_plane")
-    return {host.name: functools.partial(session.api_of, host) for host in hosts}
+    return {host.name: functools.partial(session.api_of, host, patience) for host in hosts}
 
 
 def reader_of(session: Session) -> Callable[[], t.Iterable[Secret]]:

@@ -109,7 +109,7 @@ def stored(**values: bytes) -> Values:
 def test_only_what_another_key_has_written_is_written_again_without_any_content() -> None:
     store = stored(old=OLD, new=NEW, clear=b"k8s\x00")
     server = Server(store)
-    outcome = rewrite(t.cast("Api", server), lambda: secrets(store), "secretbox-2")
+    outcome = rewrite([t.cast("Api", server)], lambda: secrets(store), "secretbox-2")
     assert sorted(path for path, _, _ in server.patched) == [
         "PATCH /api/v1/namespaces/a/secrets/clear",
         "PATCH /api/v1/namespaces/a/secrets/old",
@@ -123,15 +123,22 @@ def test_only_what_another_key_has_written_is_written_again_without_any_content(
 def test_a_second_run_has_nothing_to_do_unless_everything_is_asked_for() -> None:
     store = stored(one=NEW, two=NEW)
     server = Server(store)
-    assert rewrite(t.cast("Api", server), lambda: secrets(store), "secretbox-2").asked == 0
-    outcome = rewrite(t.cast("Api", server), lambda: secrets(store), "secretbox-2", everything=True)
+    assert rewrite([t.cast("Api", server)], lambda: secrets(store), "secretbox-2").asked == 0
+    outcome = rewrite([t.cast("Api", server)], lambda: secrets(store), "secretbox-2", everything=True)
     assert outcome.asked == len(server.patched) == 2
 
 
 def test_what_is_refused_is_named_and_what_is_gone_is_not() -> None:
     store = stored(gone=OLD, kept=OLD)
     server = Server(store, {"gone": 404, "kept": 403})
-    outcome = rewrite(t.cast("Api", server), lambda: secrets(store), "secretbox-2")
+    outcome = rewrite([t.cast("Api", server)], lambda: secrets(store), "secretbox-2")
     (reason,) = outcome.refused
     assert reason.startswith("secret a/kept: ")
     assert {secret.name for secret in outcome.left} == {"gone", "kept"}
+
+
+def test_api_servers_take_turns() -> None:
+    store = stored(**{f"s{number}": OLD for number in range(6)})
+    servers = [Server(store), Server(store)]
+    rewrite([t.cast("Api", server) for server in servers], lambda: secrets(store), "secretbox-2")
+    assert [len(server.patched) for server in servers] == [3, 3]

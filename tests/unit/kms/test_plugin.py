@@ -356,6 +356,19 @@ def test_a_key_that_is_disabled_is_not_opened_by_what_was_sealed(host: Host, tmp
         other.start().decrypt(made)
 
 
+def test_with_another_version_the_vault_alone_opens_what_is_made(host: Host, tmp_path: Path) -> None:
+    other = others(host, tmp_path / "other")
+    plugin, second = host.start(), other.start()
+    plugin.decrypt(second.encrypt(b"o" * 32))
+    rotate(host.vault)
+    plugin.probe()
+    made = plugin.encrypt(b"s" * 32)
+    assert made.sealed == b""
+    second.probe()
+    plugin.decrypt(second.encrypt(b"n" * 32))
+    assert plugin.encrypt(b"t" * 32).sealed
+
+
 @pytest.mark.parametrize("read", [1, 9])
 def test_few_seeds_are_sealed_with_at_a_time(host: Host, tmp_path: Path, read: int) -> None:
     other = others(host, tmp_path / "other").start()
