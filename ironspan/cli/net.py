@@ -9,9 +9,11 @@ import pathlib
 import typing as t
 
 from ironspan.cli.apply import add_run_options
-from ironspan.cli.asked import answered
+from ironspan.cli.asked import answered, tabled
+from ironspan.cli.outcome import CommandError, Exit
 
 NET_CHECK = "ironspan.hybrid.net_check"
+NET_POLICY = "ironspan.hybrid.net_policy"
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -23,9 +25,19 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         help="latency, loss, packet sizes, names and tables, asked of the hosts",
         description="Let hosts ask each other (one execution each) and show latency and loss by place, and "
         "what is wrong with what mends it. Nothing is changed. "
-        "Exit codes: 0 well, 1 something is wrong, 2 the inventory has problems, 4 nobody answered.",
+        "Exit codes: 0 well, 1 something is wrong, 2 the inventory has problems, 4 nobody answered. "
+        "With --from and --to no host is asked: it is worked out whether policies allow this connection, "
+        "and by which rule. Exit codes: 0 allowed, 1 denied, 2 there is no such endpoint.",
     )
     add_run_options(check)
+    check.add_argument("--from", dest="source", metavar="NAMESPACE/POD", help="the pod that connects")
+    check.add_argument(
+        "--to",
+        dest="target",
+        metavar="TARGET:PORT",
+        help="where to: NAMESPACE/POD:PORT, ADDRESS:PORT, SERVICE.NAMESPACE.svc:PORT or NAME:PORT, with /udp "
+        "behind it if it is not TCP",
+    )
     check.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
     check.add_argument("--picture", metavar="FILE", help="also draw it, as SVG, to this file")
     check.set_defaults(func=run)
@@ -33,6 +45,8 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    if arguments.source or arguments.target:
+        return verdict(arguments)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import page
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.picture import picture
 
@@ -40,3 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     if report is not None and arguments.picture:
         pathlib.Path(arguments.picture).write_text(picture(report), encoding="utf-8")
     return code
+
+
+def verdict(arguments: argparse.Namespace) -> int:
+    """Say whether policies allow one connection, and return the exit code."""
+    if not (arguments.source and arguments.target):
+        raise CommandError("a connection has two ends", "write --from and --to", Exit.BAD_INPUT)
+    if arguments.picture:
+        raise CommandError("there is no picture of one connection", "leave --picture out", Exit.BAD_INPUT)
+    asked = {"ironspan_from": arguments.source, "ironspan_to": arguments.target}
+    report, code = tabled(arguments, "net-policy", "net_policy", NET_POLICY, "net-policy", asked)
+    return int(report["exit_code"]) if report and code == Exit.OK else int(code)

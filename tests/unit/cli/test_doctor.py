@@ -41,6 +41,7 @@ class FakeRun:
         self.run.results = dict(self.brings)
         self.run.failures = list(self.failures)
         self.output = ["the last line"]
+        self.log = "log"
 
     def execute(self, project: pathlib.Path) -> Exit:
         """End as told."""

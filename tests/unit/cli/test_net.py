@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ironspan.cli import net, playbook
-from ironspan.cli.outcome import Exit
+from ironspan.cli.outcome import CommandError, Exit
 from tests.unit.cli.test_doctor import FakeRun, ran
 
 WAY = {"ms": 30.0, "worst_ms": 31.0, "loss": 0.0, "paths": 2}
@@ -58,3 +58,35 @@ def test_without_a_report_there_is_no_picture(fake: type[FakeRun], tmp_path: pat
     fake.brings, fake.code = {}, Exit.BAD_INPUT
     assert ran("net", "check", "--plain", "--picture", str(tmp_path / "p.svg")) == 2
     assert not (tmp_path / "p.svg").exists()
+
+
+def test_a_verdict_between_two_endpoints(
+    fake: type[FakeRun], capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    answer = {"outcome": "denied", "exit_code": 1, "routes": []}
+    fake.brings, fake.code = {net.NET_POLICY: {"report": answer, "text": "a/b -> c/d:80: denied"}}, Exit.OK
+    words = (
+        "net",
+        "check",
+        "--plain",
+        "--from",
+        "a/b",
+        "--to",
+        "c/d:80",
+        "--report",
+        str(tmp_path / "r.json"),
+    )
+    assert ran(*words) == 1
+    assert "a/b -> c/d:80: denied" in capsys.readouterr().out
+    assert json.loads((tmp_path / "r.json").read_text()) == answer
+    fake.brings, fake.code = {}, Exit.BAD_INPUT
+    assert ran("net", "check", "--plain", "--from", "a/b", "--to", "c/d:80") == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("--from", "a/b"), ("--to", "a/b:1"), ("--from", "a/b", "--to", "c/d:1", "--picture", "x")]
+)
+def test_a_connection_has_two_ends_and_no_picture(fake: type[FakeRun], words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError) as caught:
+        ran("net", "check", "--plain", *words)
+    assert caught.value.code == Exit.BAD_INPUT

@@ -1,0 +1,46 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether a pod reaches something, and by which rule. Changes nothing and sends no packet."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import ask
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.lookup import Lookup
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.questions import QuestionError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.verdict import as_text
+
+PATIENCE_S = 3.0
+"""How long a request to the API is sent again; somebody is waiting for this command."""
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.net_policy``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "source": {"type": "str", "required": True},
+        "target": {"type": "str", "required": True},
+        "report": {"type": "path", "default": ""},
+    }
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Read the cluster and let everybody on the way judge."""
+        site = session.site
+        lookup = Lookup(session.api(PATIENCE_S), {host.address: host.name for host in node_hosts(site)})
+        try:
+            report = ask(site, lookup, arguments["source"], arguments["target"], time.time())
+        except QuestionError as error:
+            return {"failed": True, "refused": True, "msg": str(error)}
+        text = as_text(report)
+        for line in text.splitlines():
+            self.say(line)
+        if arguments["report"]:
+            write_file(Path(arguments["report"]).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
+        return {"changed": False, "report": report, "text": text}

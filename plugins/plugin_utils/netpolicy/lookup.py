@@ -1,0 +1,195 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Finds in a cluster whom people mean: pods by name or address, the pods of a service, nodes."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import typing as t
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import (
+    Address,
+    Endpoint,
+    Network,
+    Port,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.questions import (
+    Pod,
+    QuestionError,
+    Service,
+)
+
+_ENDED = ("Succeeded", "Failed")
+_SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+class Backend(t.NamedTuple):
+    """One pod, or one address, that a service stands for.
+
+    Args:
+        endpoint: who takes the connection.
+        address: the address that the packet is sent to.
+        port: the port that the packet is sent to.
+    """
+
+    endpoint: Endpoint
+    address: Address
+    port: int
+
+
+class Lookup:
+    """Reads one cluster; what was read once is not read again.
+
+    Args:
+        api: of the cluster.
+        hosts: names of nodes by their addresses in the inventory.
+    """
+
+    def __init__(self, api: Api, hosts: Mapping[str, str]) -> None:
+        self._api = api
+        self._hosts = {ipaddress.ip_address(address): name for address, name in hosts.items()}
+
+    def pod(self, pod: Pod) -> Endpoint:
+        """Return a pod that runs.
+
+        Raises:
+            QuestionError: there is none, or it has no address.
+        """
+        found = self._api.find(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+        if found is None:
+            raise QuestionError(f"There is no pod {pod}.", f"Look: kubectl -n {pod.namespace} get pods.")
+        if found["status"].get("phase") in _ENDED or not found["status"].get("podIP"):
+            phase = found["status"].get("phase", "Unknown")
+            raise QuestionError(f"The pod {pod} has no address ({phase}).", "Ask when it runs.")
+        return self._endpoint(found)
+
+    def at(self, address: Address) -> Endpoint | Service:
+        """Return who has an address: a pod, a service, a node, or somebody outside."""
+        pods = self._api.get("/api/v1/pods", fieldSelector=f"status.podIP={address}")["items"]
+        pods = [pod for pod in pods if pod["status"].get("phase") not in _ENDED]
+        own = [pod for pod in pods if not pod["spec"].get("hostNetwork")]
+        if own:
+            return self._endpoint(own[0])
+        services = self._api.get("/api/v1/services", fieldSelector=f"spec.clusterIP={address}")["items"]
+        if services:
+            return Service(services[0]["metadata"]["namespace"], services[0]["metadata"]["name"])
+        return self._elsewhere(address)
+
+    def backends(self, service: Service, protocol: str, port: int | str) -> list[Backend]:
+        """Return whom a service stands for.
+
+        Args:
+            service: its name.
+            protocol: ``TCP``, ``UDP`` or ``SCTP``.
+            port: of the service, its number or its name.
+
+        Raises:
+            QuestionError: there is no such service, or it has no such port.
+        """
+        name = f"{service.namespace}/{service.name}"
+        found = self._api.find(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
+        if found is None:
+            raise QuestionError(
+                f"There is no service {name}.", f"Look: kubectl -n {service.namespace} get services."
+            )
+        if found["spec"].get("type") == "ExternalName":
+            other = found["spec"]["externalName"]
+            raise QuestionError(f"The service {name} is another name of {other}.", f"Ask for {other}.")
+        ports = found["spec"].get("ports") or ()
+        wanted = [
+            each
+            for each in ports
+            if port in (each["port"], each.get("name")) and each["protocol"] == protocol
+        ]
+        if not wanted:
+            there = ", ".join(f"{each['port']}/{each['protocol'].lower()}" for each in ports) or "none"
+            raise QuestionError(
+                f"The service {name} has no port {port}/{protocol.lower()}.", f"It has: {there}."
+            )
+        slices = self._api.get(
+            f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices",
+            labelSelector=f"{_SERVICE_LABEL}={service.name}",
+        )["items"]
+        return [made for each in slices for made in self._of_slice(each, wanted[0].get("name") or "")]
+
+    def _of_slice(self, found: Object, port_name: str) -> Iterable[Backend]:
+        ports = [each for each in found.get("ports") or () if (each.get("name") or "") == port_name]
+        if not ports or found["addressType"] == "FQDN":
+            return
+        for each in found.get("endpoints") or ():
+            # What is not said counts as ready (discovery.k8s.io/v1, EndpointConditions).
+            if (each.get("conditions") or {}).get("ready") is False:
+                continue
+            for text in each["addresses"]:
+                address = ipaddress.ip_address(text)
+                target = each.get("targetRef") or {}
+                if target.get("kind") == "Pod":
+                    endpoint = self.pod(Pod(target["namespace"], target["name"]))
+                else:
+                    endpoint = self._elsewhere(address)
+                yield Backend(endpoint, address, int(ports[0]["port"]))
+
+    def policies(self, namespace: str) -> list[Object]:
+        """Return the network policies of a namespace, by name."""
+        return self._policies(namespace)
+
+    @functools.cached_property
+    def node_parts(self) -> dict[str, tuple[Network, ...]]:
+        """Each node's parts of the pod networks, by node name."""
+        return {
+            node["metadata"]["name"]: tuple(
+                ipaddress.ip_network(text)
+                for text in node["spec"].get("podCIDRs") or filter(None, [node["spec"].get("podCIDR")])
+            )
+            for node in self._api.get("/api/v1/nodes")["items"]
+        }
+
+    def own_addresses(self, node: str) -> set[Address]:
+        """Return a host's addresses: that of the inventory, of its tunnel and of its bridge."""
+        own = {address for address, name in self._hosts.items() if name == node}
+        for part in self.node_parts.get(node, ()):
+            # The first address of a node's part is the tunnel's, the second one the bridge's.
+            own |= {part.network_address, part.network_address + 1}
+        return own
+
+    def _elsewhere(self, address: Address) -> Endpoint:
+        for node in {*self._hosts.values(), *self.node_parts}:
+            if address in self.own_addresses(node):
+                return Endpoint(f"host {node}", (address,), node=node, host_network=True)
+        return Endpoint(str(address), (address,))
+
+    def _endpoint(self, pod: Object) -> Endpoint:
+        meta, spec, status = pod["metadata"], pod["spec"], pod["status"]
+        texts = [each["ip"] for each in status.get("podIPs") or ({"ip": status["podIP"]},)]
+        return Endpoint(
+            name=f"{meta['namespace']}/{meta['name']}",
+            addresses=tuple(map(ipaddress.ip_address, texts)),
+            namespace=meta["namespace"],
+            labels=meta.get("labels") or {},
+            namespace_labels=self._namespace_labels(meta["namespace"]),
+            node=spec.get("nodeName", ""),
+            host_network=bool(spec.get("hostNetwork")),
+            ports=tuple(_named_ports(spec)),
+        )
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019, one of these lives as long as one question
+    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        found = self._api.get(f"/api/v1/namespaces/{namespace}")
+        return dict(found["metadata"].get("labels") or {})
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019, one of these lives as long as one question
+    def _policies(self, namespace: str) -> list[Object]:
+        path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+        return sorted(self._api.get(path)["items"], key=lambda policy: str(policy["metadata"]["name"]))
+
+
+def _named_ports(spec: Object) -> Iterable[Port]:
+    # Containers that run beside the others may be init containers that restart always.
+    aside = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    for container in (*(spec.get("containers") or ()), *aside):
+        for port in container.get("ports") or ():
+            if port.get("name"):
+                yield Port(port["name"], port.get("protocol") or "TCP", int(port["containerPort"]))
