@@ -15,7 +15,7 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration long random bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration long random simulate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint | unit | integration | molecule   parts of it'
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
+	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -107,6 +108,12 @@ MEMBERS ?= 1
 random: artifacts
 	@IRONSPAN_RANDOM_RUNS=$(RUNS) IRONSPAN_RANDOM_SEED=$(SEED) IRONSPAN_RANDOM_MEMBERS=$(MEMBERS) \
 	    $(PYTHON) -m pytest -k acknowledged tests/integration/test_backup_random.py
+
+NODES ?= 1000
+# NODES=5000 where the machine allows it (docs/sizes.md); SIMULATION has more options, --help says which.
+simulate: artifacts
+	@$(PYTHON) -m tests.support.kwok
+	@$(PYTHON) -m tests.support.simulation --nodes $(NODES) $(SIMULATION)
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all

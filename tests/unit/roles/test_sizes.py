@@ -8,7 +8,9 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import profile_for
 
+from tests.support.simulation import settings
 from tests.unit.roles.conftest import INVENTORIES, Rendered
 
 Render = Callable[..., Rendered]
@@ -46,6 +48,16 @@ def test_large_sites(render: Render) -> None:
         f"net.ipv4.neigh.default.gc_thresh{number}": str(value)
         for number, value in ((1, 4096), (2, 8192), (3, 16384))
     }
+
+
+def test_the_simulation_has_the_flags_of_the_site(render: Render) -> None:
+    large = settings.of(render("example", LARGE), profile_for(1000))
+    small = settings.of(render("example"), profile_for(1000))
+    assert [large.api_server.pop(flag) for flag in FLAGS] == ["1500", "500"]
+    assert large.api_server == small.api_server
+    assert (large.controller_manager, large.scheduler) == (small.controller_manager, small.scheduler)
+    assert large.pod_cidr == LARGE["site_pod_cidr"]
+    assert not any(value.startswith("/") for value in large.api_server.values())
 
 
 def test_what_the_site_says_wins(render: Render) -> None:

@@ -1,0 +1,50 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A simulation's outcome as text for a person."""
+
+from __future__ import annotations
+
+from tests.support.simulation.scenario import Outcome, Phase
+
+LEAST = 100
+"""Requests of a kind within a phase: with fewer, the 99th percentile is the slowest one."""
+_MIB = 2**20
+
+
+def text(outcome: Outcome) -> str:
+    """Return everything that was measured, for one simulation."""
+    plan = outcome.plan
+    flags = ", ".join(f"{key} {value}" for key, value in outcome.flags.items()) or "defaults"
+    lines = [
+        f"{plan.nodes} nodes, {'with' if plan.with_profile else 'without'} the profile; API server: {flags}; "
+        f"events {'in an etcd of their own' if plan.events_apart else 'with everything else'}",
+        f"{outcome.at_once} joins at the same time; each Node changed {outcome.node_changes:.1f} times",
+        f"nodes that were Ready and then were not: {len(outcome.flaps)}",
+        f"watches: {sum(outcome.watches.values())}, of nodes {outcome.watches.get('nodes', 0)}, "
+        f"of pods {outcome.watches.get('pods', 0)}",
+        "objects: " + ", ".join(f"{key} {value}" for key, value in outcome.objects.items()),
+        "etcd: " + ", ".join(f"{key} {value / _MIB:.1f} MiB" for key, value in outcome.etcd_bytes.items()),
+        "memory at the end and at most, MiB: "
+        + ", ".join(f"{key} {now:.0f} / {most:.0f}" for key, (now, most) in outcome.memory.items()),
+    ]
+    return "\n".join([*lines, *(line for phase in outcome.phases for line in _phase(phase))])
+
+
+def _phase(phase: Phase) -> list[str]:
+    cores = ", ".join(f"{key} {used / phase.seconds:.2f}" for key, used in phase.cpu.items())
+    messages = phase.counters["apiserver_watch_events_total"] / phase.seconds
+    volume = phase.counters["apiserver_watch_events_sizes_sum"] / phase.seconds / _MIB
+    lines = [
+        "",
+        f"{phase.name}: {phase.seconds:.0f} s; cores: {cores}",
+        f"  messages to watches: {messages:.0f} a second, {volume:.1f} MiB a second; "
+        f"requests refused: {phase.counters['apiserver_flowcontrol_rejected_requests_total']:.0f}",
+        f"  heartbeats: {phase.rate('PUT', 'leases'):.1f} leases a second, "
+        f"{phase.rate('PATCH', 'nodes/status'):.2f} statuses a second",
+    ]
+    return lines + [
+        f"  {row.verb:8} {row.resource:32} {row.scope:10} {row.count:8} requests, "
+        f"p99 {row.p99 * 1000:7.1f} ms"
+        for row in phase.requests
+        if row.count >= LEAST
+    ]
