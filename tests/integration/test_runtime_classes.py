@@ -284,6 +284,16 @@ def test_flags_with_which_nothing_starts_are_noticed(host: Host) -> None:
     assert smoke(host)[0] == 0
 
 
+def test_flags_of_a_class_with_gpus_start_a_sandbox_without_one(host: Host) -> None:
+    config = host.folder / "runsc-gpu.toml"
+    text = (host.folder / "runsc.toml").read_text()
+    config.write_text(text + 'nvproxy-allowed-driver-capabilities = "compute,utility,video"\n')
+    one = dict(host.settings["classes"][0], name="gvisor-gpu", config=str(config))
+    assert host.smoke.start_sandbox(host.settings, one) == ""
+    config.write_text(text + 'nvproxy-allowed-driver-capabilities = "sound"\n')
+    assert "no sandbox starts" in host.smoke.start_sandbox(host.settings, one)
+
+
 @pytest.mark.parametrize(
     ("driver", "release", "says"),
     [

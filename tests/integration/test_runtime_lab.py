@@ -18,6 +18,7 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 
 from tests.bench.table import Table
@@ -233,6 +234,31 @@ def test_flags_with_which_nothing_starts_are_taken_back(site: Runtimes) -> None:
     assert site.on(HOST, "cat /etc/containerd/runsc.toml") == before
     assert site.smoke()["ok"]
     site.start("again")
+
+
+DRIVER = {"gvisor_gpu_driver": "580.159.03", "gvisor_gpu_model": "H100"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "variables", "says"),
+    [
+        ((), {"gvisor_platform": "kvm"}, ["/dev/kvm"]),
+        (("gpu", "gvisor_gpu"), DRIVER, ["GPU driver", "580.159.03"]),
+        (("gpu", "kata_gpu"), {}, ["/dev/vfio/vfio", "/opt/kata/bin/containerd-shim-kata-v2"]),
+    ],
+    ids=["kvm", "nvproxy", "kata"],
+)
+def test_a_host_refuses_what_it_cannot_serve(
+    site: Runtimes, groups: tuple[str, ...], variables: dict[str, str], says: list[str]
+) -> None:
+    before = site.digests(HOST)
+    more = site.folder / "more.yml"
+    children = {group: {"hosts": {HOST: None}} for group in groups}
+    more.write_text(yaml.safe_dump({"all": {"children": children}}))
+    played = site.site("-i", str(more), "-e", json.dumps(variables))
+    assert played.status == 4, played.output[-4000:]
+    assert all(text in played.output for text in says), played.output[-4000:]
+    assert site.digests(HOST) == before
 
 
 def test_the_bench_finds_the_overhead_that_is_declared(site: Runtimes) -> None:
