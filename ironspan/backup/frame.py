@@ -46,6 +46,8 @@ class Header:
     """Nothing follows in this segment. Such a frame has no body."""
     holder: str = ""
     """In a frame that seals: who did."""
+    behind: bool = False
+    """etcd had newer revisions than ``last`` at ``time_ms``: the log was catching up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -45,12 +45,14 @@ class Revision:
     ``time_ms`` is when the agent saw it (milliseconds since 1970): etcd does not keep when it happened.
     ``more`` says that the next Revision in the log has further events of the same transaction; a reader
     gets them joined. A transaction may be larger than what one append holds.
+    ``behind`` says that etcd had newer revisions when it gave this one: the log was catching up.
     """
 
     revision: int
     time_ms: int
     events: tuple[Event, ...]
     more: bool = False
+    behind: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ def encode(records: collections.abc.Iterable[Record]) -> bytes:
     out: list[bytes] = []
     for record in records:
         match record:
-            case Revision(revision, time_ms, events, more):
-                out.append(_KIND.pack(_REVISION) + _REVISION_HEAD.pack(revision, time_ms, more, len(events)))
+            case Revision(revision, time_ms, events, more, behind):
+                flags = more | behind << 1
+                out.append(_KIND.pack(_REVISION) + _REVISION_HEAD.pack(revision, time_ms, flags, len(events)))
                 for event in events:
                     out.append(
                         _EVENT_HEAD.pack(
@@ -149,7 +152,7 @@ def decode(data: bytes) -> list[Record]:
 
 
 def _revision(cursor: _Cursor) -> Revision:
-    revision, time_ms, more, count = cursor.take(_REVISION_HEAD)
+    revision, time_ms, flags, count = cursor.take(_REVISION_HEAD)
     events = []
     for _ in range(count):
         put, key_size, value_size, create_revision, version, lease = cursor.take(_EVENT_HEAD)
@@ -158,7 +161,7 @@ def _revision(cursor: _Cursor) -> Revision:
                 _flag(put), cursor.bytes(key_size), cursor.bytes(value_size), create_revision, version, lease
             )
         )
-    return Revision(revision, time_ms, tuple(events), _flag(more))
+    return Revision(revision, time_ms, tuple(events), bool(flags & 1), _flag(flags >> 1))
 
 
 def _flag(value: int) -> bool:

@@ -15,7 +15,7 @@ from ironspan.backup import crypto
 from ironspan.backup.errors import AlreadyThere, BackupError, ChainError, LeaseLost, PositionConflict
 from ironspan.backup.frame import Header, associated, build
 from ironspan.backup.names import Names
-from ironspan.backup.records import Coalesced, Event, Record, Revision, encode
+from ironspan.backup.records import Coalesced, Event, Progress, Record, Revision, encode
 from ironspan.backup.sequence import Place
 from ironspan.backup.store import APPEND_MAX, BLOCKS_MAX, Store
 from ironspan.backup.takeover import LogEnd, segments_of
@@ -56,7 +56,7 @@ class SegmentWriter:
         self._begun = time.monotonic()
         self._sealed = False
         self._previous = end.digest
-        self._time_ms = end.time_ms
+        self._time_ms, self._behind = end.time_ms, end.behind
         self._partial = False
         self._pending: collections.deque[tuple[bytes, int]] = collections.deque()
 
@@ -126,6 +126,11 @@ class SegmentWriter:
             for record in batch:
                 place.follow(record)
                 self._time_ms = max(self._time_ms, getattr(record, "time_ms", 0))
+                match record:
+                    case Revision(more=False, behind=behind):
+                        self._behind = behind
+                    case Progress():
+                        self._behind = False
             self.revision, self._partial = place.revision, place.partial
             self._add(first, functools.partial(self._encrypt, self.frames, encode(batch)))
         self.flush()
@@ -156,7 +161,9 @@ class SegmentWriter:
             raise self._lost(length)
         if self._end.name != self.name:
             return self._end
-        return self._end._replace(digest=self._previous, revision=self.revision, time_ms=self._time_ms)
+        return self._end._replace(
+            digest=self._previous, revision=self.revision, time_ms=self._time_ms, behind=self._behind
+        )
 
     def _add(
         self, first: int, sealing: collections.abc.Callable[[bytes], bytes] | None, holder: str = ""
@@ -171,6 +178,7 @@ class SegmentWriter:
             self._time_ms,
             sealed=sealing is None,
             holder=holder,
+            behind=self._behind,
             **(self._first if self.frames == 0 and sealing else {}),
         )
         data, self._previous = build(header, sealing)

@@ -23,6 +23,8 @@ class LogEnd(t.NamedTuple):
     revision: int
     """The last complete one; 0 when the log has none."""
     time_ms: int
+    behind: bool = False
+    """See ``Header.behind``."""
 
 
 def segments_of(store: Store, names: Names, epoch: int) -> collections.abc.Iterator[tuple[Item, LogName]]:
@@ -73,7 +75,14 @@ def _seal(store: Store, name: str, number: int, holder: str) -> LogEnd | None:
         else:
             old = last.header
             header = Header(
-                old.number + 1, last.digest, old.last + 1, old.last, old.time_ms, sealed=True, holder=holder
+                old.number + 1,
+                last.digest,
+                old.last + 1,
+                old.last,
+                old.time_ms,
+                sealed=True,
+                holder=holder,
+                behind=old.behind,
             )
         data, digest = build(header)
         try:
@@ -91,4 +100,4 @@ def _seal(store: Store, name: str, number: int, holder: str) -> LogEnd | None:
 def _end(header: Header, digest: str, name: str, number: int) -> LogEnd | None:
     if header.sealed and header.number == 0:
         return None
-    return LogEnd(number, name, digest, header.last, header.time_ms)
+    return LogEnd(number, name, digest, header.last, header.time_ms, header.behind)

@@ -63,12 +63,13 @@ class Grouper:
             Gap: a revision is missing; must not happen, and would be silent loss.
         """
         found: list[Revision] = []
+        newest = response.header.revision
         for number, event in enumerate(response.events):
             kv = event.kv
             revision = kv.mod_revision
             if revision != self.next:
                 if self._open and revision == self.next + 1:
-                    found.append(self._end(time_ms))
+                    found.append(self._end(time_ms, newest))
                 else:
                     raise Gap(self.next, revision, f"the watch went from {self.next - 1} to {revision}.")
             if not self._open:
@@ -82,7 +83,7 @@ class Grouper:
             else:
                 self._events.append(Event(False, kv.key))
         if self._open and not response.fragment:
-            found.append(self._end(time_ms))
+            found.append(self._end(time_ms, newest))
         return found
 
     def _part(self, time_ms: int) -> Revision:
@@ -91,8 +92,8 @@ class Grouper:
         self._events = []
         return part
 
-    def _end(self, time_ms: int) -> Revision:
-        whole = Revision(self.next, time_ms, tuple(self._events))
+    def _end(self, time_ms: int, newest: int) -> Revision:
+        whole = Revision(self.next, time_ms, tuple(self._events), behind=newest > self.next)
         self._events = []
         self._open = False
         self._given = self._skip = 0

@@ -85,8 +85,8 @@ class Pipeline:
         # Behind another revision it is a snapshot that leads into this log, and not what came before.
         goes_on = end.time_ms > 0 and writer.durable == end.revision
         age_s = time.time() - end.time_ms / 1000 if goes_on else snapshot_age_s
-        if age_s < 0:
-            # A clock that was set back does not tell how long ago that was.
+        if age_s < 0 or (goes_on and end.behind):
+            # Nobody knows: the clock was set back, or the log ends with what etcd had overtaken already.
             age_s = math.inf
         self.position = Position(writer.durable, age_s=age_s)
         inbox = Inbox()

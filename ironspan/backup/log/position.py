@@ -32,7 +32,7 @@ class Position:
     ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._received = self._durable = revision
+        self._received = self._durable = self._newest = revision
         self._resolution = RESOLUTION_S
         self._facts: collections.deque[tuple[int, float]] = collections.deque()
         self._ahead: collections.deque[tuple[int, float]] = collections.deque()
@@ -48,22 +48,24 @@ class Position:
         """The last complete revision that is in the store."""
         return self._durable
 
-    def received(self, revision: int, at: float | None = None) -> None:
+    def received(self, revision: int, at: float | None = None, newest: int = 0) -> None:
         """Note that the watch is complete up to a revision (the reader's thread).
 
         Args:
             revision: what it gave last, or what a progress notification says.
             at: when, of the same clock; now by default.
+            newest: etcd's revision when it gave that, where it was a newer one: the watch is catching up.
         """
         at = self._clock() if at is None else at
         with self._lock:
             self._received = max(self._received, revision)
-            if self._received <= self._durable and not self._facts:
+            self._newest = max(self._newest, self._received, newest)
+            if self._newest <= self._durable and not self._facts:
                 self._until = max(self._until, at)
             elif self._facts and at - self._facts[-1][1] < self._resolution:
-                self._facts[-1] = (self._received, self._facts[-1][1])
+                self._facts[-1] = (self._newest, self._facts[-1][1])
             else:
-                self._facts.append((self._received, at))
+                self._facts.append((self._newest, at))
                 if len(self._facts) > FACTS:
                     self._facts = collections.deque(list(self._facts)[::2])
                     self._resolution *= 2

@@ -169,7 +169,7 @@ class Reader:
             self._inbox.put(records)
             self._last_record = at
             self._behind_since = None
-            self._position.received(self._grouper.next - 1, at)
+            self._position.received(self._grouper.next - 1, at, header.revision)
         elif response.events or response.fragment:
             return
         elif header.revision >= self._grouper.next - 1:

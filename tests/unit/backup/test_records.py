@@ -28,9 +28,10 @@ from ironspan.backup.records import (
 
 unsigned = st.integers(0, 2**64 - 1)
 signed = st.integers(-(2**63), 2**63 - 1)
+flag = st.booleans()
 events = st.builds(Event, st.booleans(), st.binary(), st.binary(), unsigned, unsigned, signed)
 records: st.SearchStrategy[Record] = st.one_of(
-    st.builds(Revision, unsigned, unsigned, st.lists(events, max_size=4).map(tuple), st.booleans()),
+    st.builds(Revision, unsigned, unsigned, st.lists(events, max_size=4).map(tuple), flag, flag),
     st.builds(Coalesced, unsigned, unsigned, st.binary()),
     st.builds(LeaseGrant, signed, unsigned),
     st.builds(LeaseGone, signed),
@@ -79,7 +80,7 @@ def test_other_bytes_are_refused_and_nothing_worse(data: bytes) -> None:
         (zlib.compress(b"\x09"), "unknown kind 9"),
         (zlib.compress(b"\x02"), "in the middle"),
         (encode([LeaseGone(1)]) + b"x", "does not end"),
-        (zlib.compress(b"\x05" + bytes(16) + b"\x02" + bytes(4)), "says 2"),
+        (zlib.compress(b"\x05" + bytes(16) + b"\x04" + bytes(4)), "says 2"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, says: str) -> None:

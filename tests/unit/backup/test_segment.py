@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -261,6 +262,33 @@ def test_a_writer_hands_its_end_to_the_next() -> None:
     assert headers[1].before == first.name
     assert headers[1].previous == end.digest
     assert revisions(read(store, first.name, third.name)) == [11, 12]
+
+
+def late(number: int) -> Revision:
+    return dataclasses.replace(revision(number), behind=True)
+
+
+@pytest.mark.parametrize(
+    ("records", "behind"),
+    [
+        ([late(11), revision(12)], False),
+        ([revision(11), late(12)], True),
+        ([late(11), Progress(11, 5)], False),
+        ([late(11), dataclasses.replace(revision(12), more=True)], True),
+    ],
+)
+@pytest.mark.parametrize("handed", [True, False])
+def test_whether_the_log_was_catching_up_is_known_to_the_next(
+    records: list[Record], behind: bool, handed: bool
+) -> None:
+    store = MemoryStore()
+    writer = begin(store)
+    writer.append(records)
+    end = writer.seal("a") if handed else take_over(store, NAMES, 1, "a")
+    assert end.behind is behind
+    following = SegmentWriter.begin(store, KEYS, NAMES, 1, end)
+    assert following.seal("b").behind is behind
+    assert take_over(store, NAMES, 1, "c").behind is behind
 
 
 def test_a_seal_without_answer_is_sent_again() -> None:

@@ -159,7 +159,9 @@ def test_it_reads_and_goes_on_behind_what_it_has(run: Callable[..., Setting]) ->
         ("c", 12),
     ]
     assert (setting.reader.connections, setting.reader.problem) == (3, broken)
-    assert setting.records[0] == Revision(10, 1500, setting.records[0].events)  # type: ignore[union-attr]
+    assert setting.records[0] == Revision(10, 1500, setting.records[0].events, behind=True)  # type: ignore[union-attr]
+    late = [record.behind for record in setting.records if isinstance(record, Revision)]
+    assert late == [True, False, False]
 
 
 def test_a_transaction_that_broke_off_is_gone_on_with(run: Callable[..., Setting]) -> None:
