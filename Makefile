@@ -95,8 +95,13 @@ unit: venv
 	@echo '== Unit tests'
 	@$(PYTHON) -m pytest -n auto --dist worksteal tests/unit
 
+# Labs wait more than they compute: two files at a time. Not those that measure, or count what a lab leaves behind.
+TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+ALONE := tests/integration/test_cluster.py tests/integration/test_lab.py tests/bench
+
 integration: all-artifacts
-	@$(PYTHON) -m pytest tests/integration
+	@$(PYTHON) -m pytest $(TWO_AT_ONCE) tests/integration $(ALONE:%=--ignore=%)
+	@$(PYTHON) -m pytest $(filter tests/integration/%,$(ALONE))
 
 # The scenarios of which `make test` runs a short version.
 long: all-artifacts
@@ -121,10 +126,12 @@ molecule: all-artifacts
 bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
-# Labs and budgets have the machine to themselves. A pytest summary is the last thing printed, whatever fails.
+# A pytest summary is the last thing printed, whatever fails.
 test: all-artifacts lint unit
-	@echo '== Integration tests and budgets'
-	@$(PYTHON) -m pytest --durations=25 tests/integration tests/bench
+	@echo '== Integration tests'
+	@$(PYTHON) -m pytest $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%)
+	@echo '== Budgets, and tests that need the machine to themselves'
+	@$(PYTHON) -m pytest --durations=15 $(ALONE)
 
 ## Writing
 

@@ -129,7 +129,9 @@ def lab_cluster[Made: Cluster](kind: type[Made], name: str, **size: t.Any) -> co
 @pytest.fixture(scope="module")
 def cluster() -> collections.abc.Iterator[Cluster]:
     """Bring a small lab up and build its cluster."""
-    with lab_cluster(Cluster, "itest", azure=3, rack=2) as made:
+    # Processes that run tests at once have a lab each.
+    name = f"itest{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    with lab_cluster(Cluster, name, azure=3, rack=2) as made:
         yield made
 
 
