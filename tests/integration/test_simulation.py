@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import kwok
+from tests.support.simulation.outcome import Outcome, Plan
 from tests.support.simulation.report import text
-from tests.support.simulation.scenario import Outcome, Plan, simulate
+from tests.support.simulation.scenario import simulate
 
 pytestmark = pytest.mark.lab
-FEW = Plan(nodes=20, pods_per_node=2, watchers=5, pod_watches=5, seconds=2, events_apart=True)
+FEW = Plan(nodes=20, pods_per_node=2, watchers=5, pod_watches=5, seconds=2, events_apart=True, fsync=False)
 THOUSAND = Plan(nodes=1000, pods_per_node=2, watchers=50, pod_watches=1000, seconds=90)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import kwok
+from tests.support.simulation.outcome import Plan
 from tests.support.simulation.report import text
-from tests.support.simulation.scenario import Plan, simulate
+from tests.support.simulation.scenario import simulate
 
 
 def main() -> int:
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=Plan.nodes, help="how many join (%(default)s)")
     parser.add_argument("--without-profile", action="store_true", help="what a small site gets")
     parser.add_argument("--events-apart", action="store_true", help="events get an etcd of their own")
+    parser.add_argument("--without-fsync", action="store_true", help="etcd does not wait for the disk")
     parser.add_argument("--pods-per-node", type=int, default=Plan.pods_per_node)
     parser.add_argument("--watchers", type=int, default=Plan.watchers, help="nodes that watch all nodes")
     parser.add_argument(
@@ -34,7 +36,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write everything that was measured here")
     given = vars(parser.parse_args())
     to_file: Path | None = given.pop("json")
-    plan = Plan(with_profile=not given.pop("without_profile"), **given)
+    switches = {"with_profile": not given.pop("without_profile"), "fsync": not given.pop("without_fsync")}
+    plan = Plan(**switches, **given)
     program = kwok.find()
     if program is None:
         print(f"kwok is not compiled: {kwok.BUILD}", file=sys.stderr)

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client imp
 NODES = "/api/v1/nodes"
 _CLIENT_THREADS = 16
 """Connections that one client keeps."""
+_TOLD = 250
 
 
 def name(number: int) -> str:
@@ -101,7 +102,12 @@ def watched(server: str, server_name: str, context: t.Any) -> Iterator[Readiness
 
 
 def join(
-    clients: t.Callable[[], Api], nodes: int, at_once: int, seen: Readiness, seconds: float, first: int = 0
+    clients: t.Callable[[], Api],
+    nodes: int,
+    at_once: int,
+    seen: Readiness,
+    seconds: float,
+    say: t.Callable[[str], None],
 ) -> float:
     """Let nodes join, never more at the same time than the profile allows.
 
@@ -111,7 +117,7 @@ def join(
         at_once: how many of them at the same time.
         seen: tells when one is Ready.
         seconds: for one node.
-        first: number of the first one.
+        say: told now and then how many have joined.
 
     Returns:
         Seconds until all were Ready.
@@ -120,11 +126,12 @@ def join(
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         jobs = [
-            pool.submit(_join, shared[number % len(shared)], number, seen, seconds)
-            for number in range(first, first + nodes)
+            pool.submit(_join, shared[number % len(shared)], number, seen, seconds) for number in range(nodes)
         ]
-        for job in concurrent.futures.as_completed(jobs):
+        for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
             job.result()
+            if number % _TOLD == 0:
+                say(f"{number} have joined")
     return time.monotonic() - start
 
 

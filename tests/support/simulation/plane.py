@@ -66,13 +66,16 @@ class Plane:
         self.control = control
         self.settings = settings
         self._metrics: dict[str, str] = {}
+        self._fsync = True
 
-    def start(self, *, events_apart: bool) -> None:
+    def start(self, *, events_apart: bool, fsync: bool) -> None:
         """Start everything and wait until the API server answers.
 
         Args:
             events_apart: events get an etcd of their own.
+            fsync: etcd waits for the disk.
         """
+        self._fsync = fsync
         options = [f"--{name}={value}" for name, value in self.settings.api_server.items()]
         (self.control.folder / "audit-policy.yaml").write_text(self.settings.audit_policy)
         options += [
@@ -143,6 +146,8 @@ class Plane:
         self.control.etcd_flags = [
             f"--listen-metrics-urls={self._metrics[name]}",
             f"--quota-backend-bytes={quota}",
+            # The last one counts, and other tests' control planes do without.
+            f"--unsafe-no-fsync={str(not self._fsync).lower()}",
         ]
         self.control.start_etcd(name, cluster, token=f"simulation-{name}")
 
@@ -229,7 +234,9 @@ class Plane:
 
 
 @contextlib.contextmanager
-def plane(program: Path, settings: Settings, folder: Path, *, events_apart: bool) -> Iterator[Plane]:
+def plane(
+    program: Path, settings: Settings, folder: Path, *, events_apart: bool, fsync: bool
+) -> Iterator[Plane]:
     """Run a control plane on a loopback network of its own.
 
     Args:
@@ -237,13 +244,14 @@ def plane(program: Path, settings: Settings, folder: Path, *, events_apart: bool
         settings: of the size.
         folder: for data, keys and logs.
         events_apart: events get an etcd of their own.
+        fsync: etcd waits for the disk.
     """
     programs = {**find_programs(folder, names=PROGRAMS), "kwok": program}
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, folder)) as control:
         started = Plane(control, settings)
-        started.start(events_apart=events_apart)
+        started.start(events_apart=events_apart, fsync=fsync)
         yield started
 
 

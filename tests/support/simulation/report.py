@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tests.support.simulation.scenario import Outcome, Phase
+from tests.support.simulation.outcome import Outcome, Phase
 
 LEAST = 100
 """Requests of a kind within a phase: with fewer, the 99th percentile is the slowest one."""
@@ -17,6 +17,7 @@ def text(outcome: Outcome) -> str:
     flags = ", ".join(f"{key} {value}" for key, value in outcome.flags.items()) or "defaults"
     lines = [
         f"{plan.nodes} nodes, {'with' if plan.with_profile else 'without'} the profile; API server: {flags}; "
+        f"etcd {'waits for' if plan.fsync else 'does not wait for'} the disk; "
         f"events {'in an etcd of their own' if plan.events_apart else 'with everything else'}",
         f"{outcome.at_once} joins at the same time; each Node changed {outcome.node_changes:.1f} times",
         f"nodes that were Ready and then were not: {len(outcome.flaps)}",
@@ -27,24 +28,26 @@ def text(outcome: Outcome) -> str:
         "memory at the end and at most, MiB: "
         + ", ".join(f"{key} {now:.0f} / {most:.0f}" for key, (now, most) in outcome.memory.items()),
     ]
-    return "\n".join([*lines, *(line for phase in outcome.phases for line in _phase(phase))])
+    return "\n".join([*lines, *(line for part in outcome.phases for line in phase(part))])
 
 
-def _phase(phase: Phase) -> list[str]:
-    cores = ", ".join(f"{key} {used / phase.seconds:.2f}" for key, used in phase.cpu.items())
-    messages = phase.counters["apiserver_watch_events_total"] / phase.seconds
-    volume = phase.counters["apiserver_watch_events_sizes_sum"] / phase.seconds / _MIB
+def phase(measured: Phase) -> list[str]:
+    """Return what was measured in one phase."""
+    used = ", ".join(f"{key} {seconds:.1f}" for key, seconds in measured.cpu.items())
+    messages = measured.counters["apiserver_watch_events_total"]
+    volume = measured.counters["apiserver_watch_events_sizes_sum"] / _MIB
+    refused = measured.counters["apiserver_flowcontrol_rejected_requests_total"]
     lines = [
         "",
-        f"{phase.name}: {phase.seconds:.0f} s; cores: {cores}",
-        f"  messages to watches: {messages:.0f} a second, {volume:.1f} MiB a second; "
-        f"requests refused: {phase.counters['apiserver_flowcontrol_rejected_requests_total']:.0f}",
-        f"  heartbeats: {phase.rate('PUT', 'leases'):.1f} leases a second, "
-        f"{phase.rate('PATCH', 'nodes/status'):.2f} statuses a second",
+        f"{measured.name}: {measured.seconds:.0f} s; seconds of CPU: {used}",
+        f"  messages to watches: {messages:.0f}, {messages / measured.seconds:.0f} a second, "
+        f"{volume:.1f} MiB; requests refused: {refused:.0f}",
+        f"  heartbeats: {measured.rate('PUT', 'leases'):.1f} leases a second, "
+        f"{measured.rate('PATCH', 'nodes/status'):.2f} statuses a second",
     ]
     return lines + [
         f"  {row.verb:8} {row.resource:32} {row.scope:10} {row.count:8} requests, "
         f"p99 {row.p99 * 1000:7.1f} ms"
-        for row in phase.requests
+        for row in measured.requests
         if row.count >= LEAST
     ]

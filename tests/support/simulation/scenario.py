@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import json
 import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +12,9 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 
-from tests.support.simulation import metrics
+from tests.support.simulation import metrics, report
 from tests.support.simulation.nodes import NODES, Readiness, join, watched
+from tests.support.simulation.outcome import Outcome, Phase, Plan
 from tests.support.simulation.plane import EVENTS, Plane, Usage, plane, wait_until
 from tests.support.simulation.settings import render
 from tests.support.simulation.watchers import watching
@@ -33,98 +32,12 @@ _COUNTERS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What to simulate.
-
-    Args:
-        nodes: how many join.
-        with_profile: the API server gets what the size's profile says; else what a small site gets.
-        events_apart: events get an etcd of their own.
-        pods_per_node: started after the nodes have joined.
-        watchers: nodes whose flannel watches all nodes.
-        pod_watches: nodes whose kubelet watches its pods.
-        seconds: of the phase in which nothing happens but heartbeats.
-        at_once: nodes that join at the same time; 0 for what the profile says.
-        patience: seconds for one node to become Ready.
-    """
-
-    nodes: int = 1000
-    with_profile: bool = True
-    events_apart: bool = False
-    pods_per_node: int = 5
-    watchers: int = 100
-    pod_watches: int = 0
-    seconds: float = 120
-    at_once: int = 0
-    patience: float = 120
-
-
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """What was measured in one phase.
-
-    Args:
-        name: of the phase.
-        seconds: it took.
-        cpu: seconds of CPU that each program used.
-        counters: by how much the API server's counters grew.
-        requests: how long requests took.
-    """
-
-    name: str
-    seconds: float
-    cpu: dict[str, float]
-    counters: dict[str, float]
-    requests: list[metrics.Row]
-
-    def rate(self, verb: str, resource: str) -> float:
-        """Return how many requests of a kind were answered in a second."""
-        return sum(r.count for r in self.requests if (r.verb, r.resource) == (verb, resource)) / self.seconds
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a simulation measured.
-
-    Args:
-        plan: what was simulated.
-        at_once: nodes that joined at the same time.
-        flags: of the API server.
-        phases: join, pods and quiet.
-        flaps: nodes that were Ready and then were not, once for each time.
-        node_changes: changes of Nodes that one watch was told while they joined, for each node.
-        watches: open at the end, by resource.
-        objects: in the API at the end, by resource.
-        etcd_bytes: size of each etcd's file.
-        memory: MiB of each program at the end, and at most.
-    """
-
-    plan: Plan
-    at_once: int
-    flags: dict[str, str]
-    phases: list[Phase]
-    flaps: list[str]
-    node_changes: float
-    watches: dict[str, int]
-    objects: dict[str, int]
-    etcd_bytes: dict[str, int]
-    memory: dict[str, tuple[float, float]]
-
-    def phase(self, name: str) -> Phase:
-        """Return a phase by its name."""
-        return next(phase for phase in self.phases if phase.name == name)
-
-    def as_json(self) -> str:
-        """Return everything, floats with three digits."""
-        return json.dumps(_round(dataclasses.asdict(self)), indent=1)
-
-
 class _Measure:
     """Begins a phase where the one before ended."""
 
-    def __init__(self, running: Plane) -> None:
+    def __init__(self, running: Plane, say: t.Callable[[str], None]) -> None:
         self._running = running
+        self._say = say
         self._start()
         self.phases: list[Phase] = []
 
@@ -145,6 +58,8 @@ class _Measure:
                 requests=metrics.requests(self._scrape, scrape),
             )
         )
+        # A simulation may be ended before it is done.
+        self._say("\n".join(report.phase(self.phases[-1])))
         self._start()
 
 
@@ -159,7 +74,7 @@ def simulate(plan: Plan, program: Path, folder: Path, say: t.Callable[[str], Non
     """
     settings = render(plan.nodes, folder, with_profile=plan.with_profile)
     at_once = plan.at_once or settings.profile.joins_at_once
-    with plane(program, settings, folder, events_apart=plan.events_apart) as running:
+    with plane(program, settings, folder, events_apart=plan.events_apart, fsync=plan.fsync) as running:
         control = running.control
         kubelet = ("system:node:watcher", ["system:nodes"])
         server_name = control.endpoint.partition(":")[0]
@@ -177,9 +92,9 @@ def simulate(plan: Plan, program: Path, folder: Path, say: t.Callable[[str], Non
             watched(server, server_name, running.tls("simulation", ["kubeadm:cluster-admins"])) as seen,
         ):
             wait_until(lambda: _has_account(running.api()), "the default service account", plan.patience)
-            measure = _Measure(running)
+            measure = _Measure(running, say)
             say(f"{plan.nodes} nodes join, {at_once} at the same time")
-            joined = join(lambda: running.api(*kubelet), plan.nodes, at_once, seen, plan.patience)
+            joined = join(lambda: running.api(*kubelet), plan.nodes, at_once, seen, plan.patience, say)
             measure.end("join")
             changes = seen.seen / plan.nodes
             say(f"joined in {joined:.0f} s; {plan.nodes * plan.pods_per_node} pods start")
@@ -273,11 +188,3 @@ def _count(api: Api, path: str) -> int:
 
 def _memory(used: Usage) -> tuple[float, float]:
     return used.resident, used.peak
-
-
-def _round(value: t.Any) -> t.Any:
-    if isinstance(value, dict):
-        return {key: _round(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_round(inner) for inner in value]
-    return metrics.rounded(value)
