@@ -92,6 +92,18 @@ def test_a_large_object_goes_in_pieces_and_comes_back(store: BlobStore, azure: L
     assert b"".join(store.read("lab/a", PIECE - 3, 6)) == (part * 5)[PIECE - 3 : PIECE + 3]
 
 
+@pytest.mark.parametrize(
+    ("name", "more"), [("lab/a", {}), ("lab/log", {"offset": 1}), ("lab/log", {"offset": 1, "length": 9})]
+)
+def test_a_small_object_is_read_by_one_request(
+    log: BlobStore, azure: LabAzure, name: str, more: dict[str, int]
+) -> None:
+    log.put("lab/a", [b"one"])
+    before = len(azure.requests())
+    assert b"".join(log.read(name, **more)) == b"one"[more.get("offset", 0) :]
+    assert [one["method"] for one in azure.requests()[before:]] == ["GET"]
+
+
 FAULTS: list[tuple[str, dict[str, t.Any], Callable[[BlobStore], object]]] = [
     ("lost_reply", {"method": "PUT", "comp": ""}, lambda store: store.put("lab/a", [b"data"])),
     (

@@ -145,10 +145,13 @@ class BlobStore:
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yield an object's bytes, all that there are beyond ``offset`` or ``length`` of them."""
-        end = self.size(name)
+        # Its answer says how long the object is, so that most objects take this one request.
+        first, end = self._part(name, offset, PIECE if length is None else min(PIECE, length))
+        if first:
+            yield first
         if length is not None:
             end = min(end, offset + length)
-        ranges = ((start, min(PIECE, end - start)) for start in range(offset, end, PIECE))
+        ranges = ((start, min(PIECE, end - start)) for start in range(offset + len(first), end, PIECE))
         yield from in_order(lambda part: self._range(name, *part), ranges)
 
     def list(self, prefix: str) -> Iterator[Item]:
@@ -247,13 +250,31 @@ class BlobStore:
         return self._ask(name, "read", self._blob(name).get_blob_properties)
 
     def _range(self, name: str, offset: int, length: int) -> bytes:
-        def request() -> bytes:
-            data = self._blob(name).download_blob(offset, length, max_concurrency=1).readall()
-            if len(data) != length:
+        data, size = self._part(name, offset, length)
+        if len(data) != length:
+            raise StoreError(f"{self._at(name)} has only {size} bytes now.", retryable=True)
+        return data
+
+    def _part(self, name: str, offset: int, length: int) -> tuple[bytes, int]:
+        """Return up to ``length`` bytes from ``offset`` on, and the object's length; one request."""
+        if length == 0:
+            return b"", self.size(name)
+
+        def request() -> tuple[bytes, int]:
+            try:
+                answer = self._blob(name).download_blob(offset, length, max_concurrency=1)
+            except AzureError as error:
+                if code_of(error) == "InvalidRange":
+                    # It ends before the offset.
+                    return b"", 0
+                raise
+            size = int(str(answer.properties.content_range).rpartition("/")[2])
+            data = answer.readall()
+            if len(data) != min(length, size - offset):
                 raise StoreError(
                     f"{self._at(name)}: {len(data)} of {length} bytes at {offset} came.", retryable=True
                 )
-            return bytes(data)
+            return data, size
 
         return self._ask(name, "read", request)
 

@@ -20,7 +20,8 @@ from ironspan.backup.store import Store
 
 READERS = 4
 """One stream from Azure Blob storage brings about 60 MB/s; four fill most links."""
-PIECE_PARTS = 4
+PIECE_PARTS = 3
+"""Their bytes and tags fit into one range request (azure.transfer.PIECE)."""
 ATTEMPTS = 6
 _PART = crypto.PART_BYTES + crypto.TAG_BYTES
 

@@ -90,7 +90,7 @@ def test_reads_that_break_off_are_repeated(stored: Stored) -> None:
 
 def test_a_store_that_stays_broken_is_named_and_what_came_is_kept(stored: Stored) -> None:
     first = bring(stored)
-    assert len(stored.store.reads) == 6
+    assert len(stored.store.reads) == 7
     stored.path.write_bytes(first[: 9 * PART + 77])
     stored.store.reads.clear()
     stored.store.faults = [StoreError("gone", retryable=True) for _ in range(ATTEMPTS)]
