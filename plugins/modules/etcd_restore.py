@@ -30,7 +30,8 @@ options:
       - V(admitted) refuses what would go wrong, before anything is stopped; the backup is rebuilt for that
         (O(rebuild)).
       - V(stopped) stops the programs of a control plane (O(pods)), and etcd (O(data)), whose data it renames.
-      - V(restored) makes data, serves them for this host only, and begins another epoch of backups.
+      - V(restored) makes data, serves them for this host only, and begins another epoch of backups. A control
+        plane (O(pods)) then serves them to all at once, while its API server is started.
       - V(served) serves them to all (O(data)), and starts the programs of a control plane (O(pods)).
       - V(finished) ends the restore on the host that it was made on.
     type: str
@@ -50,7 +51,7 @@ options:
     type: str
     default: ""
   pods:
-    description: Whether V(stopped) and V(served) are about the programs of a control plane.
+    description: Whether V(stopped), V(restored) and V(served) are about the programs of a control plane.
     type: bool
     default: false
   data:

@@ -21,6 +21,8 @@ from tests.unit.restore.modules import run_module
 
 REFUSES = 'echo \'{"error": {"message": "The point lies before the first snapshot."}}\'; exit 2'
 
+RECORD = {"source": "survivor", "snapshot": "/x", "revision": 90, "bump": 10, "backup": "", "epoch": 1}
+
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -103,6 +105,29 @@ def test_the_api_server_is_started_while_etcd_starts_and_controllers_when_it_is_
     assert seen[-1][1] == sorted(static_pods.PODS)
 
 
+def test_a_control_plane_that_restores_serves_at_once_and_starts_its_api_server_meanwhile(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifests = Path(machine.path(static_pods.MANIFESTS))
+    for name in static_pods.PODS:
+        (manifests / f"{name}.yaml").touch()
+    static_pods.take_away(machine)
+    machine.replace({**RECORD, "cluster": "abc", "finished": False})
+    seen: list[tuple[str, list[str]]] = []
+
+    def note(what: str) -> dict[str, int]:
+        seen.append((what, sorted(path.stem for path in manifests.iterdir())))
+        return {"keys": 5}
+
+    monkeypatch.setattr(store, "place", lambda *_: None)
+    monkeypatch.setattr(store, "serve_alone", lambda *_: note("checked"))
+    monkeypatch.setattr(machine, "has_backup_program", lambda: True)
+    monkeypatch.setattr(machine, "ask_backup", lambda *_: note("epoch"))
+    monkeypatch.setattr(store, "release", lambda *_: note("for all"))
+    assert steps.restored(machine, {"pods": True})["changed"]
+    assert seen == [("checked", []), ("epoch", ["kube-apiserver"]), ("for all", ["kube-apiserver"])]
+
+
 def test_a_host_without_a_control_plane_only_serves(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,18 +141,10 @@ def test_another_epoch_is_begun_with_what_is_served_and_before_others_can_write(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, backup: str
 ) -> None:
     said = install(machine, "echo '{}'")
-    record = {
-        "source": "survivor",
-        "snapshot": "/x",
-        "revision": 90,
-        "bump": 10,
-        "backup": backup,
-        "epoch": 1,
-    }
-    machine.replace({**record, "cluster": "abc", "finished": False})
+    machine.replace({**RECORD, "backup": backup, "cluster": "abc", "finished": False})
     monkeypatch.setattr(store, "place", lambda *_: None)
     monkeypatch.setattr(store, "serve_alone", lambda *_: {"keys": 5} if not said.exists() else {})
-    assert steps.restored(machine, {})["keys"] == 5
+    assert steps.restored(machine, {"pods": False})["keys"] == 5
     expected = (
         f"new-epoch --cluster-id=abc --snapshot={backup or 'survivor'} --revision=90 --bump-revision=10"
     )
