@@ -269,6 +269,27 @@ def test_a_binding_that_is_deleted_does_not_come_back(people: People, settings: 
     assert people.admin.find(binding(name)) is None
 
 
+def test_a_grant_that_was_claimed_and_not_bound_is_bound_by_whoever_looks_next(
+    people: People, settings: controller.Settings
+) -> None:
+    name = ask(people.ada)
+    approve(people.bob, name)
+    approve(people.eve, name)
+    now = datetime.datetime.now(datetime.UTC)
+    (claim,) = controller.decide([people.admin.get(f"{requests.PATH}/{name}")], [], settings, now)
+    assert claim.then is not None, "the binding, which a controller that is killed here does not make"
+    controller.Cluster(settings).ask(claim.method, claim.path, claim.body)
+    run_pass(settings, hours=0.1)
+    assert state(people, name) == "Granted"
+    assert people.admin.find(binding(name))
+    run_pass(settings, hours=0.1)
+    assert people.admin.delete(binding(name))
+    run_pass(settings, hours=0.1)
+    assert people.admin.find(binding(name)) is None, "what somebody takes away stays away"
+    run_pass(settings, hours=0.2)
+    assert state(people, name) == "Revoked"
+
+
 def test_a_namespace_that_goes_is_no_obstacle(people: People, settings: controller.Settings) -> None:
     name = ask(people.ada, namespace="nowhere")
     approve(people.bob, name)

@@ -4,7 +4,8 @@
 
 Runs on every control plane, against the API server of its own host, and keeps nothing: a pass reads all
 requests and all bindings made for them and does what is due. Several of these programs need no leader: who
-writes "Granted" into a request first makes its binding, and removing what has ended can be done twice.
+writes "Granted" into a request first makes its binding, any of them if that one was stopped in between, and
+what ended can be removed twice. `boundAt` says that a binding was made: taken away it stays away.
 
 Usage: controller.py SETTINGS [--once]
 """
@@ -32,7 +33,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _REQUESTS = f"/apis/{GROUP}/v1/accessrequests"
 _BINDINGS = {"RoleBinding": "rolebindings", "ClusterRoleBinding": "clusterrolebindings"}
 _UNBOUND_SECONDS = 60
-"""A granted request without a binding is one that somebody took away, unless it was granted just now."""
+"""A binding that was made just now may not be seen yet, and what hinders one for longer stays."""
 _TIMEOUT_SECONDS = 15
 _PAGE = 500
 _UTC = datetime.timezone.utc  # noqa: UP017
@@ -63,16 +64,14 @@ class Settings(t.NamedTuple):
 
 
 class Action(t.NamedTuple):
-    """One thing that is due: a request to the API, and why.
-
-    ``then`` is done when it succeeded.
-    """
+    """A request to the API that is due, why, and what follows when it succeeded, or when it was refused."""
 
     method: str
     path: str
     body: t.Optional[Object]
     why: str
     then: t.Optional[Action] = None
+    otherwise: t.Optional[Action] = None
 
 
 class Refused(Exception):
@@ -83,16 +82,10 @@ class Refused(Exception):
         self.status = status
 
 
-def binding_of(request: Object, expires: str) -> Object:
-    """Return the binding that a granted request stands for.
-
-    Args:
-        request: the request.
-        expires: when it ends, as the API writes times.
-    """
-    metadata, spec = request["metadata"], request["spec"]
+def binding_of(request: Object) -> Object:
+    """Return the binding that a granted request stands for."""
+    metadata, spec, status = request["metadata"], request["spec"], request["status"]
     namespace = spec.get("namespace", "")
-    approvals = request.get("status", {}).get("approvals", ())
     made: Object = {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
@@ -102,8 +95,8 @@ def binding_of(request: Object, expires: str) -> Object:
             "annotations": {
                 f"{GROUP}/requested-by": spec["user"],
                 f"{GROUP}/reason": spec["reason"],
-                f"{GROUP}/approved-by": ", ".join(approvals),
-                f"{GROUP}/expires": expires,
+                f"{GROUP}/approved-by": ", ".join(status.get("approvals", ())),
+                f"{GROUP}/expires": status.get("expiresAt", ""),
                 f"{GROUP}/request-uid": metadata["uid"],
             },
             # The garbage collector takes the binding away when somebody deletes the request.
@@ -128,11 +121,9 @@ def decide(
         settings: what the site says.
         now: the time, with time zone.
     """
-    live = {
-        item["metadata"]["uid"]: item for item in requests if not item["metadata"].get("deletionTimestamp")
-    }
-    due = []
-    bound = set()
+    staying = [item for item in requests if not item["metadata"].get("deletionTimestamp")]
+    live = {item["metadata"]["uid"]: item for item in staying}
+    due, bound = [], set()
     for binding in bindings:
         uid = binding["metadata"].get("annotations", {}).get(f"{GROUP}/request-uid", "")
         reason = _unjustified(binding, live.get(uid), now)
@@ -154,7 +145,7 @@ def _unjustified(binding: Object, request: t.Optional[Object], now: datetime.dat
     status = request.get("status", {})
     if status.get("state") != "Granted":
         return f"its request is {status.get('state') or 'not granted'}"
-    expected = binding_of(request, status.get("expiresAt", ""))
+    expected = binding_of(request)
     if any(binding.get(part) != expected[part] for part in ("kind", "roleRef", "subjects")):
         return "it is not what was approved"
     return "its time is over" if now >= _time(status.get("expiresAt")) else ""
@@ -168,20 +159,17 @@ def _next_step(
     if state == "Granted":
         if now >= _time(status.get("expiresAt")):
             return _ended(request, "Expired", "its time is over")
-        if not is_bound and _seconds(now, _time(status.get("grantedAt"))) > _UNBOUND_SECONDS:
-            return _ended(request, "Revoked", "its binding was taken away, or could not be made")
-        return None
+        return _keep_bound(request, is_bound, now)
     if state:
-        last = max(made, _time(status.get("expiresAt")))
-        if _seconds(now, last) > settings.keep_seconds:
-            return Action("DELETE", _path_of_request(request), None, "it has been over for long")
+        if (now - max(made, _time(status.get("expiresAt")))).total_seconds() > settings.keep_seconds:
+            return Action("DELETE", _path_of(request), None, "it has been over for long")
         return None
     if spec["role"] not in settings.roles:
         return _ended(request, "Refused", f"{spec['role']} is not among the roles that can be asked for")
     approvals = {name for name in status.get("approvals", ()) if name != spec["user"]}
     if len(approvals) >= settings.roles[spec["role"]]:
         return _grant(request, now)
-    if _seconds(now, made) > settings.wait_seconds:
+    if (now - made).total_seconds() > settings.wait_seconds:
         return _ended(request, "Expired", "it was not approved in time")
     return None
 
@@ -189,33 +177,47 @@ def _next_step(
 def _grant(request: Object, now: datetime.datetime) -> Action:
     """Claim the request by writing its end into it, then bind; the API refuses the second who claims it."""
     expires = _text(now + datetime.timedelta(seconds=int(request["spec"]["seconds"])))
-    binding = binding_of(request, expires)
-    claim = _changed(request, {"state": "Granted", "grantedAt": _text(now), "expiresAt": expires})
-    spec = request["spec"]
-    what = f"{spec['role']} to {spec['user']} in {spec.get('namespace') or 'the whole cluster'}"
-    collection = _path_of(binding).rpartition("/")[0]
-    bind = Action("POST", collection, binding, f"granted {what} until {expires}")
-    return Action("PUT", _path_of_request(request) + "/status", claim, "enough people approved it", bind)
+    claim = {"state": "Granted", "grantedAt": _text(now), "expiresAt": expires}
+    bind = _bind({**request, "status": {**request["status"], **claim}})
+    return _written(request, claim, "enough people approved it", bind)
+
+
+def _bind(request: Object) -> Action:
+    """Make the binding of a request that is granted."""
+    spec, binding = request["spec"], binding_of(request)
+    where, expires = spec.get("namespace") or "the whole cluster", request["status"]["expiresAt"]
+    why = f"granted {spec['role']} to {spec['user']} in {where} until {expires}"
+    return Action("POST", _path_of(binding).rpartition("/")[0], binding, why)
+
+
+def _keep_bound(request: Object, is_bound: bool, now: datetime.datetime) -> t.Optional[Action]:
+    """Write down that the binding was made; make it if it never was, and end what somebody took away."""
+    status, made = request["status"], request["status"].get("boundAt")
+    if is_bound:
+        return None if made else _written(request, {"boundAt": _text(now)}, "its binding is there")
+    is_new = (now - _time(made or status.get("grantedAt"))).total_seconds() <= _UNBOUND_SECONDS
+    if made:
+        return None if is_new else _ended(request, "Revoked", "its binding was taken away")
+    given_up = None if is_new else _ended(request, "Revoked", "its binding could not be made")
+    return _bind(request)._replace(otherwise=given_up)
 
 
 def _ended(request: Object, state: str, why: str) -> Action:
-    body = _changed(request, {"state": state, "message": why})
-    return Action("PUT", _path_of_request(request) + "/status", body, f"{state}: {why}")
+    return _written(request, {"state": state, "message": why}, f"{state}: {why}")
 
 
-def _changed(request: Object, status: Object) -> Object:
-    kept = request.get("status", {})
-    return {**request, **_KIND, "status": {**kept, **status}}
+def _written(request: Object, changes: Object, why: str, then: t.Optional[Action] = None) -> Action:
+    """Change the status of a request as it was read."""
+    body = {**request, **_KIND, "status": {**request.get("status", {}), **changes}}
+    return Action("PUT", _path_of(request) + "/status", body, why, then)
 
 
-def _path_of(binding: Object) -> str:
-    namespace = binding["metadata"].get("namespace")
+def _path_of(item: Object) -> str:
+    name, namespace = quote(item["metadata"]["name"]), item["metadata"].get("namespace")
+    if item.get("kind") not in _BINDINGS:
+        return f"{_REQUESTS}/{name}"
     space = f"namespaces/{quote(namespace)}/" if namespace else ""
-    return f"/apis/{_RBAC}/v1/{space}{_BINDINGS[binding['kind']]}/{quote(binding['metadata']['name'])}"
-
-
-def _path_of_request(request: Object) -> str:
-    return f"{_REQUESTS}/{quote(request['metadata']['name'])}"
+    return f"/apis/{_RBAC}/v1/{space}{_BINDINGS[item['kind']]}/{name}"
 
 
 def _time(text: t.Any) -> datetime.datetime:
@@ -229,10 +231,6 @@ def _time(text: t.Any) -> datetime.datetime:
 
 def _text(time: datetime.datetime) -> str:
     return time.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(later: datetime.datetime, earlier: datetime.datetime) -> float:
-    return (later - earlier).total_seconds()
 
 
 class Cluster:
@@ -290,22 +288,24 @@ def one_pass(cluster: Cluster, settings: Settings, now: datetime.datetime) -> in
         for kind, resource in _BINDINGS.items()
         for item in cluster.every(f"/apis/{_RBAC}/v1/{resource}", labelSelector=LABEL)
     ]
-    failures = 0
-    for action in decide(cluster.every(_REQUESTS), bindings, settings, now):
-        step: t.Optional[Action] = action
-        while step:
-            name = step.path.rpartition("/apis/")[2]
-            try:
-                cluster.ask(step.method, step.path, step.body)
-                print(f"{step.method} {name}: {step.why}", flush=True)
-            except Refused as error:
-                # Somebody else was faster, with the same thing in mind.
-                if error.status not in (404, 409) or step.method == "POST":
-                    failures += 1
-                    print(f"<3>{step.method} {name} failed: {error}", flush=True)
-                break
-            step = step.then
-    return failures
+    return sum(
+        [_done(cluster, action) for action in decide(cluster.every(_REQUESTS), bindings, settings, now)]
+    )
+
+
+def _done(cluster: Cluster, action: Action) -> int:
+    """Do one thing and what follows from it; returns how much failed."""
+    name = action.path.rpartition("/apis/")[2]
+    try:
+        cluster.ask(action.method, action.path, action.body)
+    except Refused as error:
+        # Somebody else was faster, with the same thing in mind.
+        if error.status == 409 or (error.status == 404 and action.method != "POST"):
+            return 0
+        print(f"<3>{action.method} {name} failed: {error}", flush=True)
+        return _done(cluster, action.otherwise) if action.otherwise else 1
+    print(f"{action.method} {name}: {action.why}", flush=True)
+    return _done(cluster, action.then) if action.then else 0
 
 
 def main(arguments: t.Sequence[str]) -> int:

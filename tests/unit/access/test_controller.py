@@ -34,7 +34,7 @@ def granted(name: str = "r", since: float = 0, until: float = 5, **more: t.Any) 
 
 
 def bound(to: Object) -> Object:
-    return controller.binding_of(to, to["status"]["expiresAt"])
+    return controller.binding_of(to)
 
 
 def due(requests: list[Object], bindings: list[Object]) -> list[str]:
@@ -42,6 +42,9 @@ def due(requests: list[Object], bindings: list[Object]) -> list[str]:
         f"{item.method} {(item.body or {}).get('status', {}).get('state', '')}: {item.why}"
         for item in controller.decide(requests, bindings, SETTINGS, NOW)
     ]
+
+
+GRANTED = f"POST : granted node-operator to ada in team until {time(5)}"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +57,10 @@ def due(requests: list[Object], bindings: list[Object]) -> list[str]:
         (request(approvals=["bob", "eve"]), ["PUT Granted: enough people approved it"]),
         (request(made=-61), ["PUT Expired: Expired: it was not approved in time"]),
         (request(made=-61, approvals=["bob", "eve"]), ["PUT Granted: enough people approved it"]),
-        (granted(since=-0.5), []),
-        (granted(since=-2), ["PUT Revoked: Revoked: its binding was taken away, or could not be made"]),
+        (granted(since=-0.5), [GRANTED]),
+        (granted(since=-2), [GRANTED]),
+        (granted(since=-2, boundAt=time(-0.5)), []),
+        (granted(since=-2, boundAt=time(-2)), ["PUT Revoked: Revoked: its binding was taken away"]),
         (granted(since=-10, until=0), ["PUT Expired: Expired: its time is over"]),
         (request(state="Expired", expiresAt=time(-60)), []),
         (request(state="Expired", made=-50000), ["DELETE : it has been over for long"]),
@@ -98,6 +103,35 @@ def test_a_grant_is_claimed_before_it_is_bound() -> None:
         "access.ironspan.io/expires": time(10),
         "access.ironspan.io/request-uid": "uid-r",
     }
+
+
+def test_that_it_is_bound_is_written_down_once() -> None:
+    item = granted(since=-2)
+    assert due([item], [bound(item)]) == ["PUT Granted: its binding is there"]
+    (action,) = controller.decide([item], [bound(item)], SETTINGS, NOW)
+    assert action.body is not None
+    assert action.body["status"] == {**item["status"], "boundAt": time(0)}
+    written = granted(since=-2, boundAt=time(-2))
+    assert due([written], [bound(written)]) == []
+
+
+@pytest.mark.parametrize(
+    ("since", "status", "asked", "failures"),
+    [
+        (-0.5, 0, ["POST"], 0),
+        (-2, 0, ["POST"], 0),
+        (-0.5, 404, ["POST"], 1),
+        (-2, 404, ["POST", "PUT"], 0),
+        (-2, 403, ["POST", "PUT"], 0),
+        (-2, 409, ["POST"], 0),
+    ],
+)
+def test_who_was_stopped_after_the_claim_binds_later(
+    since: float, status: int, asked: list[str], failures: int
+) -> None:
+    cluster = Recorder([granted(since=since)], {"POST": status} if status else {})
+    assert controller.one_pass(t.cast("t.Any", cluster), SETTINGS, NOW) == failures
+    assert [line.split()[0] for line in cluster.asked] == asked
 
 
 def test_without_a_namespace_it_is_for_the_whole_cluster() -> None:
@@ -176,9 +210,10 @@ def test_nobody_keeps_what_nobody_approved_or_whose_time_is_over(
         if action.method == "PUT":
             assert action.body is not None
             item = {**item, "status": action.body["status"]}
-        if action.then:
-            assert action.then.body is not None
-            bindings.append(action.then.body)
+        made = action if action.method == "POST" else action.then
+        if made:
+            assert made.body is not None
+            bindings.append(made.body)
     if bindings:
         assert item["status"]["state"] == "Granted"
         assert controller._time(item["status"]["expiresAt"]) > now
@@ -209,7 +244,8 @@ class Recorder:
         ({}, 2, 0),
         ({"PUT": 409}, 1, 0),
         ({"PUT": 500}, 1, 1),
-        ({"POST": 409}, 2, 1),
+        ({"POST": 409}, 2, 0),
+        ({"POST": 500}, 2, 1),
     ],
 )
 def test_who_lost_the_claim_does_not_bind(
