@@ -14,6 +14,7 @@ from ironspan.cli.outcome import CommandError, Exit
 
 NET_CHECK = "ironspan.hybrid.net_check"
 NET_POLICY = "ironspan.hybrid.net_policy"
+AZURE_ROUTES = "ironspan.hybrid.azure_routes"
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -41,6 +42,22 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     check.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
     check.add_argument("--picture", metavar="FILE", help="also draw it, as SVG, to this file")
     check.set_defaults(func=run)
+    shown = commands.add_parser(
+        "routes",
+        help="routes of a virtual network to the pods of nodes in Azure",
+        description="One route for the pods of each node in Azure, as a template for its resource manager. "
+        "Nothing is changed, nobody but the cluster's API is asked. See docs/azure-network.md.",
+    )
+    add_run_options(shown)
+    shown.add_argument("--location", required=True, metavar="REGION", help="such as westeurope")
+    shown.add_argument("--table", default="", metavar="NAME", help="of the route table")
+    shown.add_argument(
+        "--managed",
+        action="store_true",
+        help="Virtual Network Manager keeps the table: 1,000 routes, not 400",
+    )
+    shown.add_argument("--report", metavar="FILE", help="write the template to this file")
+    shown.set_defaults(func=routes)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,3 +82,13 @@ def verdict(arguments: argparse.Namespace) -> int:
     asked = {"ironspan_from": arguments.source, "ironspan_to": arguments.target}
     report, code = tabled(arguments, "net-policy", "net_policy", NET_POLICY, "net-policy", asked)
     return int(report["exit_code"]) if report and code == Exit.OK else int(code)
+
+
+def routes(arguments: argparse.Namespace) -> int:
+    """Show the routes to pods in Azure and write their template, and return the exit code."""
+    asked = {
+        "ironspan_location": arguments.location,
+        "ironspan_table": arguments.table,
+        "ironspan_managed": arguments.managed,
+    }
+    return int(tabled(arguments, "azure-routes", "azure_routes", AZURE_ROUTES, "azure-routes", asked)[1])

@@ -90,3 +90,15 @@ def test_a_connection_has_two_ends_and_no_picture(fake: type[FakeRun], words: tu
     with pytest.raises(CommandError) as caught:
         ran("net", "check", "--plain", *words)
     assert caught.value.code == Exit.BAD_INPUT
+
+
+def test_routes_are_shown_and_written(
+    fake: type[FakeRun], capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    fake.brings = {net.AZURE_ROUTES: {"report": {"resources": []}, "text": "lab-pods: 0 of 400 routes"}}
+    fake.code, file = Exit.OK, tmp_path / "routes.json"
+    assert ran("net", "routes", "--plain", "--location", "westeurope", "--report", str(file)) == 0
+    assert "lab-pods: 0 of 400 routes" in capsys.readouterr().out
+    assert json.loads(file.read_text()) == {"resources": []}
+    asked = json.loads(fake.arguments[fake.arguments.index("-e") + 1])
+    assert asked == {"ironspan_location": "westeurope", "ironspan_table": "", "ironspan_managed": False}
