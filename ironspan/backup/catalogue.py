@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from ironspan.backup import crypto
 from ironspan.backup.errors import BackupError, ChainError, NotThere
@@ -12,6 +14,9 @@ from ironspan.backup.manifest import Epoch, Manifest, Verdict, load
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.store import Item, Store
 from ironspan.backup.takeover import segments_of
+
+AT_ONCE = 8
+"""Small objects that are read at a time: one after the other, those of a hundred snapshots take seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,9 +95,9 @@ def catalogue(store: Store, names: Names) -> Catalogue:
     """
     damaged: dict[str, str] = {}
     epochs: list[Epoch] = []
-    for number in epoch_numbers(store, names):
-        name = names.epoch(number)
-        epoch = _small(store, Epoch, name, damaged)
+    numbers = epoch_numbers(store, names)
+    read = _all(store, Epoch, [names.epoch(number) for number in numbers], damaged)
+    for number, (name, epoch) in zip(numbers, read.items(), strict=True):
         if epoch and epoch.epoch == number:
             epochs.append(epoch)
         elif epoch:
@@ -132,8 +137,9 @@ def _with_epoch(store: Store, found: Catalogue, epoch: Epoch) -> Catalogue:
             manifests[parsed.snapshot] = item.name
     verdicts, newest = _verdicts(store, found, epoch.epoch)
     snapshots = []
+    read = _all(store, Manifest, manifests.values(), found.damaged)
     for identifier, name in manifests.items():
-        manifest = _small(store, Manifest, name, found.damaged)
+        manifest = read[name]
         why = _mismatch(manifest, identifier, epoch, data.get(identifier)) if manifest else ""
         if manifest and not why:
             snapshots.append(Snapshot(identifier, manifest, data[identifier], newest.get(identifier)))
@@ -157,14 +163,18 @@ def _with_epoch(store: Store, found: Catalogue, epoch: Epoch) -> Catalogue:
 def _verdicts(store: Store, found: Catalogue, epoch: int) -> tuple[list[Item], dict[str, Verdict]]:
     """Return the verdicts' objects, and the newest readable verdict of each snapshot."""
     items = list(store.list(found.names.verdicts(epoch)))
-    newest: dict[str, Verdict] = {}
     # Names sort by snapshot, then by time.
+    named: dict[str, list[str]] = {}
     for item in reversed(items):
-        parsed = found.names.parse_verdict(item.name)
-        if parsed and parsed.snapshot not in newest:
-            verdict = _small(store, Verdict, item.name, found.damaged)
-            if verdict and verdict.snapshot == parsed.snapshot:
-                newest[parsed.snapshot] = verdict
+        if parsed := found.names.parse_verdict(item.name):
+            named.setdefault(parsed.snapshot, []).append(item.name)
+    newest: dict[str, Verdict] = {}
+    while named:
+        read = _all(store, Verdict, [names.pop(0) for names in named.values()], found.damaged)
+        for snapshot, verdict in zip(named, read.values(), strict=True):
+            if verdict and verdict.snapshot == snapshot:
+                newest[snapshot] = verdict
+        named = {snapshot: names for snapshot, names in named.items() if names and snapshot not in newest}
     return items, newest
 
 
@@ -181,6 +191,16 @@ def _mismatch(manifest: Manifest, identifier: str, epoch: Epoch, data: Item | No
     if data.size != stored or manifest.parts != crypto.parts(manifest.size):
         return f"its data has {data.size} bytes, not {stored}"
     return ""
+
+
+def _all[Kind: (Epoch, Manifest, Verdict)](
+    store: Store, kind: type[Kind], names: Iterable[str], damaged: dict[str, str]
+) -> dict[str, Kind | None]:
+    """Return small objects by name, in the order of the names; several are on their way at a time."""
+    wanted = list(names)
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        found = readers.map(lambda name: _small(store, kind, name, damaged), wanted)
+        return dict(zip(wanted, found, strict=True))
 
 
 def _small[Kind: (Epoch, Manifest, Verdict)](

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,21 @@ def store() -> MemoryStore:
 
 def segment_at(store: MemoryStore, first: int) -> str:
     return next(name for name in store.things if f"{first:020d}-" in name and name.endswith(".log"))
+
+
+def test_small_objects_are_read_several_at_a_time(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=60)
+    read = store.read
+
+    def waiting(name: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if name.endswith("manifest.json"):
+            both.wait()
+        return read(name, offset, length)
+
+    monkeypatch.setattr(store, "read", waiting)
+    assert [one.revision for one in catalogue(store, NAMES).snapshots] == [10, 40]
 
 
 def test_latest(store: MemoryStore) -> None:
