@@ -82,7 +82,7 @@ def test_gvisor_runtime_class(render: Render, inventory: str) -> None:
     (runtime_class,) = render(inventory).renderer.objects("gvisor")
     assert runtime_class["metadata"]["name"] == "gvisor"
     assert runtime_class["handler"] == "runsc"
-    assert runtime_class["overhead"] == {"podFixed": {"cpu": "50m", "memory": "64Mi"}}
+    assert runtime_class["overhead"] == {"podFixed": {"cpu": "50m", "memory": "56Mi"}}
     assert runtime_class["scheduling"]["nodeSelector"] == {"ironspan.io/gvisor": "true"}
 
 

@@ -66,7 +66,7 @@ def test_classes_are_objects_with_overhead_and_a_place(render: Render) -> None:
         for each in render(variables=VARIABLES, more=GPUS).renderer.objects("gvisor")
     }
     assert list(found) == ["gvisor", "gvisor-gpu", "kata-gpu"]
-    assert [each["overhead"]["podFixed"]["memory"] for each in found.values()] == ["64Mi", "64Mi", "256Mi"]
+    assert [each["overhead"]["podFixed"]["memory"] for each in found.values()] == ["56Mi", "56Mi", "256Mi"]
     for name, each in found.items():
         assert each["scheduling"]["nodeSelector"] == {f"ironspan.io/{name}": "true"}
         assert each["scheduling"]["tolerations"][0]["key"] == f"ironspan.io/{name}"
