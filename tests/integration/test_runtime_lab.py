@@ -133,8 +133,9 @@ class Asking:
     def __init__(self, site: Runtimes, address: str) -> None:
         self.wrong: list[str] = []
         self.right = 0
+        self._site, self._stop = site, f"/tmp/stop-{secrets.token_hex(4)}"
         ask = f"curl -s -o /dev/null -m 20 -w '%{{http_code}}\\n' http://{address}:8080/passwd"
-        loop = f"while sleep 0.1; do {ask}; done"
+        loop = f"while [ ! -e {self._stop} ]; do {ask}; sleep 0.1; done"
         self._process = subprocess.Popen(
             site.lab.ssh_command(HOST, [loop]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
@@ -151,9 +152,9 @@ class Asking:
 
     def end(self) -> None:
         """Stop asking."""
-        self._process.terminate()
-        self._process.wait(timeout=30)
-        self._thread.join(timeout=30)
+        self._site.on(HOST, f"touch {self._stop}")
+        self._process.wait(timeout=PATIENCE_S)
+        self._thread.join(timeout=PATIENCE_S)
 
 
 def test_each_class_is_tried_at_install_and_by_a_timer(site: Runtimes) -> None:
