@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ironspan import lab as labs
 from ironspan.cli import console
 from ironspan.cli.outcome import CommandError, Exit
-from ironspan.lab import Lab
 from ironspan.lab.azure import cli as store_cli
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES
@@ -86,7 +86,7 @@ def _guarded(func: Command, arguments: argparse.Namespace) -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     azure, rack = SIZES[arguments.size] if arguments.size else (None, None)
-    lab = Lab(arguments.name)
+    lab = labs.Lab(arguments.name)
     with console.from_arguments(arguments) as display:
         lab.up(
             azure if arguments.azure is None else arguments.azure,
@@ -103,19 +103,19 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _down(arguments: argparse.Namespace) -> int:
     with console.from_arguments(arguments) as display:
-        Lab(arguments.name).down(purge_cache=arguments.purge_cache, progress=display.step)
+        labs.Lab(arguments.name).down(purge_cache=arguments.purge_cache, progress=display.step)
     return Exit.OK
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    found = Lab(arguments.name).status()
+    found = labs.Lab(arguments.name).status()
     print(json.dumps(found, indent=1) if arguments.json else status_text(found))
     return Exit.OK if not found["exists"] or found["up"] else Exit.HOSTS
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
     wanted = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    command = Lab(arguments.name).ssh_command(arguments.host, wanted)
+    command = labs.Lab(arguments.name).ssh_command(arguments.host, wanted)
     os.execvp(command[0], command)
 
 
@@ -137,7 +137,7 @@ def _link_set(arguments: argparse.Namespace) -> int:
 
 
 def _link(arguments: argparse.Namespace, **changes: Any) -> int:
-    reply = Lab(arguments.name).link(**changes)
+    reply = labs.Lab(arguments.name).link(**changes)
     print(json.dumps(reply, indent=1) if arguments.json else link_text(reply))
     return Exit.OK
 
