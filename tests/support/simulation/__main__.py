@@ -22,6 +22,7 @@ def main() -> int:
     """Run one simulation; 0 when no node stopped being Ready, 1 when one did, 2 when it cannot be run."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.simulation", description=__doc__)
     parser.add_argument("--nodes", type=int, default=Plan.nodes, help="how many join (%(default)s)")
+    parser.add_argument("--planned", type=int, default=Plan.planned, help="size of the profile, if another")
     parser.add_argument("--without-profile", action="store_true", help="what a small site gets")
     parser.add_argument("--events-apart", action="store_true", help="events get an etcd of their own")
     parser.add_argument("--without-fsync", action="store_true", help="etcd does not wait for the disk")

@@ -17,6 +17,7 @@ class Plan:
 
     Args:
         nodes: how many join.
+        planned: the size that the site says it will have; 0 for as many as join.
         with_profile: the API server gets what the size's profile says; else what a small site gets.
         events_apart: events get an etcd of their own.
         fsync: etcd waits for the disk, as it must wherever the data matter.
@@ -29,6 +30,7 @@ class Plan:
     """
 
     nodes: int = 1000
+    planned: int = 0
     with_profile: bool = True
     events_apart: bool = False
     fsync: bool = True

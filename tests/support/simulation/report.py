@@ -16,7 +16,8 @@ def text(outcome: Outcome) -> str:
     plan = outcome.plan
     flags = ", ".join(f"{key} {value}" for key, value in outcome.flags.items()) or "defaults"
     lines = [
-        f"{plan.nodes} nodes, {'with' if plan.with_profile else 'without'} the profile; API server: {flags}; "
+        f"{plan.nodes} nodes, {'with' if plan.with_profile else 'without'} the profile "
+        f"of {plan.planned or plan.nodes} nodes; API server: {flags}; "
         f"etcd {'waits for' if plan.fsync else 'does not wait for'} the disk; "
         f"events {'in an etcd of their own' if plan.events_apart else 'with everything else'}",
         f"{outcome.at_once} joins at the same time; each Node changed {outcome.node_changes:.1f} times",

@@ -72,7 +72,7 @@ def simulate(plan: Plan, program: Path, folder: Path, say: t.Callable[[str], Non
         folder: for data, keys and logs; about 100 MB, and 20 kB a node.
         say: told what is going on.
     """
-    settings = render(plan.nodes, folder, with_profile=plan.with_profile)
+    settings = render(plan.planned or plan.nodes, folder, with_profile=plan.with_profile)
     at_once = plan.at_once or settings.profile.joins_at_once
     with plane(program, settings, folder, events_apart=plan.events_apart, fsync=plan.fsync) as running:
         control = running.control
