@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import GVISOR_RUNTIME_CLASS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import dual_stack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 
@@ -91,7 +92,7 @@ def all_node_addresses(session: Session) -> dict[str, list[str]]:
 
 def node_addresses(site: Site) -> dict[str, list[str]]:
     """Return the addresses a node's serving certificate must have, by node name."""
-    return {host.name: [host.address] for host in node_hosts(site)}
+    return {host.name: dual_stack.addresses(host) for host in node_hosts(site)}
 
 
 def declared_nodes(site: Site) -> dict[str, Declared]:

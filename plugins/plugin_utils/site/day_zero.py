@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import dual_stack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 FIXED = ("site_pod_cidr", "site_service_cidr", "site_node_cidr_mask")
@@ -34,7 +35,10 @@ def made_with(store: str) -> dict[str, str | int]:
         known = json.loads(file_of(store).read_bytes())
         if known["site_uid"] != _identity(store):
             return {}
-        return {name: known[name] for name in FIXED if isinstance(known.get(name), str | int)}
+        names = (*FIXED, dual_stack.PODS, dual_stack.SERVICES, dual_stack.MASK)
+        found = {name: known[name] for name in names if isinstance(known.get(name), str | int)}
+        # A cluster that was made without IPv6 does not get it later.
+        return {dual_stack.PODS: "", dual_stack.SERVICES: "", **found} if found else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -45,6 +49,7 @@ def remember(site: Site) -> None:
         return
     values = (site.pod_cidr, site.service_cidr, site.node_cidr_mask)
     content = {"site_uid": _identity(site.pki_store), **dict(zip(FIXED, values, strict=True))}
+    content |= dual_stack.fixed(site)
     if not content["site_uid"]:
         return
     # A folder that cannot be written costs the later refusal, not this run.

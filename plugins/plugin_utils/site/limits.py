@@ -18,10 +18,12 @@ class Limit(t.NamedTuple):
 LIMITS: dict[str, Limit] = {
     # kubeadm: PodSubnetNodeMaskMaxDiff is 16 and kubelet's default of 110 pods wants more than a /26.
     "site_node_cidr_mask": Limit(16, 28, "a host needs addresses for its pods"),
+    "site_node_cidr_mask_ipv6": Limit(64, 120, "a host needs addresses for its pods"),
     # The largest size that somebody has reported on, see sizes.py.
     "site_planned_nodes": Limit(0, 7500, "nodes; no larger cluster has been reported on"),
     # RFC 8200 section 5 asks for 1280 (IPv6 minimum); 9216 is the largest frame that common switches carry.
     "site_wan_mtu": Limit(1280, 9216, "MTU in bytes"),
+    "cilium_mtu": Limit(0, 9216, "bytes; 0 means what the path carries"),
     # The default time a pod has for its end is 30 s (Kubernetes: terminationGracePeriodSeconds).
     "site_drain_timeout_seconds": Limit(10, 86_400, "seconds; a pod has 30 by default"),
     # etcd refuses an election timeout above 50 s (server/embed/config.go, maxElectionMs).

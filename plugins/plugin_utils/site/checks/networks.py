@@ -34,7 +34,10 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
     if not isinstance(network, ipaddress.IPv4Network):
         if report:
             draft.problems.add(
-                place, variable, f"{text} is IPv6", "write an IPv4 network, IPv6 is not there yet"
+                place,
+                variable,
+                f"{text} is IPv6",
+                f"write an IPv4 network here, and this one as {variable}_ipv6",
             )
         return None
     return network
@@ -42,8 +45,10 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
 
 def _report_network(draft: Draft, place: Place, variable: str, text: str) -> None:
     if "," in text:
-        message = f"{text!r} names two networks, and clusters of two address families are not there yet"
-        draft.problems.add(place, variable, message, "write one IPv4 network")
+        message = f"{text!r} names two networks"
+        draft.problems.add(
+            place, variable, message, f"write the IPv4 network here, the other as {variable}_ipv6"
+        )
         return
     try:
         better = str(ipaddress.ip_network(text, strict=False))

@@ -97,8 +97,9 @@ def check_unchanged(draft: Draft) -> None:
             draft.problems.add(
                 draft.site_place(variable),
                 variable,
-                f"is {now}, and the cluster was made with {before}",
-                f"write {before}; another one needs another cluster that the nodes move to "
+                f"is {now or 'empty'}, and the cluster was made with {before or 'none'}",
+                f"{f'write {before}' if before else 'leave it empty'}; "
+                "another one needs another cluster that the nodes move to "
                 "(docs/sizes.md, Another pod network)",
             )
 
