@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -25,8 +26,10 @@ def main() -> int:
     """Run: ``ENDPOINT RATE EACH SECONDS SIZE RESULT``.
 
     RATE transactions a second of EACH puts of SIZE bytes. RESULT gets the revision of every one that was
-    acknowledged, when (the machine's monotonic clock), and after how many seconds.
+    acknowledged, when (the machine's monotonic clock), and after how many seconds. SIGTERM ends it earlier.
     """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     endpoint, result = sys.argv[1], Path(sys.argv[6])
     rate, each, seconds, size = (float(argument) for argument in sys.argv[2:6])
     channel = grpc.insecure_channel(endpoint.removeprefix("http://"))
@@ -45,7 +48,7 @@ def main() -> int:
 
     noise = os.urandom(int(size) + KEYS)
     began, number = time.monotonic(), 0
-    while (now := time.monotonic() - began) < seconds:
+    while not stop.is_set() and (now := time.monotonic() - began) < seconds:
         while number < now * rate:
             slots.acquire()
             puts = [

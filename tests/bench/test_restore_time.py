@@ -5,6 +5,7 @@
 Backups are in the lab's blob store, and the agent, the controller and all hosts share the machine. So the
 budgets hold where nothing else runs, and are asserted only when figures are recorded:
 IRONSPAN_BENCH_RECORD=docs/benchmarks.md pytest -m long tests/bench/test_restore_time.py
+The large store takes about 25 GiB of disk at its peak: IRONSPAN_BENCH_MIB=256 makes it smaller.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.support.playbooks import play
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 SECTION = "Restore of a lost store"
 TINY_S, GIB_S = 10, 60
+MEBIBYTES = int(os.environ.get("IRONSPAN_BENCH_MIB", "1024"))
 PREFIX = "/ironspan-bench/"
 """Outside of what API servers read: it is etcd's database that is large, not their memory."""
 FILL = textwrap.dedent(
@@ -152,11 +154,12 @@ def test_a_tiny_store(site: Restored, table: Table) -> None:
     table.check()
 
 
-def test_a_store_of_a_gib(site: Restored, table: Table) -> None:
-    fill(site, 1024)
+def test_a_large_store(site: Restored, table: Table) -> None:
+    fill(site, MEBIBYTES)
     size = newest(site)["size"]
     seconds, said = seconds_to_an_api_server(site)
     print(said)
     more = f"snapshot of {size >> 20} MiB, download and proof included"
-    note(table, "1 GiB: command to a ready API server", seconds, GIB_S, more)
+    what = f"{MEBIBYTES} MiB of values: command to a ready API server"
+    note(table, what, seconds, max(TINY_S, GIB_S * MEBIBYTES / 1024), more)
     table.check()

@@ -110,6 +110,11 @@ class LogAgent:
         self.after = after
         folder.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not ended."""
+        return self._process is not None
+
     def start(self) -> None:
         """Begin a run and wait until it follows etcd."""
         (self.folder / "state.json").unlink(missing_ok=True)
