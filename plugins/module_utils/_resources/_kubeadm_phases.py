@@ -59,6 +59,11 @@ def changed_configuration(spec: Spec, host: Host) -> t.Optional[Change]:
     return Change("update", {"text": former}, {"text": spec["config"]}, reason)
 
 
+def cluster_phases(config: str) -> t.Sequence[t.Tuple[str, str]]:
+    """Return the phases for the cluster; named on the command line, one comes although it is disabled."""
+    return CLUSTER_PHASES[: 1 if "\nproxy:\n  disabled: true\n" in config else 2]
+
+
 def run_phases(spec: Spec, former: str, host: Host) -> None:
     """Bring a changed configuration about.
 
@@ -82,7 +87,7 @@ def run_phases(spec: Spec, former: str, host: Host) -> None:
                 host.backup(path)
                 remove_file(host, path)
             kubeadm(host, "init", "phase", "certs", "apiserver")
-        for phase in (*CLUSTER_PHASES, ("control-plane", "all")):
+        for phase in (*cluster_phases(spec["config"]), ("control-plane", "all")):
             kubeadm(host, "init", "phase", *phase)
     if read_text(host, API_SERVER) != manifest:
         wait_until_ready(host, former_processes)
@@ -103,7 +108,7 @@ def give_back(spec: Spec, host: Host) -> None:
     # runs may be the one that is about to go.
     wait_until_ready(host, ())
     with init_inputs(former, host):
-        for phase in CLUSTER_PHASES:
+        for phase in cluster_phases(former):
             kubeadm(host, "init", "phase", *phase)
 
 

@@ -30,7 +30,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds impor
     OBJECTS,
     RESET,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
+    POD_NETWORKS,
+    Host,
+    Site,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
@@ -71,6 +75,8 @@ class Renderer:
             "site": site,
             "artifact": self._artifact,
             "image": self._image,
+            "manifests": self._manifests,
+            "cilium_objects": _cilium_objects,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
             "ca_signing_pem": authorities.signing_pem,
@@ -138,6 +144,8 @@ class Renderer:
             Kubernetes objects in the order to apply them; empty when the layer has none.
         """
         hosts = [host for host in self._site.hosts.values() if layer in host.layers]
+        if not hosts and layer in POD_NETWORKS:
+            return []
         variables = dict(hosts[0].variables) if hosts else {}
         content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
         return t.cast("list[dict[str, t.Any]]", content or [])
@@ -202,10 +210,24 @@ class Renderer:
         entry = self._opened_index().image(ref)
         return {"ref": entry["ref"], "digest": entry["digest"]}
 
+    def _manifests(self, name: str, version: str) -> list[dict[str, t.Any]]:
+        """Return the objects of a file of manifests in the mirror."""
+        entry = self._opened_index().artifact(name, version)
+        # Only sites whose pod network comes as manifests pay for what reads them.
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.manifests import read
+
+        return read(Path(self._opened_index().path).parent, entry["path"], entry["sha256"])
+
     def _opened_index(self) -> ArtifactsIndex:
         if self._index is None:
             self._index = load_index(self._site.artifacts_index)
         return self._index
+
+
+def _cilium_objects(manifests: list[dict[str, t.Any]], settings: t.Any) -> list[dict[str, t.Any]]:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.objects import cilium_objects
+
+    return cilium_objects(manifests, settings)
 
 
 def _resources(layer: str, content: t.Any) -> Piece:

@@ -51,7 +51,9 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
     for host in draft.hosts.values():
         if host.groups not in shared:
             served = tuple(each for each in classes if each.serves(host.groups))
-            shared[host.groups] = _OfGroups(tuple(sorted(host.groups)), layers_of(host.groups), served)
+            shared[host.groups] = _OfGroups(
+                tuple(sorted(host.groups)), layers_of(host.groups, value("site_cni")), served
+            )
     hosts = {name: _host(host, shared[host.groups]) for name, host in draft.hosts.items()}
     offered = {each.name for groups in shared.values() for each in groups.classes}
     leaders = draft.members("control_plane") or list(draft.hosts.values())
@@ -70,6 +72,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         pki_key_file=value("site_pki_key_file") or "",
         artifacts_index=value("site_artifacts_index") or str(default_index_path()),
         hosts=hosts,
+        cni=value("site_cni"),
         is_slice=is_slice,
         plan=PlanPolicy(
             approvals=value("site_plan_approvals"),
@@ -86,7 +89,9 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
         identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
-        egress=Egress() if is_slice or not value("egress_enabled") else _egress(draft),
+        egress=Egress()
+        if is_slice or not (value("egress_enabled") or value("site_cni") == "cilium")
+        else _egress(draft),
     )
 
 
@@ -125,7 +130,8 @@ def _identity(draft: Draft) -> Identity | None:
 def _egress(draft: Draft) -> Egress:
     value = draft.site_value
     return Egress(
-        allowed=allowed_of(value("egress_allow")),
+        # Only the hosts' tables need addresses; Cilium follows names by itself.
+        allowed=allowed_of(value("egress_allow"), resolve=value("egress_enabled")),
         node_networks=collapsed(value("egress_node_networks")),
         node_ports=merged(value("egress_node_ports")),
         proxied=proxied_of(value("egress_allow")),

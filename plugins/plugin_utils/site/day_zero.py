@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import dual_stack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
+CNI = "site_cni"
 FIXED = ("site_pod_cidr", "site_service_cidr", "site_node_cidr_mask")
 
 
@@ -43,12 +44,20 @@ def made_with(store: str) -> dict[str, str | int]:
         return {}
 
 
+def carried_by(store: str) -> str:
+    """Return the pod network that the cluster was made with, "" where nobody knows of a cluster."""
+    if not made_with(store):
+        return ""
+    # Clusters older than the choice have flannel.
+    return str(json.loads(file_of(store).read_bytes()).get(CNI, "flannel"))
+
+
 def remember(site: Site) -> None:
     """Keep the networks of a site whose cluster exists, unless they are known already."""
     if made_with(site.pki_store):
         return
     values = (site.pod_cidr, site.service_cidr, site.node_cidr_mask)
-    content = {"site_uid": _identity(site.pki_store), **dict(zip(FIXED, values, strict=True))}
+    content = {"site_uid": _identity(site.pki_store), CNI: site.cni, **dict(zip(FIXED, values, strict=True))}
     content |= dual_stack.fixed(site)
     if not content["site_uid"]:
         return

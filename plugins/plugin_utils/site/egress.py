@@ -67,6 +67,11 @@ class Allowed:
     reason: str
     namespaces: tuple[str, ...] = ()
 
+    @property
+    def by_name(self) -> bool:
+        """Tell whether it is a name, which Cilium follows wherever its addresses go."""
+        return is_name(self.destination)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Egress:
@@ -121,13 +126,18 @@ def network_of(text: str) -> ipaddress.IPv4Network:
     return network
 
 
+def is_name(destination: str) -> bool:
+    """Tell whether a destination is a name rather than a network or an address."""
+    return not re.fullmatch(r"[0-9./]+|.*:.*", destination)
+
+
 def networks_of(destination: str) -> tuple[ipaddress.IPv4Network, ...]:
     """Return the networks of a destination; a name is resolved here, on the controller, once a process.
 
     Raises:
         Rejected: it is neither a network nor a name, or the name has no IPv4 address.
     """
-    if re.fullmatch(r"[0-9./]+|.*:.*", destination):
+    if not is_name(destination):
         return (network_of(destination),)
     if "*" in destination:
         raise Rejected(
@@ -243,16 +253,19 @@ def has_ended(expires: str, now: float | None = None) -> bool:
     return until(expires) <= (datetime.datetime.now(datetime.UTC).timestamp() if now is None else now)
 
 
-def allowed_of(entries: Iterable[Mapping[str, t.Any]]) -> tuple[Allowed, ...]:
-    """Return the entries that have not ended, names resolved.
+def allowed_of(entries: Iterable[Mapping[str, t.Any]], resolve: bool = True) -> tuple[Allowed, ...]:
+    """Return the entries that have not ended.
 
     Args:
         entries: the value of ``egress_allow``, which passed every check.
+        resolve: look names up; without it they stand for no networks.
     """
     return tuple(
         Allowed(
             destination=entry["destination"],
-            networks=collapsed(networks_of(entry["destination"])),
+            networks=collapsed(networks_of(entry["destination"]))
+            if resolve or not is_name(entry["destination"])
+            else (),
             protocol=entry.get("protocol") or "tcp",
             ports=merged(entry["ports"]),
             until=until(entry["expires"]),

@@ -28,6 +28,7 @@ LAYERS: tuple[str, ...] = (
     "egress_proxy",
     "containerd",
     "flannel",
+    "cilium",
     "gvisor",
     "dns",
     "etcd",
@@ -47,6 +48,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "egress_proxy": ("egress_proxy",),
     "containerd": ("control_plane", "nodes"),
     "flannel": ("control_plane", "nodes"),
+    "cilium": ("control_plane", "nodes"),
     "dns": ("control_plane", "nodes"),
     "gvisor": ("gvisor", "gvisor_gpu", "kata_gpu"),
     "etcd": ("etcd",),
@@ -57,14 +59,28 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "access": ("control_plane",),
 }
 
+POD_NETWORKS: tuple[str, ...] = ("flannel", "cilium")
+"""Layers of which a site has one: the one that ``site_cni`` names."""
+
 _SERVERS = ("etcd", "control_plane", "haproxy")
 
 
 @functools.lru_cache(maxsize=256)
-def layers_of(groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the layers of a host that is in these groups: ``base`` for every host, the others by group."""
+def layers_of(groups: tuple[str, ...], cni: str = "flannel") -> tuple[str, ...]:
+    """Return the layers of a host that is in these groups: ``base`` for every host, the others by group.
+
+    Args:
+        groups: the host's groups.
+        cni: the site's pod network, one of ``POD_NETWORKS``.
+    """
     return tuple(
-        layer for layer in LAYERS if layer == "base" or any(group in groups for group in _LAYER_GROUPS[layer])
+        layer
+        for layer in LAYERS
+        if layer == "base"
+        or (
+            (layer not in POD_NETWORKS or layer == cni)
+            and any(group in groups for group in _LAYER_GROUPS[layer])
+        )
     )
 
 
@@ -151,6 +167,7 @@ class Site:
     """The whole site.
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
+    ``cni`` is the layer that carries pods, one of ``POD_NETWORKS``.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file.
@@ -173,6 +190,7 @@ class Site:
     pki_key_file: str
     artifacts_index: str
     hosts: Mapping[str, Host]
+    cni: str = "flannel"
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)

@@ -26,6 +26,7 @@ ROLES = (
     "egress_proxy",
     "containerd",
     "flannel",
+    "cilium",
     "gvisor",
     "dns",
     "etcd",

@@ -16,6 +16,7 @@ SITE_WIDE: tuple[str, ...] = (
     "site_name",
     "site_api_endpoint",
     "site_api_address",
+    "site_cni",
     "site_pod_cidr",
     "site_service_cidr",
     "site_node_cidr_mask",
@@ -25,6 +26,15 @@ SITE_WIDE: tuple[str, ...] = (
     "site_planned_nodes",
     "site_cluster_domain",
     "site_wan_mtu",
+    "cilium_version",
+    "cilium_routing",
+    "cilium_tunnel_port",
+    "cilium_mtu",
+    "cilium_operator_replicas",
+    "cilium_hubble",
+    "cilium_max_unavailable",
+    "cilium_agent_capabilities_dropped",
+    "cilium_kernel_sysctl_folder",
     "site_pki_store",
     "site_pki_key_file",
     "site_artifacts_index",
@@ -105,7 +115,7 @@ def check_required(draft: Draft) -> None:
         concerned = [
             host
             for host in draft.hosts.values()
-            if option.role == "site" or option.role in layers_of(host.groups)
+            if option.role == "site" or option.role in layers_of(host.groups, draft.site_value("site_cni"))
         ]
         missing = [
             host

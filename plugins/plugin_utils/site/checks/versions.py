@@ -71,7 +71,7 @@ def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
     known = draft.specification.options
     options = {name: known[name] for name in {**ARTIFACTS, **IMAGES} if name in known}
     for host in draft.hosts.values():
-        layers = layers_of(host.groups, host.values["site_cni"])
+        layers = layers_of(host.groups, draft.site_value("site_cni"))
         for variable, option in options.items():
             value = host.values.get(variable)
             if not isinstance(value, str) or (variable, value) in seen:

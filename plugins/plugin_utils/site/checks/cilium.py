@@ -1,0 +1,124 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One pod network: what Cilium needs of a site, and what does not go with it."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS
+
+CNI = "site_cni"
+LAB_ONLY = ("cilium_agent_capabilities_dropped", "cilium_kernel_sysctl_folder")
+"""Variables that weaken something, for labs on machines that cannot do without."""
+POD_INTERFACES = ["lxc*"]
+_KUBE_PROXY = "control_plane_kube_proxy_mode"
+
+
+def check_one_network(draft: Draft) -> None:
+    """Nothing is set for a pod network that the site has not chosen."""
+    chosen = draft.site_value(CNI)
+    if chosen not in POD_NETWORKS:
+        return
+    others = [name for name in POD_NETWORKS if name != chosen]
+    for option in draft.specification.options.values():
+        foreign = option.role in others or (option.name == _KUBE_PROXY and chosen == "cilium")
+        if not foreign or draft.writer(option.name) is None or _only_lab(draft, option.name):
+            continue
+        meant = "kube-proxy, whose place Cilium takes" if option.name == _KUBE_PROXY else option.role
+        draft.problems.add(
+            draft.site_place(option.name),
+            option.name,
+            f"is for {meant}, and the pod network is {chosen} ({CNI}): a site has one",
+            f"take it out, or write {CNI}: {others[0]} before the cluster is made",
+        )
+
+
+def _only_lab(draft: Draft, name: str) -> bool:
+    """Tell whether a lab's inventory may have it at hand for the case that this network is chosen."""
+    return name in (*LAB_ONLY, "cilium_kernel_modules") and bool(draft.site_value("site_lab"))
+
+
+def check_mtu(draft: Draft) -> None:
+    """No packet between two hosts is larger than the path carries."""
+    variable = "cilium_mtu"
+    mtu, path = draft.site_value(variable), draft.site_value("site_wan_mtu")
+    if draft.site_value(CNI) != "cilium" or not isinstance(mtu, int) or not isinstance(path, int):
+        return
+    least = LIMITS["site_wan_mtu"].smallest
+    if mtu and not least <= mtu <= path:
+        why = f"larger than the path's {path} (site_wan_mtu)" if mtu > path else f"smaller than {least}"
+        draft.problems.add(
+            draft.site_place(variable),
+            variable,
+            f"{mtu} bytes are {why}",
+            f"write {path} or less, or 0 for what the path carries",
+        )
+
+
+def check_lab_only(draft: Draft) -> None:
+    """What makes up for a lab's machine stays in labs."""
+    if draft.site_value("site_lab"):
+        return
+    for variable in LAB_ONLY:
+        if draft.writer(variable) and draft.site_value(variable) != draft.specification.defaults[variable]:
+            draft.problems.add(
+                draft.site_place(variable),
+                variable,
+                "takes something from Cilium's agent that only a lab's machine has not got",
+                "take it out; the hosts of a site have all that the agent needs",
+            )
+
+
+def check_beside(draft: Draft) -> None:
+    """What enforces policies and answers names beside Cilium goes with it, or is not there."""
+    if draft.site_value(CNI) != "cilium":
+        return
+    if draft.site_value("site_pod_cidr_ipv6"):
+        _refuse(draft, "site_pod_cidr_ipv6", "pods have IPv4 addresses only with Cilium here", "take it out")
+    if draft.site_value("egress_policy_image"):
+        _refuse(
+            draft,
+            "egress_policy_image",
+            "would enforce network policies beside Cilium, which enforces them itself",
+            "take it out",
+        )
+    if draft.site_value("egress_enabled") and draft.site_value("egress_pod_interfaces") != POD_INTERFACES:
+        _refuse(
+            draft,
+            "egress_pod_interfaces",
+            "does not name the interfaces that Cilium gives to pods: the hosts' tables would see no packet",
+            'write egress_pod_interfaces: ["lxc*"] and egress_overlay_interfaces: [cilium_vxlan]',
+        )
+    for host in draft.hosts.values():
+        if host.values.get("dns_node_cache"):
+            draft.problems.add(
+                draft.place(host, "dns_node_cache"),
+                "dns_node_cache",
+                "pods' questions to a cache on their host go past Cilium's policies about names",
+                "write dns_node_cache: false",
+            )
+            return
+
+
+def check_unchanged(draft: Draft) -> None:
+    """The pod network is the one that the cluster was made with."""
+    store, now = draft.site_value("site_pki_store"), draft.site_value(CNI)
+    if not isinstance(store, str) or not store:
+        return
+    before = day_zero.carried_by(store) or now
+    if now in POD_NETWORKS and now != before:
+        _refuse(
+            draft,
+            CNI,
+            f"is {now}, and the cluster was made with {before}",
+            f"write {before}; moving a running cluster is a migration (docs/cilium.md, Moving a cluster)",
+        )
+
+
+def _refuse(draft: Draft, variable: str, message: str, remedy: str) -> None:
+    draft.problems.add(draft.site_place(variable), variable, message, remedy)
+
+
+CHECKS = (check_one_network, check_mtu, check_lab_only, check_beside, check_unchanged)

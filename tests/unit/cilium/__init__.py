@@ -1,0 +1,3 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of Cilium as the pod network."""
