@@ -208,7 +208,7 @@ class KubeadmKind:
             try:
                 if spec["action"] == "init":
                     with init_inputs(spec["config"], host):
-                        _init(host, _ignore(spec))
+                        _init(host, spec["config"], _ignore(spec))
                 else:
                     with join_inputs(spec, host):
                         kubeadm(host, "join", *_ignore(spec))
@@ -229,7 +229,7 @@ def _upgrade() -> t.Any:
     return _kubeadm_upgrade
 
 
-def _init(host: Host, flags: t.Sequence[str]) -> None:
+def _init(host: Host, config: str, flags: t.Sequence[str]) -> None:
     try:
         kubeadm(host, "init", "--skip-token-print", "--skip-certificate-key-print", *flags)
     except ResourceError as error:
@@ -237,7 +237,8 @@ def _init(host: Host, flags: t.Sequence[str]) -> None:
         # CoreDNS whose Corefile kubeadm cannot migrate: it stays, and what comes after it is done here.
         if not COREDNS_STAYS.search(error.message):
             raise
-        kubeadm(host, "init", "phase", "addon", "kube-proxy")
+        for phase in phases.cluster_phases(config)[1:]:
+            kubeadm(host, "init", "phase", *phase)
 
 
 def _ignore(spec: Spec) -> t.List[str]:

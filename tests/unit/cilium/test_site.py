@@ -63,6 +63,7 @@ def test_a_sound_site(example: Example) -> None:
         ),
         (CHOSEN + "cilium_kernel_sysctl_folder: /tmp\n", "cilium_kernel", "only a lab's", "take it out"),
         (CHOSEN + "egress_enabled: true\n", "egress_enabled", "hosts' tables would see no", '["lxc*"]'),
+        (CHOSEN + "site_pod_cidr_ipv6: fd00:10:244::/48\n", "site_pod_cidr_ipv6", "IPv4 addresses", ""),
         (CHOSEN + "dns_node_cache: true\n", "dns_node_cache", "go past Cilium's policies", "false"),
         (CHOSEN + 'cilium_version: "1.2"\n', "cilium_version", "1.2 is not in artifacts.lock.yml", "1.20.1"),
     ],

@@ -162,6 +162,14 @@ def test_init_over_a_store_that_has_the_cluster_already(host: FakeHost) -> None:
     assert commands(host) == ["init", "init phase addon kube-proxy"]
 
 
+def test_a_cluster_without_kube_proxy_does_not_get_it_later(host: FakeHost) -> None:
+    host.put("/coredns", "")
+    config = INIT_PLANE["config"].replace(CLUSTER, CLUSTER + "proxy:\n  disabled: true\n")
+    assert config != INIT_PLANE["config"]
+    converge(KIND, {**INIT_PLANE, "config": config}, host)
+    assert commands(host) == ["init"]
+
+
 def test_the_token_is_in_the_discovery_file_and_nowhere_else(host: FakeHost) -> None:
     converge(KIND, JOIN_WORKER, host)
     assert TOKEN in host.text("/seen/discovery.conf")
