@@ -13,12 +13,15 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tarfile
+import threading
 import time
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import nvproxy, runtime
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
@@ -340,3 +343,74 @@ def test_a_sandbox_keeps_its_release_while_another_is_put_into_use(host: Host) -
     finally:
         host.smoke.end(host.settings, "before")
     assert "before" not in host.ctr("container", "list", "--quiet")
+
+
+class Asked:
+    """Asks a sandbox for its kernel's log again and again, from a thread, and keeps what it says."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        self._host, self._name = host, name
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.right, self.wrong = 0, list[str]()
+
+    def __enter__(self) -> t.Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(timeout=300)
+
+    def _ask(self) -> None:
+        while not self._over.is_set():
+            # What a program prints that ends at once may get lost on its way through containerd.
+            command = (f"a{time.monotonic_ns()}", self._name, "/bin/sh", "-c", "dmesg; sleep 1")
+            argv = self._host.smoke.ctr(self._host.settings, "task", "exec", "--exec-id", *command)
+            status, text = self._host.smoke.run(argv)
+            if status == 0 and "Starting gVisor" in text:
+                self.right += 1
+            else:
+                self.wrong.append(text)
+
+
+@pytest.mark.long
+def test_a_sandbox_answers_while_a_release_from_its_archive_comes_and_its_own_goes_last(host: Host) -> None:
+    releases = host.folder / "releases"
+    host.put_into_use(OLDER)
+    for name in ("runsc", "containerd-shim-runsc-v1"):
+        # The smoke job knows who runs a release by its files, which are no links on a host.
+        source = (releases / OLDER / name).resolve()
+        (releases / OLDER / name).unlink()
+        shutil.copy(source, releases / OLDER / name)
+    host.start("before")
+    try:
+        with Asked(host, "before") as asked:
+            pack(host.folder / "gvisor.tar", compression="")
+            shutil.rmtree(releases / RELEASE, ignore_errors=True)
+            with tarfile.open(host.folder / "gvisor.tar") as archive:
+                for member in _unpack.select(archive, 0, []):
+                    archive.extract(member.info, releases / RELEASE, filter="data")
+            host.put_into_use(RELEASE)
+            host.start("after")
+            for folder in releases.iterdir():
+                os.utime(folder, (0, 0))
+            status, report = smoke(host)
+            end = time.monotonic() + 300
+            while asked.right < 3 and not asked.wrong:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+        assert (status, report["removed"], asked.wrong) == (0, [], [])
+        assert host.programs_of("before") == {OLDER}
+        sentry = releases / RELEASE / "gvisor-bin" / "gvisor_sentry"
+        programs = host.smoke.programs_in_use()
+        assert host.smoke.is_used(sentry.parent, programs)
+        host.smoke.end(host.settings, "before")
+        end = time.monotonic() + 120
+        while smoke(host)[1]["removed"] != [OLDER]:
+            assert time.monotonic() < end
+        assert not (releases / OLDER).exists()
+        assert "Starting gVisor" in host.shown_by("after")
+    finally:
+        for name in ("before", "after"):
+            host.smoke.end(host.settings, name)
