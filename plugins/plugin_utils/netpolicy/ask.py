@@ -91,10 +91,12 @@ class _Question:
 
     def _routes(self, target: Target) -> Iterator[Route]:
         what = target.what
+        families: set[int] = {4, 6}
         if isinstance(what, Name):
             yield from self._to_name(what, target.protocol, _number(target))
             return
         if not isinstance(what, Pod | Service):
+            families = {what.version}
             at = self._lookup.at(what)
             if not isinstance(at, Service):
                 yield self._route(at, what, target.protocol, _number(target, at))
@@ -102,7 +104,8 @@ class _Question:
             what = at
         if isinstance(what, Service):
             for backend in self._lookup.backends(what, target.protocol, target.port):
-                yield self._route(backend.endpoint, backend.address, target.protocol, backend.port)
+                if backend.address.version in families:
+                    yield self._route(backend.endpoint, backend.address, target.protocol, backend.port)
             return
         pod = self._lookup.pod(what)
         for address in pod.addresses:

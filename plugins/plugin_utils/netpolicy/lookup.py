@@ -68,15 +68,28 @@ class Lookup:
 
     def at(self, address: Address) -> Endpoint | Service:
         """Return who has an address: a pod, a service, a node, or somebody outside."""
-        pods = self._api.get("/api/v1/pods", fieldSelector=f"status.podIP={address}")["items"]
-        pods = [pod for pod in pods if pod["status"].get("phase") not in _ENDED]
-        own = [pod for pod in pods if not pod["spec"].get("hostNetwork")]
-        if own:
-            return self._endpoint(own[0])
-        services = self._api.get("/api/v1/services", fieldSelector=f"spec.clusterIP={address}")["items"]
-        if services:
-            return Service(services[0]["metadata"]["namespace"], services[0]["metadata"]["name"])
+        for pod in self._pods_at(address):
+            if pod["status"].get("phase") not in _ENDED and not pod["spec"].get("hostNetwork"):
+                return self._endpoint(pod)
+        for service in self._services_at(address):
+            return Service(service["metadata"]["namespace"], service["metadata"]["name"])
         return self._elsewhere(address)
+
+    def _pods_at(self, address: Address) -> list[Object]:
+        found = self._api.get("/api/v1/pods", fieldSelector=f"status.podIP={address}")["items"]
+        nodes = [name for name, parts in self.node_parts.items() if any(address in part for part in parts)]
+        if found or not nodes:
+            return list(found)
+        # The API finds pods by their first address only.
+        there = self._api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={nodes[0]}")["items"]
+        return [pod for pod in there if {"ip": str(address)} in (pod["status"].get("podIPs") or ())]
+
+    def _services_at(self, address: Address) -> list[Object]:
+        found = self._api.get("/api/v1/services", fieldSelector=f"spec.clusterIP={address}")["items"]
+        if found or address.version == ipaddress.IPv4Address(0).version:
+            return list(found)
+        every = self._api.get("/api/v1/services")["items"]
+        return [each for each in every if str(address) in (each["spec"].get("clusterIPs") or ())]
 
     def backends(self, service: Service, protocol: str, port: int | str) -> list[Backend]:
         """Return whom a service stands for.

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import ask
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import Address
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import Address, Endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.lookup import Lookup
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.questions import (
     Name,
@@ -130,6 +130,24 @@ def test_questions_that_make_no_sense(source: str, target: str, why: str) -> Non
     with pytest.raises(QuestionError) as caught:
         asked(source, target)
     assert any(each in str(caught.value) for each in why.split("|"))
+
+
+def test_second_addresses_are_found_although_the_api_does_not_search_for_them() -> None:
+    api = HeldApi()
+    for each in api.objects:
+        if each["kind"] == "Node" and each["metadata"]["name"] == "az-1":
+            each["spec"]["podCIDRs"] = [*each["spec"]["podCIDRs"], "fd00:10:244::/64"]
+        if each["kind"] == "Pod" and each["metadata"]["name"] == "db":
+            each["status"]["podIPs"] = [*each["status"]["podIPs"], {"ip": "fd00:10:244::20"}]
+        if each["kind"] == "Service":
+            each["spec"]["clusterIPs"] = ["10.96.0.77", "fd00:10:96::77"]
+    lookup = Lookup(t.cast("Api", api), {})
+    found = lookup.at(ipaddress.ip_address("fd00:10:244::20"))
+    assert isinstance(found, Endpoint)
+    assert found.name == "team-b/db"
+    assert lookup.at(ipaddress.ip_address("fd00:10:96::77")) == Service("team-b", "db")
+    report = ask(policy_site.site(), lookup, "team-a/web", "[fd00:10:96::77]:15432", NOW, resolve)
+    assert report["routes"] == []  # the slice has no endpoint of this family
 
 
 @pytest.mark.parametrize(
