@@ -14,8 +14,17 @@ from tests.support.simulation.report import text
 from tests.support.simulation.scenario import simulate
 
 pytestmark = pytest.mark.lab
-FEW = Plan(nodes=20, pods_per_node=2, watchers=5, pod_watches=5, seconds=2, events_apart=True, fsync=False)
-THOUSAND = Plan(nodes=1000, pods_per_node=2, watchers=50, pod_watches=1000, seconds=90)
+FEW = Plan(
+    nodes=20,
+    pods_per_node=2,
+    watchers=5,
+    pod_watches=5,
+    seconds=2,
+    events_apart=True,
+    fsync=False,
+    patience=300,
+)
+THOUSAND = Plan(nodes=1000, pods_per_node=2, watchers=50, pod_watches=1000, seconds=90, patience=300)
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +46,11 @@ def check(outcome: Outcome) -> None:
     assert outcome.watches["pods"] > plan.pod_watches
     joins = {(row.verb, row.resource): row.count for row in outcome.phase("join").requests}
     assert joins["POST", "nodes"] == plan.nodes
-    assert (
-        sum(phase.counters["apiserver_flowcontrol_rejected_requests_total"] for phase in outcome.phases) == 0
-    )
 
 
 def test_a_few_nodes_join_and_stay_ready(program: Path, tmp_path: Path) -> None:
     outcome = simulate(FEW, program, tmp_path, print)
+    print(text(outcome))
     check(outcome)
     assert outcome.etcd_bytes.keys() == {"etcd-1", "events"}
 
