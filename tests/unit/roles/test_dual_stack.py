@@ -61,6 +61,8 @@ def test_two_families_everywhere(render: Render) -> None:
     own = rendered.resources("rack-1")
     assert own["flannel/sysctl-net.ipv6.conf.all.forwarding"]["value"] == "1"
     assert node_addresses(rendered.site)["rack-1"] == ["10.98.1.11", "2001:db8::4"]
+    # The kubelet asks for a certificate with both, so this is the one that it is to have.
+    assert own["node/kubelet-serving"]["csr"]["ips"] == ["10.98.1.11", "2001:db8::4"]
     assert dual_stack.fixed(rendered.site) == {**NETWORKS, "site_node_cidr_mask_ipv6": 64}
 
 
@@ -75,6 +77,7 @@ def test_nothing_is_different_without(render: Render) -> None:
     assert "EnableIPv6" not in flannel(rendered)
     assert not [name for name in rendered.resources("rack-1") if "ipv6" in name]
     assert node_addresses(rendered.site)["rack-1"] == ["10.98.1.11"]
+    assert rendered.resources("rack-1")["node/kubelet-serving"]["csr"]["ips"] == ["10.98.1.11"]
     assert dual_stack.fixed(rendered.site) == {}
 
 
