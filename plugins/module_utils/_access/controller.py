@@ -12,6 +12,7 @@ Usage: controller.py SETTINGS [--once]
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import http.client
 import json
@@ -178,16 +179,17 @@ def _grant(request: Object, now: datetime.datetime) -> Action:
     """Claim the request by writing its end into it, then bind; the API refuses the second who claims it."""
     expires = _text(now + datetime.timedelta(seconds=int(request["spec"]["seconds"])))
     claim = {"state": "Granted", "grantedAt": _text(now), "expiresAt": expires}
-    bind = _bind({**request, "status": {**request["status"], **claim}})
+    bind = _bind({**request, "status": {**request["status"], **claim}}, now)
     return _written(request, claim, "enough people approved it", bind)
 
 
-def _bind(request: Object) -> Action:
-    """Make the binding of a request that is granted."""
+def _bind(request: Object, now: datetime.datetime, otherwise: t.Optional[Action] = None) -> Action:
+    """Make the binding of a request that is granted, and write down that it was made."""
     spec, binding = request["spec"], binding_of(request)
     where, expires = spec.get("namespace") or "the whole cluster", request["status"]["expiresAt"]
     why = f"granted {spec['role']} to {spec['user']} in {where} until {expires}"
-    return Action("POST", _path_of(binding).rpartition("/")[0], binding, why)
+    noted = _written(request, {"boundAt": _text(now)}, "its binding is there")
+    return Action("POST", _path_of(binding).rpartition("/")[0], binding, why, noted, otherwise)
 
 
 def _keep_bound(request: Object, is_bound: bool, now: datetime.datetime) -> t.Optional[Action]:
@@ -199,7 +201,7 @@ def _keep_bound(request: Object, is_bound: bool, now: datetime.datetime) -> t.Op
     if made:
         return None if is_new else _ended(request, "Revoked", "its binding was taken away")
     given_up = None if is_new else _ended(request, "Revoked", "its binding could not be made")
-    return _bind(request)._replace(otherwise=given_up)
+    return _bind(request, now, given_up)
 
 
 def _ended(request: Object, state: str, why: str) -> Action:
@@ -245,17 +247,14 @@ class Cluster:
         """Send one request.
 
         Raises:
-            Refused: the API answered with an error.
-            OSError: it could not be reached.
+            Refused, OSError: the API answered with an error, or could not be reached.
         """
+        content = None if body is None else json.dumps(body)
         connection = http.client.HTTPSConnection(self._host, timeout=_TIMEOUT_SECONDS, context=self._context)
-        try:
-            content = None if body is None else json.dumps(body)
+        with contextlib.closing(connection):
             connection.request(method, path, content, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             text = answer.read()
-        finally:
-            connection.close()
         parsed: Object = json.loads(text) if text else {}
         if answer.status >= 400:
             raise Refused(answer.status, str(parsed.get("message", "")))
@@ -264,12 +263,11 @@ class Cluster:
     def every(self, path: str, **query: str) -> t.List[Object]:
         """Return all objects of a list, read in parts."""
         found: t.List[Object] = []
-        more = ""
         while True:
-            page = self.ask("GET", f"{path}?{urlencode({**query, 'limit': _PAGE, 'continue': more})}")
+            page = self.ask("GET", f"{path}?{urlencode({**query, 'limit': _PAGE})}")
             found += page["items"]
-            more = page["metadata"].get("continue", "")
-            if not more:
+            query["continue"] = page["metadata"].get("continue", "")
+            if not query["continue"]:
                 return found
 
 
@@ -288,16 +286,17 @@ def one_pass(cluster: Cluster, settings: Settings, now: datetime.datetime) -> in
         for kind, resource in _BINDINGS.items()
         for item in cluster.every(f"/apis/{_RBAC}/v1/{resource}", labelSelector=LABEL)
     ]
-    return sum(
-        [_done(cluster, action) for action in decide(cluster.every(_REQUESTS), bindings, settings, now)]
-    )
+    due = decide(cluster.every(_REQUESTS), bindings, settings, now)
+    return sum(_done(cluster, action) for action in due)
 
 
-def _done(cluster: Cluster, action: Action) -> int:
-    """Do one thing and what follows from it; returns how much failed."""
-    name = action.path.rpartition("/apis/")[2]
+def _done(cluster: Cluster, action: Action, version: str = "") -> int:
+    """Do one thing and what follows, on the version of the request that this pass wrote; returns failures."""
+    name, body = action.path.rpartition("/apis/")[2], action.body
+    if version and body and action.method == "PUT":
+        body = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
     try:
-        cluster.ask(action.method, action.path, action.body)
+        answer = cluster.ask(action.method, action.path, body)
     except Refused as error:
         # Somebody else was faster, with the same thing in mind.
         if error.status == 409 or (error.status == 404 and action.method != "POST"):
@@ -305,7 +304,8 @@ def _done(cluster: Cluster, action: Action) -> int:
         print(f"<3>{action.method} {name} failed: {error}", flush=True)
         return _done(cluster, action.otherwise) if action.otherwise else 1
     print(f"{action.method} {name}: {action.why}", flush=True)
-    return _done(cluster, action.then) if action.then else 0
+    version = answer["metadata"]["resourceVersion"] if action.method == "PUT" else version
+    return _done(cluster, action.then, version) if action.then else 0
 
 
 def main(arguments: t.Sequence[str]) -> int:

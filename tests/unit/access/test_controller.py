@@ -118,8 +118,8 @@ def test_that_it_is_bound_is_written_down_once() -> None:
 @pytest.mark.parametrize(
     ("since", "status", "asked", "failures"),
     [
-        (-0.5, 0, ["POST"], 0),
-        (-2, 0, ["POST"], 0),
+        (-0.5, 0, ["POST", "PUT"], 0),
+        (-2, 0, ["POST", "PUT"], 0),
         (-0.5, 404, ["POST"], 1),
         (-2, 404, ["POST", "PUT"], 0),
         (-2, 403, ["POST", "PUT"], 0),
@@ -132,6 +132,13 @@ def test_who_was_stopped_after_the_claim_binds_later(
     cluster = Recorder([granted(since=since)], {"POST": status} if status else {})
     assert controller.one_pass(t.cast("t.Any", cluster), SETTINGS, NOW) == failures
     assert [line.split()[0] for line in cluster.asked] == asked
+
+
+def test_that_it_was_bound_is_written_at_once_on_the_claim() -> None:
+    cluster = Recorder([request(approvals=["bob", "eve"])], {})
+    assert controller.one_pass(t.cast("t.Any", cluster), SETTINGS, NOW) == 0
+    assert [line.split()[0] for line in cluster.asked] == ["PUT", "POST", "PUT"]
+    assert cluster.versions == ["5", "", "6"]
 
 
 def test_without_a_namespace_it_is_for_the_whole_cluster() -> None:
@@ -227,6 +234,7 @@ class Recorder:
         self.requests = requests
         self.refuses = refuses
         self.asked: list[str] = []
+        self.versions: list[str] = []
 
     def every(self, path: str, **query: str) -> list[Object]:
         return self.requests if path.endswith("accessrequests") else []
@@ -235,13 +243,14 @@ class Recorder:
         self.asked.append(f"{method} {path.rsplit('/', 2)[-2]}/{path.rsplit('/', 1)[-1]}")
         if method in self.refuses:
             raise controller.Refused(self.refuses[method], "because")
-        return {}
+        self.versions.append(((body or {}).get("metadata") or {}).get("resourceVersion", ""))
+        return {"metadata": {"resourceVersion": "6"}}
 
 
 @pytest.mark.parametrize(
     ("refuses", "asked", "failures"),
     [
-        ({}, 2, 0),
+        ({}, 3, 0),
         ({"PUT": 409}, 1, 0),
         ({"PUT": 500}, 1, 1),
         ({"POST": 409}, 2, 0),
