@@ -39,11 +39,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.verdict 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
+CILIUM = "cilium"
 Resolve = Callable[[str], list[Address]]
 
 
 def enforcer_of(site: Site) -> str:
     """Return what enforces network policies on a site, empty where nothing does."""
+    if site.cni == CILIUM:
+        return CILIUM
     for host in site.hosts.values():
         if host.variables.get("egress_enabled") and host.variables.get("egress_policy_image"):
             return "kube-network-policies"
@@ -79,8 +82,12 @@ class _Question:
     def __init__(self, site: Site, lookup: Lookup, source: Endpoint, now: float, resolve: Resolve) -> None:
         self._site, self._lookup, self._source = site, lookup, source
         self._now, self._resolve = now, resolve
-        self._enforced = bool(enforcer_of(site))
+        self._enforcer = enforcer_of(site)
         self._notes: list[str] = []
+        if self._enforcer == CILIUM:
+            self._notes.append(
+                "policies of Cilium's own kinds are not looked at: they may deny or allow more"
+            )
 
     def answer(self, source: str, text: str) -> dict[str, t.Any]:
         target = target_of(text, self._site.cluster_domain)
@@ -152,7 +159,7 @@ class _Question:
 
     def _policies(self, direction: t.Literal["ingress", "egress"], pod: Endpoint) -> NetworkPolicies:
         found = self._lookup.policies(pod.namespace) if pod.has_own_network else []
-        return NetworkPolicies(direction, found, self._enforced)
+        return NetworkPolicies(direction, found, bool(self._enforcer), self._enforcer != CILIUM)
 
 
 def _number(target: Target, pod: Endpoint | None = None) -> int:

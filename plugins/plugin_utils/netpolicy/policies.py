@@ -34,11 +34,14 @@ class NetworkPolicies:
         direction: ``egress`` judges what the source sends, ``ingress`` what the destination takes.
         policies: objects, of the judged pod's namespace at least.
         enforced: whether the site has anything that enforces them.
+        blocks_hold_cluster: whether an ``ipBlock`` means pods and nodes too. The API leaves it open;
+            for Cilium they are known by their labels only (its documentation, "CIDR based").
     """
 
     direction: Direction
     policies: Sequence[Object]
     enforced: bool = True
+    blocks_hold_cluster: bool = True
 
     @property
     def stage(self) -> str:
@@ -50,6 +53,8 @@ class NetworkPolicies:
         outgoing = self.direction == "egress"
         subject, peer = (way.source, way.destination) if outgoing else (way.destination, way.source)
         address = way.address if outgoing else way.source_address
+        if not self.blocks_hold_cluster and (peer.namespace or peer.host_network):
+            address = None
         if not subject.has_own_network:
             return None
         if peer.name == subject.name and peer.namespace == subject.namespace:

@@ -94,6 +94,17 @@ def test_policies_that_nothing_enforces_protect_nobody() -> None:
     assert "nothing on this site enforces network policies" in text
 
 
+def test_cilium_enforces_and_its_own_kinds_are_said_to_be_left_out() -> None:
+    site = policy_site.site()
+    site.cni = "cilium"
+    lookup = Lookup(t.cast("Api", HeldApi()), {})
+    report = ask(site, lookup, "team-b/shut", "team-b/db:5432", NOW, resolve)
+    assert report["outcome"] == "denied"
+    assert report["notes"] == [
+        "policies of Cilium's own kinds are not looked at: they may deny or allow more"
+    ]
+
+
 def test_without_tables_the_world_is_open() -> None:
     assert asked("team-b/db", "8.8.8.8:53/udp", egress_enabled=False)["outcome"] == "allowed"
     assert asked("team-b/db", "8.8.8.8:53/udp")["outcome"] == "denied"

@@ -285,3 +285,13 @@ def test_what_only_lacks_the_port_is_said() -> None:
 
 def test_a_missing_key_is_not_in_a_list() -> None:
     assert matches({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, {})
+
+
+@pytest.mark.parametrize(("source", "allowed"), [(PODS[0], False), (PODS[5], False), (OUTSIDE[1], True)])
+def test_blocks_may_mean_the_world_only(source: Endpoint, allowed: bool) -> None:
+    policies = [policy("a", ingress=[{"from": [{"ipBlock": {"cidr": "10.244.0.0/16"}}]}])]
+    way = connect(source, PODS[2])
+    assert NetworkPolicies("ingress", policies).judge(way) == (True, "NetworkPolicy a/policy, ingress[0]")
+    said = NetworkPolicies("ingress", policies, blocks_hold_cluster=False).judge(way)
+    assert said is not None
+    assert said.allowed is allowed
