@@ -27,6 +27,9 @@ PROOF = "Starting gVisor"
 """The first line of gVisor's own kernel log; no Linux kernel says so."""
 SANDBOX = "io.kubernetes.cri.container-type=sandbox"
 DRIVER = re.compile(r"\b[0-9]{3}\.[0-9]{1,3}(\.[0-9]{2})?\b")
+LEFTOVER = re.compile(r"[a-z0-9-]+-([0-9]+)")
+"""A container of this program: the last number is the process that made it."""
+
 START_SECONDS = 90
 YOUNG_SECONDS = 3600
 """A release that was just unpacked may be one that converge is about to put into use."""
@@ -87,14 +90,32 @@ def end(settings: Settings, name: str) -> None:
     run(ctr(settings, "container", "delete", name), 20)
 
 
+def remove_leftovers(settings: Settings) -> None:
+    """Take away what a run left that was cut off, as by a restart of containerd: it keeps its release."""
+    status, text = run(ctr(settings, "container", "list", "--quiet"), 20)
+    for line in text.splitlines() if status == 0 else ():
+        found = LEFTOVER.fullmatch(line.strip())
+        if found and not is_running(found[1]):
+            end(settings, line.strip())
+
+
+def is_running(pid: str) -> bool:
+    """Tell whether a process is one of this program."""
+    try:
+        return "ironspan-runtime-smoke" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def start_sandbox(settings: Settings, one: Settings) -> str:
     """Start a sandbox whose program reads its kernel's log. Return what is wrong, "" if nothing is."""
     name = f"{one['name']}-{os.getpid()}"
     # One that ends at once may end before containerd has learnt that it runs, which gives an error then.
     status, text = run([*start_command(settings, one, name, "--rm"), "/bin/sh", "-c", "dmesg; sleep 1"])
+    if status != 0:
+        end(settings, name)
     if PROOF in text:
         return ""
-    end(settings, name)
     if status == 0:
         return "what was started does not run on gVisor's kernel"
     return f"no sandbox starts: {last_line(text)}"
@@ -195,7 +216,7 @@ def memory_of(pid: str) -> int:
 
 def measure(settings: Settings, one: Settings, number: int) -> tuple[float, int]:
     """Return the seconds that an idle container took to start, and the bytes of all its processes."""
-    name = f"{one['name']}-bench-{os.getpid()}-{number}"
+    name = f"{one['name']}-bench{number}-{os.getpid()}"
     sleep = shutil.which("sleep", path="/usr/bin:/bin") or "/usr/bin/sleep"
     try:
         began = time.monotonic()
@@ -320,6 +341,7 @@ def main(config: str = CONFIG, what: str = "smoke") -> int:
     settings = json.loads(Path(config).read_text(encoding="utf-8"))
     folder = Path(settings["folder"])
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    remove_leftovers(settings)
     if what == "bench":
         figures = json.dumps(bench(settings), indent=1) + "\n"
         write(folder / "bench.json", figures)

@@ -155,6 +155,32 @@ def test_the_drivers_gate(
     assert says in report["classes"][0]["message"]
 
 
+def test_what_a_run_left_that_was_cut_off_is_taken_away(settings: Settings, tmp_path: Path) -> None:
+    settings["ctr"] = program(
+        tmp_path / "ctr",
+        f"""case "$*" in *"container list"*)
+  echo 'time="..." level=warning msg="something-7"'
+  echo gvisor-2-4194305; echo gvisor-bench3-4194305; echo of-somebody-else; echo gvisor-$PPID;;
+*) {WORKS};; esac""",
+    )
+    run(settings, tmp_path)
+    deleted = [
+        line.split()[-1]
+        for line in (tmp_path / "ctr.calls").read_text().splitlines()
+        if "container delete" in line
+    ]
+    assert deleted == ["gvisor-2-4194305", "gvisor-bench3-4194305", f"gvisor-{os.getpid()}"]
+
+
+@pytest.mark.parametrize(("line", "runs"), [("ironspan-runtime-smoke", True), ("sleep", False)])
+def test_another_run_is_let_alone(line: str, runs: bool) -> None:
+    with subprocess.Popen([line, "60"], executable="/bin/sleep") as process:
+        try:
+            assert smoke.is_running(str(process.pid)) is runs
+        finally:
+            process.kill()
+
+
 def test_releases_go_when_nobody_runs_them(settings: Settings, tmp_path: Path) -> None:
     releases = tmp_path / "releases"
     for name in ("0", "1", "2", "young"):
