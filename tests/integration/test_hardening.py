@@ -251,11 +251,11 @@ def test_settings_that_lock_everybody_out_go_back_by_themselves(site: Hardened) 
     # Nobody gets in to confirm it; where this takes longer than the trial, the host says that it went back.
     confirmed = site.command("confirm", "rack-1", "-i", str(site.inventory))
     assert confirmed.returncode in (1, 4), confirmed.stdout
+    assert confirmed.returncode == 1 or "Permission denied" in confirmed.stdout
     until = time.monotonic() + PATIENCE_S + 120
     while site.on("rack-1", "echo in", check=False) != "in":
         assert time.monotonic() < until, "the host has not come back"
         time.sleep(1)
-    assert site.on("rack-1", "journalctl -u ssh | grep -c 'not listed in AllowGroups'") != "0"
     assert site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1") == before
     listed = site.command("rollback", "rack-1", "--list", "-i", str(site.inventory))
     assert "not confirmed in time" in listed.stdout, listed.stdout
