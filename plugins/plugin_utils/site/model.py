@@ -190,7 +190,6 @@ class Site:
     pki_key_file: str
     artifacts_index: str
     hosts: Mapping[str, Host]
-    cni: str = "flannel"
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
@@ -198,6 +197,7 @@ class Site:
     runtime: Runtimes = dataclasses.field(default_factory=Runtimes)
     identity: Identity | None = None
     planned_nodes: int = 0
+    cni: str = "flannel"
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
