@@ -216,7 +216,8 @@ def test_writes_to_etcd_take_no_longer_with_it(members: Members, tmp_path: Path,
         f"{with_it * 1e3:.1f} ms and {without * 1e3:.1f} ms; {TURNS} turns of {TURN_S:.0f} s; "
         f"nine of ten times between {low:.2f} and {high:.2f}; load {os.getloadavg()[0]:.0f}"
     )
-    table.note(SECTION, what, f"{with_it / without:.3g} (budget {SLOWER})", note)
+    verdict = "" if high <= SLOWER or low > SLOWER else ", too uncertain to tell"
+    table.note(SECTION, what, f"{with_it / without:.3g} (budget {SLOWER}){verdict}", note)
     assert low <= SLOWER, note
 
 
