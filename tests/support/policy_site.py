@@ -17,6 +17,7 @@ from tests.support.egress_table import LATER, entry
 NOW = 1_900_000_000.0
 ADDRESSES = {"az-1": "198.51.100.11", "rack-1": "198.51.101.11", "out-1": "198.51.100.20"}
 PARTS = {"az-1": "10.244.0.0/24", "rack-1": "10.244.1.0/24"}
+NAMESPACES = ("team-a", "team-b", "kube-system")
 WEB, DATABASE, SHUT, AGENT = ("team-a", "web"), ("team-b", "db"), ("team-b", "shut"), ("kube-system", "agent")
 PODS = {WEB: "10.244.1.10", DATABASE: "10.244.0.20", SHUT: "10.244.1.21", AGENT: ADDRESSES["az-1"]}
 NODES = {WEB: "rack-1", DATABASE: "az-1", SHUT: "rack-1", AGENT: "az-1"}
@@ -62,7 +63,12 @@ def objects() -> list[Object]:
     """Return everything in the cluster, as it is applied; pods have no status yet."""
     made: list[Object] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name[-1]}}}
-        for name in ("team-a", "team-b")
+        for name in NAMESPACES
+    ]
+    # No pod without one, and no controller makes them here.
+    made += [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": name, "name": "default"}}
+        for name in NAMESPACES
     ]
     made += [
         {
