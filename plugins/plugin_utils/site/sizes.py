@@ -133,7 +133,7 @@ SOURCES: Mapping[str, str] = {
     "7,500 OpenAI's (Scaling Kubernetes to 2,500 nodes, 2018)",
     "etcd_quota_bytes": "etcd, System limits: 8 GiB is the largest that it suggests",
     "events_apart": "Kubernetes, Considerations for large clusters; OpenAI did it past 1,000 nodes (2018)",
-    "joins_at_once": "our reckoning: a join writes its Node about ten times (measured with kwok) in ten seconds, "
+    "joins_at_once": "our reckoning: a join writes its Node about ten times (seen with kwok) in ten seconds, "
     "and flannel on every node is told of each; 50,000 such messages a second; never more than the forks, 50",
 }
 """Where each figure comes from."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -61,4 +62,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # Ended from outside, it ends what it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
