@@ -202,8 +202,8 @@ class Site(Cluster):
     def events(self, text: str) -> list[Object]:
         """Return the events of all audit logs that contain a text."""
         files = "/var/log/kubernetes/audit/audit*.log"
-        lines = [self.on(host, f"grep -hF {shlex.quote(text)} {files}", check=False) for host in PLANES]
-        return [json.loads(line) for line in "\n".join(lines).splitlines()]
+        logs = [self.on(host, f"grep -hF {shlex.quote(text)} {files}", check=False) for host in PLANES]
+        return [json.loads(line) for log in logs for line in log.splitlines()]
 
 
 def wait(done: Callable[[], object], what: str, seconds: float = 240) -> None:
