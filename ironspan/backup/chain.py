@@ -11,10 +11,11 @@ import typing as t
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import BackupError, ChainError, NotThere
-from ironspan.backup.frame import Header, Torn, altered, first_header, last_frame, read_frames, seal_of
+from ironspan.backup.frame import Header, Torn, altered, end_of, first_header, read_frames, seal_of
 from ironspan.backup.log_reader import data_key
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.store import Item, Store
+from ironspan.backup.written import headed, onward, written
 
 SNAPSHOT_MARGIN_MS = 5000
 """A snapshot shows the database a little after the time it names: between request and first byte."""
@@ -127,12 +128,12 @@ def last_seen(store: Store, found: Catalogue) -> int:
     for epoch in found.epochs:
         if epoch.restored:
             highest = max(highest, epoch.restored.revision + epoch.restored.bump_revision)
+        written = 0
         for segment in reversed(found.of(epoch.epoch)[1]):
-            seal = seal_of(store, segment.name)
-            last = seal or last_frame(store, segment.name)[0]
-            if last is not None and (last.header.number or not last.header.sealed):
-                highest = max(highest, last.header.last)
+            if segment.number < written:
                 break
+            if last := end_of(store, segment.name):
+                highest, written = max(highest, last), segment.number
     return highest
 
 
@@ -199,8 +200,7 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
     if point.kind == "revision" and reached >= point.value:
         return
     segments = found.of(snapshot.epoch)[1]
-    start = max((i for i, one in enumerate(segments) if one.first_revision <= reached + 1), default=0)
-    upcoming = _headed(store, segments[start:])
+    upcoming = written(store, onward(store, segments, reached))
     current = next(upcoming, None)
     before: Link | None = None
     number = segments[-1].number if segments else 0
@@ -239,7 +239,7 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
             unlisted = _unlisted(store, found, snapshot.epoch, before, number)
             if unlisted is None:
                 return
-            current = next(_headed(store, [unlisted]), None)
+            current = next(headed(store, [unlisted]), None)
 
 
 def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: int) -> Segment | None:
@@ -254,20 +254,6 @@ def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: in
         return Segment(Item(name, store.size(name), 0.0, 0.0), epoch, last.revision + 1, number)
     except NotThere:
         return None
-
-
-def _headed(store: Store, segments: t.Iterable[Segment]) -> t.Iterator[tuple[Segment, Header | ChainError]]:
-    """Yield the segments that something was written to, with their first header or why it has none."""
-    for segment in segments:
-        try:
-            header = first_header(store, segment.name)
-        except ChainError as error:
-            yield segment, error
-            continue
-        if header is None and segment.item.size:
-            yield segment, altered(segment.name, "its first frame is cut off")
-        elif header is not None and not header.sealed:
-            yield segment, header
 
 
 def _link(store: Store, segment: Segment, following: Header | None) -> Link:

@@ -160,6 +160,12 @@ def seal_of(store: Store, name: str) -> Frame | None:
     return dataclasses.replace(frame, end=size) if whole and header.sealed else None
 
 
+def end_of(store: Store, name: str) -> int:
+    """Return the last revision that a segment has, 0 when nothing was written to it."""
+    last = seal_of(store, name) or last_frame(store, name)[0]
+    return last.header.last if last is not None and (last.header.number or not last.header.sealed) else 0
+
+
 def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes, int]:
     start = source.at - _PREAMBLE.size
     magic, head_size, body_size = _PREAMBLE.unpack(preamble)

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from ironspan.backup import new_epoch
-from ironspan.backup.catalogue import catalogue
+from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.chain import Point, choose, moment_text
 from ironspan.backup.errors import BackupError, ChainError, StoreError
 from ironspan.backup.etcd import rpc_pb2 as rpc
@@ -36,6 +36,7 @@ from ironspan.backup.rebuild.drill import Place, drill
 from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.rebuild import Facts, Rebuild, Tools
 from ironspan.backup.rebuild.replay import Replayed
+from ironspan.backup.written import written
 from tests.support import etcd_history as history
 from tests.support.backup_agents import Clock, Host, Objects, Pace, quicken
 from tests.support.backup_history import SELDOM, Seen, Timeline, judge, judge_log
@@ -49,6 +50,8 @@ WRITE_FAULTS: tuple[Fault, ...] = ("refused", "busy", "unknown", "slow")
 READ_FAULTS: tuple[Fault, ...] = ("refused", "busy", "cut", "slow")
 PATIENCE_SECONDS = 60.0
 ATTEMPTS = 200
+LANDING_S = 0.5
+"""Between a look at the snapshots there are and the beginning of a log that goes on behind one."""
 """Of an operator whose store fails now and then."""
 
 
@@ -615,13 +618,28 @@ class Run:
         if any(host.gaps for host in self.now.hosts):
             return
         found = catalogue(self.objects, NAMES)
-        oldest = found.of(len(self.clusters))[0][0]
+        oldest = self._led_from(found)
         narrowed = dataclasses.replace(found, snapshots=(oldest,))
         chain = choose(self.objects, narrowed, Point(), PlainKeys())
         links = [(link.segment.name, link.digest) for link in chain.links]
         records = list(read_log(self.objects, PlainKeys(), links, oldest.revision))
         assert not (wrong := judge_log(self.now.timeline, records, oldest.revision)), wrong
         assert chain.revision == self.now.timeline.last, f"{chain.revision}, not {self.now.timeline.last}"
+
+    def _led_from(self, found: Catalogue) -> Snapshot:
+        """Return the first snapshot that the log can be asked to go on behind.
+
+        One that a former writer began may land when the next has looked, and has begun the log without it.
+        """
+        snapshots, segments = found.of(len(self.clusters))
+        begun = next(iter(written(self.objects, segments)), (segments[-1],))[0]
+        created = self.objects.things[begun.name].created
+
+        def there(snapshot: Snapshot) -> bool:
+            manifest = NAMES.snapshot_manifest(snapshot.epoch, snapshot.id)
+            return bool(self.objects.things[manifest].created < created - LANDING_S)
+
+        return next(one for one in snapshots if one.revision >= begun.first_revision - 1 or there(one))
 
 
 def _put(key: bytes, value: bytes, lease: int) -> rpc.RequestOp:

@@ -26,6 +26,9 @@ from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.store import Store
 from ironspan.backup.takeover import LogEnd
 
+DELIVERY_S = 1.0
+"""What etcd may have acknowledged more while the last record of a log was on its way to it, seconds."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
@@ -88,13 +91,13 @@ class Pipeline:
         if age_s < 0 or (goes_on and end.behind):
             # Nobody knows: the clock was set back, or the log ends with what etcd had overtaken already.
             age_s = math.inf
-        self.position = Position(writer.durable, age_s=age_s)
+        self.position = Position(writer.durable, age_s=age_s + DELIVERY_S * goes_on)
         inbox = Inbox()
         self.outbox = Outbox(spool)
         self.reader = watch.Reader(client, inbox, self.position, cluster_id, next_revision, interval_s)
         self.flusher = flusher.Flusher(inbox, self.outbox, LeaseBook(client), next_revision, flush_s)
         self.sender = Sender(self.outbox, writer, place.begin, self.position, may_write, coalescing, holder)
-        self.probe = Probe(client, self.position)
+        self.probe = Probe(client, cluster_id, self.position)
         self._parts = (self.reader, self.flusher, self.sender)
 
     @property

@@ -9,17 +9,17 @@ import threading
 import time
 from collections.abc import Callable
 
-RESOLUTION_S = 0.01
 FACTS = 4096
-"""Facts kept; for more they are kept half as often, which only makes the answer more careful."""
+"""Facts kept, of four a second; of more every second one goes, which only makes the answer more careful."""
 
 
 class Position:
     """Knows what was received and what is durable. Any thread may call it.
 
     It collects facts of the form "what etcd acknowledged before this moment has at most that revision". A
-    fact counts once its revision is durable. So a watch that stalls, a store that is down and an agent that
-    is slow all show as the same thing, an age that grows.
+    fact counts once its revision is durable. So a watch that stalls or catches up, a store that is down and
+    an agent that is slow all show as the same thing, an age that grows. What a watch delivers is no such
+    fact: etcd has acknowledged more while it was on its way.
 
     Args:
         revision: what is durable at the start.
@@ -32,10 +32,8 @@ class Position:
     ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._received = self._durable = self._newest = revision
-        self._resolution = RESOLUTION_S
+        self._received = self._durable = revision
         self._facts: collections.deque[tuple[int, float]] = collections.deque()
-        self._ahead: collections.deque[tuple[int, float]] = collections.deque()
         self._until = clock() - age_s
 
     @property
@@ -48,41 +46,25 @@ class Position:
         """The last complete revision that is in the store."""
         return self._durable
 
-    def received(self, revision: int, at: float | None = None, newest: int = 0) -> None:
-        """Note that the watch is complete up to a revision (the reader's thread).
-
-        Args:
-            revision: what it gave last, or what a progress notification says.
-            at: when, of the same clock; now by default.
-            newest: etcd's revision when it gave that, where it was a newer one: the watch is catching up.
-        """
-        at = self._clock() if at is None else at
+    def received(self, revision: int) -> None:
+        """Note that the watch is complete up to a revision (the reader's thread)."""
         with self._lock:
             self._received = max(self._received, revision)
-            self._newest = max(self._newest, self._received, newest)
-            if self._newest <= self._durable and not self._facts:
-                self._until = max(self._until, at)
-            elif self._facts and at - self._facts[-1][1] < self._resolution:
-                self._facts[-1] = (self._newest, self._facts[-1][1])
-            else:
-                self._facts.append((self._newest, at))
-                if len(self._facts) > FACTS:
-                    self._facts = collections.deque(list(self._facts)[::2])
-                    self._resolution *= 2
 
     def acknowledged(self, revision: int, at: float) -> None:
-        """Note what a read that sees every acknowledged write said (the watchdog's thread).
-
-        A member that lags behind its cluster sends progress notifications of its own revision; this is what
-        finds it out.
+        """Note what a read that sees every acknowledged write said.
 
         Args:
             revision: etcd's at the time of the read.
-            at: when the read began.
+            at: when the read began, of the same clock.
         """
         with self._lock:
-            if revision > self._received and len(self._ahead) < FACTS:
-                self._ahead.append((revision, at))
+            if revision <= self._durable:
+                self._until = max(self._until, at)
+                return
+            self._facts.append((revision, at))
+            if len(self._facts) > FACTS:
+                self._facts = collections.deque(list(self._facts)[::2])
 
     def stored(self, revision: int) -> None:
         """Note that everything up to a revision is in the store (the sender's thread)."""
@@ -90,13 +72,8 @@ class Position:
             self._durable = max(self._durable, revision)
             while self._facts and self._facts[0][0] <= self._durable:
                 self._until = max(self._until, self._facts.popleft()[1])
-            if not self._facts:
-                self._resolution = RESOLUTION_S
-            while self._ahead and self._ahead[0][0] <= self._durable:
-                self._ahead.popleft()
 
     def rpo(self) -> float:
         """Return the age, in seconds, of the newest moment before which nothing would be lost."""
         with self._lock:
-            until = min(self._until, self._ahead[0][1]) if self._ahead else self._until
-        return max(0.0, self._clock() - until)
+            return max(0.0, self._clock() - self._until)

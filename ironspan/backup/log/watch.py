@@ -169,14 +169,14 @@ class Reader:
             self._inbox.put(records)
             self._last_record = at
             self._behind_since = None
-            self._position.received(self._grouper.next - 1, at, header.revision)
+            self._position.received(self._grouper.next - 1)
         elif response.events or response.fragment:
             return
         elif header.revision >= self._grouper.next - 1:
             self._behind_since = None
             if response.created or header.revision >= self._grouper.next:
                 return
-            self._position.received(header.revision, at)
+            self._position.received(header.revision)
             if at - self._last_record >= PROGRESS_S:
                 self._inbox.put([Progress(header.revision, time_ms)])
                 self._last_record = at
@@ -219,7 +219,8 @@ class Reader:
             return
         if header.cluster_id != self._cluster_id or header.revision != self._grouper.next - 1:
             return
-        self._position.received(header.revision, at)
+        self._position.received(header.revision)
+        self._position.acknowledged(header.revision, at)
         self._patience = 1
         if self._waiting_since == since:
             self._waiting_since, self._asked = time.monotonic(), False

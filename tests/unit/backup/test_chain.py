@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironspan.backup import segment
+from ironspan.backup.agent.guard import kept_in
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Chain, Point, choose, last_seen, moment_text
 from ironspan.backup.errors import BackupError, ChainError, KeyMissing
@@ -96,6 +98,41 @@ def test_latest(store: MemoryStore) -> None:
     assert chain.revision == 60
     assert chain.time_ms == START_MS + 60_000
     assert replayed(store, chain) == list(range(41, 61))
+
+
+@pytest.mark.parametrize("goes_on", [0, 5])
+@pytest.mark.parametrize("snapshot", [12, 14])
+@pytest.mark.parametrize(
+    ("first", "second", "end"),
+    [
+        (range(11, 21), range(13, 13), 20),
+        (range(11, 21), range(13, 16), 20),
+        (range(11, 14), range(13, 21), 20),
+        (range(11, 11), range(13, 21), 20),
+    ],
+)
+def test_of_writers_that_began_at_once_the_one_counts_that_the_next_goes_on_from(
+    monkeypatch: pytest.MonkeyPatch, first: range, second: range, end: int, snapshot: int, goes_on: int
+) -> None:
+    """Two agents each believed to have the lease, and old lists of names did not show the other's segment."""
+    monkeypatch.setattr(segment, "segments_of", lambda *_: ())
+    store = MemoryStore()
+    add_epoch(store)
+    add_snapshot(store, KEYS, snapshot)
+    nothing = take_over(store, NAMES, 1, "test")
+    writers = [SegmentWriter.begin(store, KEYS, NAMES, 1, nothing, after) for after in (10, 12)]
+    for writer, numbers in zip(writers, (first, second), strict=True):
+        writer.append([revision(number) for number in numbers])
+    assert chosen(store).revision == end
+    taken = take_over(store, NAMES, 1, "next")
+    assert taken.revision == end
+    following = SegmentWriter.begin(store, KEYS, NAMES, 1, taken)
+    following.append([revision(number) for number in range(end + 1, end + 1 + goes_on)])
+    chain = chosen(store)
+    assert chain.revision == end + goes_on
+    assert replayed(store, chain) == list(range(snapshot + 1, end + 1 + goes_on))
+    assert last_seen(store, catalogue(store, NAMES)) == end + goes_on
+    assert kept_in(store, NAMES, add_epoch(MemoryStore())).revision == end + goes_on
 
 
 @pytest.mark.parametrize(
