@@ -126,12 +126,14 @@ molecule: all-artifacts
 bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
-# A pytest summary is the last thing printed, whatever fails.
+# A pytest summary is the last thing printed. What fails among the first keeps nobody from seeing the rest.
 test: all-artifacts lint unit
-	@echo '== Integration tests'
-	@$(PYTHON) -m pytest $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%)
-	@echo '== Budgets, and tests that need the machine to themselves'
-	@$(PYTHON) -m pytest --durations=15 $(ALONE)
+	@failed=0; \
+	echo '== Integration tests'; \
+	$(PYTHON) -m pytest $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%) || failed=1; \
+	echo '== Budgets, and tests that need the machine to themselves'; \
+	$(PYTHON) -m pytest --durations=15 $(ALONE) || failed=1; \
+	exit $$failed
 
 ## Writing
 

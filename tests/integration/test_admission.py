@@ -273,6 +273,7 @@ def test_the_policies_of_the_site_are_what_pods_wait_for(user: Api, control: Con
     api, groups = control.api(), {"control_plane": "10.98.0.11", "egress_proxy": "10.98.0.40"}
     open_to = Allowed("a", ("203.0.113.0/24",), "tcp", ("443", "8000-8100"), 0, "a", "b")
     site = types.SimpleNamespace(
+        cni="flannel",
         egress=Egress((open_to,), proxied=(Proxied("a.example.com", ("443",), 0, "a", "b"),),
                       namespaces=(Namespace("closed", within=True, api=True),)),
         group=lambda name: [types.SimpleNamespace(address=groups[name])],
