@@ -1,9 +1,9 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A smaller payload: what Ansible sends to each host, without docstrings, comments and deep indentation.
+"""A smaller payload: what Ansible sends to each host, without documentation, comments and deep indentation.
 
 Ansible packs a module and everything it imports into a zip, once a run, and keeps it in the run's private
-cache; every worker sends it from there. Docstrings are for readers of the repository: leaving them out makes
+cache; every worker sends it from there. Texts for readers of the repository are left out, which makes
 the payload a third smaller, which counts on a WAN. Code keeps its lines, so tracebacks stay true.
 """
 
@@ -28,10 +28,12 @@ from ansible.utils.display import Display
 
 COMPRESSION = "ZIP_DEFLATED"
 BYTECODE = "/module_utils/_bytecode.py"
+_FOR_READERS = frozenset({"DOCUMENTATION", "EXAMPLES", "RETURN"})
+"""What ansible-doc reads in a module."""
 
 
 def shortened(source: str) -> str:
-    """Return Python source with empty lines where docstrings and whole-line comments were, narrowly indented.
+    """Return Python source, narrowly indented, with empty lines for documentation and whole-line comments.
 
     Four spaces of indentation become one.
 
@@ -39,7 +41,8 @@ def shortened(source: str) -> str:
         source: the text of a module.
 
     Returns:
-        Text that compiles to the same code on every Python that the original does, but for ``__doc__``.
+        Text that compiles to the same code on every Python that the original does, but for ``__doc__``
+        and the texts of ansible-doc.
 
     Raises:
         SyntaxError: it is not Python of the running version.
@@ -71,17 +74,23 @@ def _narrow(line: str) -> str:
 
 
 def _blank(statement: ast.stmt, lines: list[str]) -> None:
-    """Replace a string that stands for itself by an empty one, which keeps a body from being empty."""
-    value = statement.value if isinstance(statement, ast.Expr) else None
+    """Replace documentation by an empty string: without one a body might be empty."""
+    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
     if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
         return
+    name = ""
+    if isinstance(statement, ast.Assign):
+        name = ast.unparse(statement.targets[0])
+        if name not in _FOR_READERS:
+            return
     first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
     # The parser counts columns in bytes.
     before = lines[first].encode()[: statement.col_offset]
     after = lines[last].encode()[statement.end_col_offset :]
     if before.strip() or after.strip():
         return
-    lines[first : last + 1] = [before.decode() + '""\n', *["\n"] * (last - first)]
+    assigned = f"{name} = " if name else ""
+    lines[first : last + 1] = [f'{before.decode()}{assigned}""\n', *["\n"] * (last - first)]
 
 
 def compact(archive: bytes) -> bytes:
