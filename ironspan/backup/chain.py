@@ -11,7 +11,7 @@ import typing as t
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import BackupError, ChainError, NotThere
-from ironspan.backup.frame import Header, Torn, altered, end_of, first_header, read_frames, seal_of
+from ironspan.backup.frame import Header, Torn, altered, end_of_log, first_header, read_frames, seal_of
 from ironspan.backup.log_reader import data_key
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.store import Item, Store
@@ -128,12 +128,8 @@ def last_seen(store: Store, found: Catalogue) -> int:
     for epoch in found.epochs:
         if epoch.restored:
             highest = max(highest, epoch.restored.revision + epoch.restored.bump_revision)
-        written = 0
-        for segment in reversed(found.of(epoch.epoch)[1]):
-            if segment.number < written:
-                break
-            if last := end_of(store, segment.name):
-                highest, written = max(highest, last), segment.number
+        segments = found.of(epoch.epoch)[1]
+        highest = max(highest, end_of_log(store, ((one.number, one.name) for one in segments)))
     return highest
 
 

@@ -166,6 +166,22 @@ def end_of(store: Store, name: str) -> int:
     return last.header.last if last is not None and (last.header.number or not last.header.sealed) else 0
 
 
+def end_of_log(store: Store, segments: collections.abc.Iterable[tuple[int, str]]) -> int:
+    """Return the last revision that an epoch's log has, 0 when nothing was written to it.
+
+    Args:
+        store: where it is.
+        segments: their numbers and names. Several may have the same number: of writers that began at once.
+    """
+    furthest = written = 0
+    for number, name in sorted(segments, reverse=True):
+        if number < written:
+            break
+        if last := end_of(store, name):
+            furthest, written = max(furthest, last), number
+    return furthest
+
+
 def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes, int]:
     start = source.at - _PREAMBLE.size
     magic, head_size, body_size = _PREAMBLE.unpack(preamble)

@@ -29,7 +29,7 @@ from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.errors import BackupError
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
-from ironspan.backup.frame import end_of
+from ironspan.backup.frame import end_of_log
 from ironspan.backup.json_file import write_json
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names, parse_snapshot_id
@@ -120,14 +120,8 @@ def kept_in(store: Store, names: Names, epoch: Epoch) -> Kept:
         parsed = names.parse_snapshot(item.name)
         if parsed and parsed.part != "data":
             revision = max(revision, parse_snapshot_id(parsed.snapshot)[0])
-    segments = sorted(segments_of(store, names, epoch.epoch), key=lambda found: found[1].number)
-    written = 0
-    for item, segment in reversed(segments):
-        if segment.number < written:
-            break
-        if last := end_of(store, item.name):
-            revision, written = max(revision, last), segment.number
-    return Kept(epoch.epoch, epoch.cluster_id, revision)
+    segments = ((segment.number, item.name) for item, segment in segments_of(store, names, epoch.epoch))
+    return Kept(epoch.epoch, epoch.cluster_id, max(revision, end_of_log(store, segments)))
 
 
 def closing_file(settings: Settings) -> Path:
