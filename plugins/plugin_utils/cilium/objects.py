@@ -13,7 +13,7 @@ import copy
 import hashlib
 import json
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 Object = dict[str, t.Any]
 CONFIGURATION = ("ConfigMap", "cilium-config")
@@ -72,12 +72,7 @@ def cilium_objects(manifests: Sequence[Object], settings: Settings) -> list[Obje
     Raises:
         ValueError: the manifests lack a place that a choice goes to.
     """
-    objects = {(item["kind"], item["metadata"]["name"]): copy.deepcopy(item) for item in manifests}
-    if len(objects) != len(manifests):
-        objects = {
-            (item["kind"], f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"): item
-            for item in copy.deepcopy(list(manifests))
-        }
+    objects = copy.deepcopy(list(manifests))
     data = _of(objects, CONFIGURATION)["data"]
     data.update(configuration(settings))
     agent, operator = _of(objects, AGENT), _of(objects, OPERATOR)
@@ -91,13 +86,13 @@ def cilium_objects(manifests: Sequence[Object], settings: Settings) -> list[Obje
         _set_api(template["spec"], settings["api"])
     _drop_capabilities(agent["spec"]["template"]["spec"], settings["capabilities_dropped"])
     _move_kernel_settings(agent["spec"]["template"]["spec"], settings["kernel_sysctl_folder"])
-    return sorted(objects.values(), key=_order)
+    return sorted(objects, key=_order)
 
 
-def _of(objects: Mapping[tuple[str, str], Object], key: tuple[str, str]) -> Object:
+def _of(objects: Sequence[Object], key: tuple[str, str]) -> Object:
     kind, name = key
-    for (found, full), item in objects.items():
-        if found == kind and full.rpartition("/")[2] == name:
+    for item in objects:
+        if item["kind"] == kind and item["metadata"]["name"] == name:
             return item
     raise ValueError(f"Cilium's manifests have no {kind} {name}; another version of the chart moved it")
 
