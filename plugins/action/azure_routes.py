@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
-from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import (
     ROUTES_OF_A_MANAGED_TABLE,
@@ -18,7 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes impor
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 
 class ActionModule(ClusterAction):
@@ -44,11 +41,7 @@ class ActionModule(ClusterAction):
             return {"failed": True, "refused": True, "msg": str(error)}
         lines = [f"{table}: {len(routes)} of {most} routes"]
         lines += [f"  {route.prefix} -> {route.next_hop} ({route.name})" for route in routes]
-        for line in lines:
-            self.say(line)
-        if arguments["report"]:
-            write_file(Path(arguments["report"]).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
-        return {"changed": False, "report": report, "text": "\n".join(lines)}
+        return self.reported(report, "\n".join(lines), arguments["report"])
 
 
 def _nodes(session: Session) -> list[Node]:

@@ -4,14 +4,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 import typing as t
-from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.lookup import Lookup
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.questions import QuestionError
@@ -38,9 +35,4 @@ class ActionModule(ClusterAction):
             report = ask(site, lookup, arguments["source"], arguments["target"], time.time())
         except QuestionError as error:
             return {"failed": True, "refused": True, "msg": str(error)}
-        text = as_text(report)
-        for line in text.splitlines():
-            self.say(line)
-        if arguments["report"]:
-            write_file(Path(arguments["report"]).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
-        return {"changed": False, "report": report, "text": text}
+        return self.reported(report, as_text(report), arguments["report"])

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import typing as t
 from pathlib import Path
 
 TEMPORARY_PREFIX = ".writing-"
@@ -33,6 +35,17 @@ def write_file(path: Path, content: bytes, mode: int = 0o644) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _synchronise_folder(path.parent)
+
+
+def write_report(file: str, report: t.Any) -> None:
+    """Write a report as JSON where somebody asked for it; ``~`` is their home.
+
+    Args:
+        file: where; empty when nobody asked.
+        report: anything that JSON can say.
+    """
+    if file:
+        write_file(Path(file).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
 
 
 def _synchronise_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
     UnreachableError,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
@@ -118,6 +119,19 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
     def say(self, text: str) -> None:
         """Show progress while the task runs."""
         Display().display(f"  {text}")
+
+    def reported(self, report: t.Any, text: str, file: str) -> Result:
+        """Show a report that nothing was changed for, and write it where somebody asked for it.
+
+        Args:
+            report: for programs.
+            text: the same for people, in lines.
+            file: where to write it, empty for nowhere.
+        """
+        for line in text.splitlines():
+            self.say(line)
+        write_report(file, report)
+        return {"changed": False, "report": report, "text": text}
 
 
 def seconds(value: t.Any, name: str, least: int = 1, most: int = 3600) -> int:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import time
 import typing as t
 from pathlib import Path
@@ -14,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.notebook import Notebook
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
@@ -50,9 +49,7 @@ class PageAction(ActionBase):  # type: ignore[misc]
             # Without an inventory it is not known what right would be.
             return {**result, "failed": True, "msg": f"The inventory has problems.\n{error}"}
         Display().display(self.page(report))
-        file = self._task.args.get("report")
-        if file:
-            write_file(Path(str(file)).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
+        write_report(str(self._task.args.get("report") or ""), report)
         result.update(changed=False, report=report)
         if not report["healthy"]:
             result.update(failed=True, msg=self.UNWELL)
