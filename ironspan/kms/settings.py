@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ironspan.backup.errors import BackupError
 
-DEFAULT_PATH = Path("/etc/ironspan/kms.json")
+DEFAULT_PATH = Path("/etc/ironspan-kms.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ def test_other_settings_are_refused(
     assert "playbooks/site.yml" in capsys.readouterr().err
 
 
+def test_by_itself_the_program_reads_the_file_that_the_role_writes() -> None:
+    desired = Path(__file__).parents[3] / "roles/control_plane/desired.yml.j2"
+    assert f"path: {main.build_parser().parse_args(['status']).settings}\n" in desired.read_text()
+
+
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
     assert main.main(["status", "--settings", str(tmp_path / "none.json")]) == main.REFUSED
 
