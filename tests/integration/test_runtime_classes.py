@@ -31,7 +31,7 @@ from tests.support.playbooks import BIN, ROOT
 from tests.unit.site_model.conftest import Example
 from tests.unit.site_model.mutations import ALL, HOSTS
 
-SMOKE = ROOT / "roles/gvisor/templates/ironspan-runtime-smoke.py"
+BENCH = ROOT / "roles/gvisor/templates/ironspan-runtime-bench.py"
 Settings = dict[str, t.Any]
 CONTAINERD = """\
 version = 3
@@ -163,10 +163,11 @@ class Host:
             "releases": str(folder / "releases"),
             "settle_seconds": 0.5,
         }
-        specification = importlib.util.spec_from_file_location("ironspan_runtime_smoke", SMOKE)
+        specification = importlib.util.spec_from_file_location("ironspan_runtime_bench", BENCH)
         assert specification and specification.loader
-        self.smoke: t.Any = importlib.util.module_from_spec(specification)
-        specification.loader.exec_module(self.smoke)
+        self.bench: t.Any = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(self.bench)
+        self.smoke = self.bench.smoke
 
     def put_into_use(self, release: str) -> None:
         """Do what the role does for a release."""
@@ -215,7 +216,7 @@ class Host:
         """Return the releases whose programs a sandbox's processes run."""
         return {
             release
-            for pid in self.smoke.processes_of(name)
+            for pid in self.bench.processes_of(name)
             for release in (RELEASE, OLDER)
             if f"/{release}/" in str(pathlib.Path(f"/proc/{pid}/exe").readlink())
         }
@@ -319,7 +320,7 @@ def test_a_hosts_driver_is_judged_by_the_program_that_is_installed(
 
 
 def test_the_bench_leaves_nothing_but_figures(host: Host) -> None:
-    (figures,) = host.smoke.bench(host.settings, rounds=1)["classes"]
+    (figures,) = host.bench.bench(host.settings, rounds=1)["classes"]
     assert 8 << 20 < figures["overhead_bytes"] < 400 << 20, figures
     assert figures["start_ratio"] > 0
     assert "ironspan-bench-" not in pathlib.Path("/proc/self/mounts").read_text()

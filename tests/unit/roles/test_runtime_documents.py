@@ -99,14 +99,15 @@ def test_the_smoke_job_comes_and_goes(render: Render) -> None:
     }
     removed = {each["path"] for each in off.values() if each["kind"] == "absent"}
     reset = {each.get("path") for each in render().resources("rack-1", "reset.yml.j2").values()}
-    assert len(written) == 6
+    assert len(written) == 7
     assert written <= removed
     assert written <= reset
 
 
-def test_the_smoke_programs_text_is_the_program(render: Render) -> None:
-    source = Path(__file__).parents[3] / "roles/gvisor/templates/ironspan-runtime-smoke.py"
-    assert render(variables=SMOKE).content("rack-1", "gvisor/smoke-program") == source.read_text()
+@pytest.mark.parametrize("name", ["smoke", "bench"])
+def test_a_programs_text_is_the_program(render: Render, name: str) -> None:
+    source = Path(__file__).parents[3] / f"roles/gvisor/templates/ironspan-runtime-{name}.py"
+    assert render(variables=SMOKE).content("rack-1", f"gvisor/{name}-program") == source.read_text()
 
 
 def test_another_release_gets_a_folder_of_its_own(render: Render) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The program that tries runtime classes on a host: what it asks of containerd, what it says and removes."""
+"""The programs that try and measure runtime classes on a host: what they ask of containerd and say."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "roles/gvisor/templates/ironspan-runtime-smoke.py"
+PROGRAM = Path(__file__).parents[3] / "roles/gvisor/templates/ironspan-runtime-bench.py"
 Settings = dict[str, t.Any]
 
 
 def _load() -> t.Any:
-    specification = importlib.util.spec_from_file_location("ironspan_runtime_smoke", PROGRAM)
+    specification = importlib.util.spec_from_file_location("ironspan_runtime_bench", PROGRAM)
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
 
 
-smoke = _load()
+bench = _load()
+smoke = bench.smoke
 WORKS = "echo '[    0.000000] Starting gVisor...'"
 
 
@@ -206,7 +207,7 @@ def test_releases_go_when_nobody_runs_them(settings: Settings, tmp_path: Path) -
 )
 def test_what_is_measured_is_compared_with_what_is_declared(own: int, remedy: str) -> None:
     one = {"name": "gvisor", "declared_bytes": 64 << 20}
-    figures = smoke.compared(one, (0.9, own << 20), (0.6, 20 << 20))
+    figures = bench.compared(one, (0.9, own << 20), (0.6, 20 << 20))
     assert (figures["start_ratio"], figures["overhead_bytes"]) == (1.5, (own - 20) << 20)
     assert remedy in figures["remedy"]
     assert bool(figures["remedy"]) == bool(remedy)
@@ -214,12 +215,12 @@ def test_what_is_measured_is_compared_with_what_is_declared(own: int, remedy: st
 
 def test_the_bench(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Mounting takes root; that is tried with the real containerd.
-    monkeypatch.setattr(smoke, "bench", functools.partial(smoke.measured, rounds=5))
+    monkeypatch.setattr(bench, "bench", functools.partial(bench.measured, rounds=5))
     program(tmp_path / "ctr", "exit 0")
     settings["settle_seconds"] = 0
     config = tmp_path / "runtime.json"
     config.write_text(json.dumps(settings))
-    assert smoke.main(str(config), "bench") == 0
+    assert bench.main(str(config)) == 0
     (one,) = json.loads((tmp_path / "report/bench.json").read_text())["classes"]
     assert one["name"] == "gvisor"
     calls = (tmp_path / "ctr.calls").read_text().splitlines()
@@ -233,16 +234,16 @@ def test_a_programs_memory_and_its_childrens_count(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", child, "its-own-name"]) as process:
         try:
             end = time.monotonic() + 60
-            while len(smoke.processes_of("its-own-name")) < 2 and time.monotonic() < end:
+            while len(bench.processes_of("its-own-name")) < 2 and time.monotonic() < end:
                 time.sleep(0.01)
-            found = smoke.processes_of("its-own-name")
+            found = bench.processes_of("its-own-name")
             assert len(found) == 2 and str(process.pid) in found
-            assert sum(map(smoke.memory_of, found)) > 1 << 20
-            assert smoke.processes_of("its-own") == set()
+            assert sum(map(bench.memory_of, found)) > 1 << 20
+            assert bench.processes_of("its-own") == set()
         finally:
-            for pid in smoke.processes_of("its-own-name"):
+            for pid in bench.processes_of("its-own-name"):
                 os.kill(int(pid), 9)
-    assert smoke.memory_of("1000000000") == 0
+    assert bench.memory_of("1000000000") == 0
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
