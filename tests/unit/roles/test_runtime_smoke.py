@@ -177,6 +177,10 @@ def test_what_a_run_left_that_was_cut_off_is_taken_away(settings: Settings, tmp_
 def test_another_run_is_let_alone(line: str, runs: bool) -> None:
     with subprocess.Popen([line, "60"], executable="/bin/sleep") as process:
         try:
+            # The arguments of a program appear a moment after its start.
+            end = time.monotonic() + 60
+            while not Path(f"/proc/{process.pid}/cmdline").read_bytes() and time.monotonic() < end:
+                time.sleep(0.01)
             assert smoke.is_running(str(process.pid)) is runs
         finally:
             process.kill()
