@@ -80,6 +80,17 @@ def test_mistakes(example: Example, lines: str, at: str, says: str, remedy: str)
         )
 
 
+def test_a_proxy_beside_cilium_is_no_node(example: Example) -> None:
+    example.append(ALL, CHOSEN + "egress_namespaces: [{name: a}]\n")
+    said = "Cilium lets no pod of egress_namespaces to a port of a node"
+    assert not [problem for problem in example.problems() if said in problem.message]
+    hosts = {"egress_proxy": {"hosts": {"gpu-a-01": {}}}}
+    (example.folder / "proxy.yml").write_text(json.dumps({"all": {"children": hosts}}))
+    (problem,) = [problem for problem in example.problems() if said in problem.message]
+    assert problem.message.startswith("gpu-a-01 has a kubelet")
+    assert problem.file.endswith("proxy.yml")
+
+
 def test_a_lab_has_what_cilium_would_need_at_hand(example: Example) -> None:
     example.append(ALL, "site_lab: true\ncilium_kernel_modules: []\ncilium_kernel_sysctl_folder: /lab\n")
     assert example.problems() == []

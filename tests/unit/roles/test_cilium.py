@@ -16,7 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubead
 from tests.unit.cilium.test_objects import MANIFESTS
 
 from .conftest import index
-from .test_egress import SOON, Render
+from .test_egress import ON, SOON, Render
 
 KEY = "cilium-manifests/1.20.1/amd64"
 
@@ -130,3 +130,22 @@ def test_names_are_followed_and_look_ups_are_narrow(render: Render, mirror: Path
     }
     (rule,) = kinds["a", "ironspan-allowed"]["egress"]
     assert rule["to"] == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+
+
+def test_api_servers_are_named_as_what_they_are_to_cilium(render: Render, mirror: Path) -> None:
+    namespaces = {"egress_namespaces": [{"name": "a", "api": True}, {"name": "b"}]}
+
+    def egress(variables: dict[str, t.Any], kind: str, namespace: str) -> str:
+        for item in render("lab", variables).renderer.objects("egress"):
+            found = (item["kind"], item["metadata"].get("namespace"))
+            if found == (kind, namespace) and item["metadata"]["name"] != "ironspan-default-deny":
+                return json.dumps(item["spec"]["egress"])
+        raise AssertionError(kind)
+
+    cilium = chosen(mirror, **namespaces)
+    port = {"ports": [{"port": "6443", "protocol": "TCP"}]}
+    rule = {"toEntities": ["kube-apiserver"], "toPorts": [port]}
+    assert rule in json.loads(egress(cilium, "CiliumNetworkPolicy", "a"))
+    assert "toEntities" not in egress(cilium, "CiliumNetworkPolicy", "b")
+    assert "6443" not in egress(cilium, "NetworkPolicy", "a")
+    assert "6443" in egress({**ON, **namespaces}, "NetworkPolicy", "a")

@@ -91,6 +91,7 @@ def check_beside(draft: Draft) -> None:
             "does not name the interfaces that Cilium gives to pods: the hosts' tables would see no packet",
             'write egress_pod_interfaces: ["lxc*"] and egress_overlay_interfaces: [cilium_vxlan]',
         )
+    _check_proxies(draft)
     for host in draft.hosts.values():
         if host.values.get("dns_node_cache"):
             draft.problems.add(
@@ -100,6 +101,20 @@ def check_beside(draft: Draft) -> None:
                 "write dns_node_cache: false",
             )
             return
+
+
+def _check_proxies(draft: Draft) -> None:
+    """A proxy with a kubelet is a node, and to Cilium a node is no address that a policy could open."""
+    if not draft.site_value("egress_namespaces"):
+        return
+    for host in draft.members("egress_proxy"):
+        if "nodes" in host.groups or "control_plane" in host.groups:
+            draft.problems.add(
+                draft.group_place("egress_proxy"),
+                "groups.egress_proxy",
+                f"{host.name} has a kubelet: Cilium lets no pod of egress_namespaces to a port of a node",
+                "take a host that is neither in nodes nor in control_plane",
+            )
 
 
 def check_unchanged(draft: Draft) -> None:
