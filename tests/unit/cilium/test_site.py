@@ -84,8 +84,7 @@ def test_a_proxy_beside_cilium_is_no_node(example: Example) -> None:
     example.append(ALL, CHOSEN + "egress_namespaces: [{name: a}]\n")
     said = "Cilium lets no pod of egress_namespaces to a port of a node"
     assert not [problem for problem in example.problems() if said in problem.message]
-    hosts = {"egress_proxy": {"hosts": {"gpu-a-01": {}}}}
-    (example.folder / "proxy.yml").write_text(json.dumps({"all": {"children": hosts}}))
+    (example.folder / "proxy.yml").write_text("egress_proxy: {hosts: {gpu-a-01: {}}}\n")
     (problem,) = [problem for problem in example.problems() if said in problem.message]
     assert problem.message.startswith("gpu-a-01 has a kubelet")
     assert problem.file.endswith("proxy.yml")
