@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_phases import cluster_phases
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
 
 from tests.unit.cilium.test_objects import MANIFESTS
 
@@ -107,6 +108,7 @@ def test_names_are_followed_and_look_ups_are_narrow(render: Render, mirror: Path
         for item in objects
         if item["kind"] == "CiliumNetworkPolicy"
     }
+    assert by_name["a"]["egressDeny"] == [{"toCIDR": list(METADATA)}]
     dns, models = by_name["a"]["egress"]
     assert dns["toPorts"][0]["rules"]["dns"] == [
         {"matchPattern": "**.cluster.local"},
