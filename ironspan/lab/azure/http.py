@@ -228,5 +228,8 @@ async def listen(
         The server and its port.
     """
     listener = socket.create_server((address, port), backlog=128)
+    # Inherited by its connections, as asyncio does it for sockets of its own making: a body that follows its
+    # head would wait 40 ms for the peer's delayed acknowledgement (RFC 1122, 4.2.3.2 and 4.2.3.4).
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     server = await asyncio.start_server(connection_handler(handler), sock=listener, ssl=tls, limit=LIMIT)
     return server, listener.getsockname()[1]
