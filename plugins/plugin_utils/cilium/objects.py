@@ -15,6 +15,8 @@ import json
 import typing as t
 from collections.abc import Iterator, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import migration
+
 Object = dict[str, t.Any]
 CONFIGURATION = ("ConfigMap", "cilium-config")
 AGENT = ("DaemonSet", "cilium")
@@ -27,7 +29,8 @@ class Settings(t.TypedDict):
     """What a site chooses; ``objects.yml.j2`` of the role says where it comes from.
 
     ``api`` is address and port of the API, ``mtu`` in bytes. ``host_table`` tells that packets of pods must
-    pass the host's nftables, because the hosts hold pods back too.
+    pass the host's nftables, because the hosts hold pods back too; ``beside`` that flannel carries the pods of
+    nodes that have not been moved yet.
     """
 
     api: Sequence[t.Any]
@@ -40,6 +43,7 @@ class Settings(t.TypedDict):
     hubble: bool
     max_unavailable: str
     host_table: bool
+    beside: bool
     capabilities_dropped: Sequence[str]
     kernel_sysctl_folder: str
 
@@ -59,7 +63,7 @@ def configuration(settings: Settings) -> dict[str, str]:
         chosen["ipv4-native-routing-cidr"] = settings["pod_cidr"]
     else:
         chosen["tunnel-port"] = str(settings["tunnel_port"])
-    return chosen
+    return chosen | (migration.BESIDE if settings["beside"] else {})
 
 
 def cilium_objects(manifests: Sequence[Object], settings: Settings) -> list[Object]:
@@ -75,6 +79,8 @@ def cilium_objects(manifests: Sequence[Object], settings: Settings) -> list[Obje
     objects = copy.deepcopy(list(manifests))
     data = _of(objects, CONFIGURATION)["data"]
     data.update(configuration(settings))
+    if settings["beside"]:
+        data.pop(migration.NETWORK_FILE, None)
     agent, operator = _of(objects, AGENT), _of(objects, OPERATOR)
     agent["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = settings["max_unavailable"]
     operator["spec"]["replicas"] = settings["operators"]
@@ -82,7 +88,9 @@ def cilium_objects(manifests: Sequence[Object], settings: Settings) -> list[Obje
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
     for workload in (agent, operator):
         template = workload["spec"]["template"]
-        template["metadata"].setdefault("annotations", {})[ANNOTATION] = digest
+        metadata = template["metadata"]
+        # The chart writes the key without a value where it has no annotation.
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: digest}
         _set_api(template["spec"], settings["api"])
     _drop_capabilities(agent["spec"]["template"]["spec"], settings["capabilities_dropped"])
     _move_kernel_settings(agent["spec"]["template"]["spec"], settings["kernel_sysctl_folder"])

@@ -62,6 +62,7 @@ def settings(**changes: t.Any) -> Settings:
         "hubble": False,
         "max_unavailable": "10%",
         "host_table": False,
+        "beside": False,
         "capabilities_dropped": [],
         "kernel_sysctl_folder": "/proc/sys/kernel",
         **changes,
@@ -128,6 +129,18 @@ def test_another_configuration_is_another_pod() -> None:
     for kind in ("DaemonSet", "Deployment"):
         assert stamp(kind) == stamp(kind, max_unavailable="1%", operators=1)
         assert stamp(kind) != stamp(kind, mtu=1399)
+
+
+def test_annotations_of_the_chart_are_kept_and_need_not_be_there() -> None:
+    manifests = copy.deepcopy(MANIFESTS)
+    for item, annotations in zip(manifests, (None, {"kept": "yes"}), strict=False):
+        item["spec"]["template"]["metadata"]["annotations"] = annotations
+    objects = {item["kind"]: item for item in cilium_objects(manifests, settings())}
+    found = [
+        objects[kind]["spec"]["template"]["metadata"]["annotations"] for kind in ("Deployment", "DaemonSet")
+    ]
+    assert found[0] == {ANNOTATION: found[1][ANNOTATION]}
+    assert found[1]["kept"] == "yes"
 
 
 def test_a_lab_takes_from_the_agent_only() -> None:
