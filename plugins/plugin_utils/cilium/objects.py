@@ -29,8 +29,8 @@ class Settings(t.TypedDict):
     """What a site chooses; ``objects.yml.j2`` of the role says where it comes from.
 
     ``api`` is address and port of the API, ``mtu`` in bytes. ``host_table`` tells that packets of pods must
-    pass the host's nftables, because the hosts hold pods back too; ``beside`` that flannel carries the pods of
-    nodes that have not been moved yet.
+    pass the host's nftables, because the hosts hold pods back too; ``beside`` that flannel carries the pods
+    of nodes that have not been moved yet.
     """
 
     api: Sequence[t.Any]
