@@ -99,6 +99,7 @@ class Proxy:
         ports = (str(self.open_port),)
         site = types.SimpleNamespace(
             pod_cidr="10.244.0.0/16",
+            pod_networks=["10.244.0.0/16"],
             service_cidr="10.96.0.0/16",
             hosts={"az-1": types.SimpleNamespace(address="10.98.0.11")},
             egress=Egress(

@@ -50,6 +50,7 @@ def table(
     proxied = (Proxied("pypi.example.com", ("443",), LATER, "somebody", "a test"),)
     site = types.SimpleNamespace(
         pod_cidr=pod_cidr,
+        pod_networks=[pod_cidr],
         egress=Egress(tuple(allowed), tuple(node_networks), tuple(node_ports), proxied=proxied),
         group=lambda name: [types.SimpleNamespace(address=address) for address in groups[name]],
     )

@@ -46,13 +46,14 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         is_slice: its hosts are a part of the site's, and there may be no control plane among them.
     """
     value = draft.site_value
+    migration = value("site_cni_migration_cidr") or ""
     classes = classes_of(value("gvisor_classes") or ())
     shared: dict[tuple[str, ...], _OfGroups] = {}
     for host in draft.hosts.values():
         if host.groups not in shared:
             served = tuple(each for each in classes if each.serves(host.groups))
             shared[host.groups] = _OfGroups(
-                tuple(sorted(host.groups)), layers_of(host.groups, value("site_cni")), served
+                tuple(sorted(host.groups)), layers_of(host.groups, value("site_cni"), bool(migration)), served
             )
     hosts = {name: _host(host, shared[host.groups]) for name, host in draft.hosts.items()}
     offered = {each.name for groups in shared.values() for each in groups.classes}
@@ -73,6 +74,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         artifacts_index=value("site_artifacts_index") or str(default_index_path()),
         hosts=hosts,
         cni=value("site_cni"),
+        migration_cidr=migration,
         is_slice=is_slice,
         plan=PlanPolicy(
             approvals=value("site_plan_approvals"),

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import dual_s
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 CNI = "site_cni"
+MIGRATION = "site_cni_migration_cidr"
 FIXED = ("site_pod_cidr", "site_service_cidr", "site_node_cidr_mask")
 
 

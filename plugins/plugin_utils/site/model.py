@@ -60,25 +60,26 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 POD_NETWORKS: tuple[str, ...] = ("flannel", "cilium")
-"""Layers of which a site has one: the one that ``site_cni`` names."""
+"""Layers of which a site has one: the one that ``site_cni`` names; both while its cluster is being moved."""
 
 _SERVERS = ("etcd", "control_plane", "haproxy")
 
 
 @functools.lru_cache(maxsize=256)
-def layers_of(groups: tuple[str, ...], cni: str = "flannel") -> tuple[str, ...]:
+def layers_of(groups: tuple[str, ...], cni: str = "flannel", moving: bool = False) -> tuple[str, ...]:
     """Return the layers of a host that is in these groups: ``base`` for every host, the others by group.
 
     Args:
         groups: the host's groups.
         cni: the site's pod network, one of ``POD_NETWORKS``.
+        moving: the cluster is being moved from one pod network to the other, and hosts have both.
     """
     return tuple(
         layer
         for layer in LAYERS
         if layer == "base"
         or (
-            (layer not in POD_NETWORKS or layer == cni)
+            (layer not in POD_NETWORKS or moving or layer == cni)
             and any(group in groups for group in _LAYER_GROUPS[layer])
         )
     )
@@ -168,6 +169,7 @@ class Site:
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
     ``cni`` is the layer that carries pods, one of ``POD_NETWORKS``.
+    ``migration_cidr`` is the network that pods are being moved to, "" where they are not.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file.
@@ -198,6 +200,7 @@ class Site:
     identity: Identity | None = None
     planned_nodes: int = 0
     cni: str = "flannel"
+    migration_cidr: str = ""
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
@@ -210,6 +213,11 @@ class Site:
         if not self._uid:
             self._uid = self.uid_source()
         return self._uid
+
+    @property
+    def pod_networks(self) -> list[str]:
+        """Networks that pods have addresses in."""
+        return [network for network in (self.pod_cidr, self.migration_cidr) if network]
 
     @property
     def api_host(self) -> str:

@@ -151,3 +151,36 @@ def test_api_servers_are_named_as_what_they_are_to_cilium(render: Render, mirror
     assert "toEntities" not in egress(cilium, "CiliumNetworkPolicy", "b")
     assert "6443" not in egress(cilium, "NetworkPolicy", "a")
     assert "6443" in egress({**ON, **namespaces}, "NetworkPolicy", "a")
+
+
+def test_both_networks_are_on_a_host_while_the_cluster_is_moved(render: Render, mirror: Path) -> None:
+    moving = chosen(
+        mirror, site_cni="flannel", site_cni_migration_cidr="10.250.0.0/16", cilium_tunnel_port=8473
+    )
+    interfaces = {
+        "egress_pod_interfaces": ["cni0", "lxc*"],
+        "egress_overlay_interfaces": ["flannel.1", "cilium_vxlan", "cilium_host"],
+    }
+    made = render("lab", {**moving, "egress_enabled": True, **interfaces})
+    identifiers = set(made.resources("rack-1"))
+    assert {
+        "node/image-cilium",
+        "node/image-flannel",
+        "node/image-kube-proxy",
+        "flannel/plugin",
+    } <= identifiers
+    fitness = made.document("rack-1")["fitness"]
+    networks = {entry["path"] for entry in fitness["foreign"] if "/cni/" in entry["path"]}
+    assert networks == {"/etc/cni/net.d/10-calico.conflist"}
+    assert 10249 not in {entry["port"] for entry in fitness["ports_free"]}
+    data = {item["kind"]: item for item in made.renderer.objects("cilium")}["ConfigMap"]["data"]
+    assert data["cluster-pool-ipv4-cidr"] == "10.250.0.0/16"
+    assert data["tunnel-port"] == "8473" and data["enable-policy"] == "never"
+    assert made.renderer.objects("flannel") and made.site.cni == "flannel"
+    # What pods may not reach stays closed to the pods of both networks.
+    table = made.content("rack-1", "egress/table")
+    both = "{ 10.244.0.0/16, 10.250.0.0/16 }"
+    assert f"ip saddr {both} goto pods" in table and f"ip saddr != {both} goto drop_spoofed" in table
+    assert 'iifname "lxc*" goto pods' in table and 'oifname "cilium_host" accept' in table
+    config = str(made.resources("az-1")["control_plane/member"]["config"])
+    assert "KubeProxyConfiguration" in config

@@ -9,17 +9,22 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS
 
-CNI = "site_cni"
+CNI, MIGRATION = day_zero.CNI, day_zero.MIGRATION
 LAB_ONLY = ("cilium_agent_capabilities_dropped", "cilium_kernel_sysctl_folder")
 """Variables that weaken something, for labs on machines that cannot do without."""
 POD_INTERFACES = ["lxc*"]
 _KUBE_PROXY = "control_plane_kube_proxy_mode"
 
 
+def has_cilium(draft: Draft) -> bool:
+    """Tell whether Cilium is on the hosts: it is the site's choice, or the site is being moved to it."""
+    return draft.site_value(CNI) == "cilium" or bool(draft.site_value(MIGRATION))
+
+
 def check_one_network(draft: Draft) -> None:
     """Nothing is set for a pod network that the site has not chosen."""
     chosen = draft.site_value(CNI)
-    if chosen not in POD_NETWORKS:
+    if chosen not in POD_NETWORKS or draft.site_value(MIGRATION):
         return
     others = [name for name in POD_NETWORKS if name != chosen]
     for option in draft.specification.options.values():
@@ -44,7 +49,7 @@ def check_mtu(draft: Draft) -> None:
     """No packet between two hosts is larger than the path carries."""
     variable = "cilium_mtu"
     mtu, path = draft.site_value(variable), draft.site_value("site_wan_mtu")
-    if draft.site_value(CNI) != "cilium" or not isinstance(mtu, int) or not isinstance(path, int):
+    if not has_cilium(draft) or not isinstance(mtu, int) or not isinstance(path, int):
         return
     least = LIMITS["site_wan_mtu"].smallest
     if mtu and not least <= mtu <= path:
@@ -73,19 +78,21 @@ def check_lab_only(draft: Draft) -> None:
 
 def check_beside(draft: Draft) -> None:
     """What enforces policies and answers names beside Cilium goes with it, or is not there."""
-    if draft.site_value(CNI) != "cilium":
+    if not has_cilium(draft):
         return
     if draft.site_value("site_pod_cidr_ipv6"):
-        _refuse(draft, "site_pod_cidr_ipv6", "pods have IPv4 addresses only with Cilium here", "take it out")
+        refuse(draft, "site_pod_cidr_ipv6", "pods have IPv4 addresses only with Cilium here", "take it out")
     if draft.site_value("egress_policy_image"):
-        _refuse(
+        refuse(
             draft,
             "egress_policy_image",
             "would enforce network policies beside Cilium, which enforces them itself",
             "take it out",
         )
-    if draft.site_value("egress_enabled") and draft.site_value("egress_pod_interfaces") != POD_INTERFACES:
-        _refuse(
+    moving = bool(draft.site_value(MIGRATION))
+    interfaces = draft.site_value("egress_pod_interfaces")
+    if draft.site_value("egress_enabled") and not moving and interfaces != POD_INTERFACES:
+        refuse(
             draft,
             "egress_pod_interfaces",
             "does not name the interfaces that Cilium gives to pods: the hosts' tables would see no packet",
@@ -124,7 +131,7 @@ def check_unchanged(draft: Draft) -> None:
         return
     before = day_zero.carried_by(store) or now
     if now in POD_NETWORKS and now != before:
-        _refuse(
+        refuse(
             draft,
             CNI,
             f"is {now}, and the cluster was made with {before}",
@@ -132,7 +139,8 @@ def check_unchanged(draft: Draft) -> None:
         )
 
 
-def _refuse(draft: Draft, variable: str, message: str, remedy: str) -> None:
+def refuse(draft: Draft, variable: str, message: str, remedy: str) -> None:
+    """Report a variable of the site where it was written."""
     draft.problems.add(draft.site_place(variable), variable, message, remedy)
 
 

@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networ
     address_of,
     network_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
@@ -84,7 +85,7 @@ def _check_network(entry: Entry, network: ipaddress.IPv4Network) -> None:
                 f"{shown} is where a cloud hands out credentials, which is always closed",
                 "remove the entry",
             )
-    for variable in ("site_pod_cidr", "site_service_cidr"):
+    for variable in ("site_pod_cidr", "site_service_cidr", MIGRATION):
         own = network_of(draft, variable)
         if own is not None and network.overlaps(own):
             entry.problem(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
@@ -149,7 +150,7 @@ def check_addresses(draft: Draft) -> None:
     reached: dict[tuple[str, str], HostDraft] = {}
     networks = [
         (name, network)
-        for name in ("site_pod_cidr", "site_service_cidr")
+        for name in ("site_pod_cidr", "site_service_cidr", MIGRATION)
         if (network := network_of(draft, name)) is not None
     ]
     for host in draft.hosts.values():

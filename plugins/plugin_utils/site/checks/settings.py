@@ -17,6 +17,7 @@ SITE_WIDE: tuple[str, ...] = (
     "site_api_endpoint",
     "site_api_address",
     "site_cni",
+    "site_cni_migration_cidr",
     "site_pod_cidr",
     "site_service_cidr",
     "site_node_cidr_mask",

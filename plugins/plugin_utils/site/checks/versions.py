@@ -14,6 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
     ArtifactsIndexError,
     load_index,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import (
     default_index_path,
@@ -71,7 +72,8 @@ def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
     known = draft.specification.options
     options = {name: known[name] for name in {**ARTIFACTS, **IMAGES} if name in known}
     for host in draft.hosts.values():
-        layers = layers_of(host.groups, draft.site_value("site_cni"))
+        moving = bool(draft.site_value(MIGRATION))
+        layers = layers_of(host.groups, draft.site_value("site_cni"), moving)
         for variable, option in options.items():
             value = host.values.get(variable)
             if not isinstance(value, str) or (variable, value) in seen:
