@@ -60,6 +60,7 @@ class ActionModule(PageAction):
             api=api,
             members=members,
             store_error=store_error,
+            events=ask.ask_events(session) if members else (),
             controller=controller,
         )
         return table.examine(whole, started, time.time() - began)

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
-UNITS = ("containerd.service", "kubelet.service", "etcd.service", "haproxy.service")
+UNITS = ("containerd.service", "kubelet.service", "etcd.service", "etcd-events.service", "haproxy.service")
 JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
 CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
 """etcd does not start while it is there: the backup's agent found its database older than the backup."""

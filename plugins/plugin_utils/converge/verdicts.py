@@ -12,7 +12,7 @@ PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
 MEMBER_LAYERS = ("etcd", "control_plane", "node")
 """Layers that make a host a member of something, which takes credentials; a phase each."""
-PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_backup", "access")
+PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_events", "etcd_backup", "access")
 """Layers with a phase of their own, for hosts that have something to do in them."""
 MEMBERSHIP_NEEDS = {
     "etcd": ("membership:etcd",),
@@ -26,6 +26,8 @@ STARTING_GROUP = "ironspan_starting_control_plane"
 UNREACHED_GROUP = "ironspan_unreached"
 """Hosts that should have been reset and did not answer."""
 RESTART_GROUP = "ironspan_restart_{layer}"
+EVENTS, RETIRED_GROUP = JOINING_GROUP.format(layer="etcd_events"), "ironspan_retired_etcd_events"
+"""The second one has hosts that only lose their etcd for events: API servers use it until they were told."""
 RECOVERY_GROUP = "ironspan_recovery_changed"
 """Hosts that have just got another copy of the PKI store, for the backup."""
 Verdict = dict[str, t.Any]
@@ -155,6 +157,12 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
         str(change["resource"]).split("/", 1)[0] for change in changes if change.get("action") == "restart"
     }
     joining = [JOINING_GROUP.format(layer=layer) for layer in PENDING_LAYERS if layer in members]
+    if EVENTS in joining:
+        actions = {
+            change.get("action") for change in changes if str(change["resource"]).startswith("etcd_events/")
+        }
+        if actions <= {"stop", "delete"}:
+            joining[joining.index(EVENTS)] = RETIRED_GROUP
     return [PENDING_GROUP, *joining, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
 
 

@@ -86,6 +86,15 @@ def ask_store(session: Session) -> tuple[list[Member], str]:
     return ask_members({host.name: host.address for host in site.group("etcd")}, context), ""
 
 
+def ask_events(session: Session) -> list[Member]:
+    """Return what the members of the etcd for events say, nothing where there is none."""
+    hosts = session.site.group("etcd") if session.site.events_servers else []
+    if not hosts:
+        return []
+    port = int(hosts[0].variables["etcd_events_client_port"])
+    return ask_members({host.name: host.address for host in hosts}, session.etcd_context(), port)
+
+
 def look_here(session: Session, no_documents: str = "") -> Controller:
     """Return what the controller knows by itself.
 

@@ -67,6 +67,7 @@ class Evidence:
         api: the cluster's answers; ``error`` in it says why there are none.
         members: what the members of the store say; ``store_error`` why they were not asked.
         controller: what is known without asking anybody.
+        events: what the members of the etcd for events say, empty where there is none.
     """
 
     site: Site
@@ -76,6 +77,7 @@ class Evidence:
     members: Sequence[Member] = ()
     store_error: str = ""
     controller: Controller = Controller()
+    events: Sequence[Member] = ()
 
     def answers(self) -> Iterator[tuple[str, Content]]:
         """Yield the hosts that answered."""

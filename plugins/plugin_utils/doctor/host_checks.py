@@ -39,6 +39,7 @@ UNIT_LAYERS = {
     "containerd.service": "containerd",
     "kubelet.service": "node",
     "etcd.service": "etcd",
+    "etcd-events.service": "etcd_events",
     "haproxy.service": "haproxy",
 }
 

@@ -76,6 +76,21 @@ def space(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(NOTICE, what, f"{defragment}; one member after the other", (member.name,))
 
 
+def events(evidence: Evidence) -> Iterator[Finding]:
+    """The etcd that events have of their own; without it API servers are not ready and restart."""
+    members = [host.name for host in evidence.site.group("etcd")]
+    anew = "ansible-playbook playbooks/etcd_events_anew.yml throws all events away and begins anew"
+    for problem in etcd.problems(evidence.events, _version(evidence)):
+        host = problem.split(" ", 1)[0]
+        hosts = (host,) if host in members else ()
+        remedy = f"{apply_command(evidence.site, hosts or members)}; if it stays: {anew}"
+        yield Finding(PROBLEM, f"events: {problem}", remedy, hosts)
+    if evidence.site.size.events_apart and not evidence.site.events_servers:
+        nodes = evidence.site.nodes_to_size_for
+        what = f"events share the store of a site of {nodes} nodes"
+        yield Finding(NOTICE, what, "etcd_events_enabled: true, see docs/sizes.md")
+
+
 def _all(evidence: Evidence) -> tuple[str, ...]:
     return tuple(host.name for host in evidence.site.group("etcd"))
 

@@ -67,6 +67,7 @@ CHECKS: tuple[Check, ...] = (
     Check("store", STORE, "every member's status", store_checks.health),
     Check("alarms", STORE, "every member's alarms", store_checks.alarms),
     Check("space", STORE, "size, size in use and quota of every member", store_checks.space),
+    Check("events", STORE, "every member's status of the etcd for events", store_checks.events),
     Check("api", API, "/readyz and five small requests", cluster_checks.api),
     Check("versions", API, "API, kubelets and containerd against the inventory", cluster_checks.versions),
     Check("nodes", API, "nodes and their conditions", cluster_checks.nodes),

@@ -12,6 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.membership import (
     Members,
+    events_anew,
     following,
     join_step,
     leaving_steps,
@@ -20,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 
 HOSTS = "targets"
+GROUPED = True
 
 
 def steps(context: Context) -> list[Step]:
@@ -54,4 +56,6 @@ def steps(context: Context) -> list[Step]:
         found += members.add(host)
     if moved:
         found += following(context, [host], [host.name])
+    elif members is not None:
+        found += events_anew(context.site, [host])
     return [*found, *([join_step(host)] if host.in_group("control_plane") else [])]

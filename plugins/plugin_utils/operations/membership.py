@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     Context,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 GROUPS = ("etcd", "control_plane")
 LEARNER_SECONDS = 15
@@ -28,6 +28,7 @@ CONTROL_PLANE_SECONDS = 45
 """A join takes 20 to 30 s in the lab, and so does an API server that takes over another configuration."""
 RESET_SECONDS = 15
 BACKUP_SECONDS = 5
+EVENTS_SECONDS = 5
 
 
 def named_members(context: Context, example: str) -> list[Host]:
@@ -145,6 +146,7 @@ def following(
     balancers: list[Step] = []
     servers: list[Step] = []
     agents: list[Step] = []
+    events: list[Step] = []
     if any(host.in_group("control_plane") for host in hosts):
         balancers = [
             Step(
@@ -179,7 +181,30 @@ def following(
             for other in site.group("etcd")
             if other.name not in without and other not in hosts and other.variables.get("etcd_backup_stores")
         ]
-    return [*servers, *balancers, *agents] if leaving else [*balancers, *servers, *agents]
+        events = events_anew(site, hosts)
+    if leaving:
+        return [*servers, *balancers, *events, *agents]
+    return [*balancers, *events, *servers, *agents]
+
+
+def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
+    """Return how the others begin the store of events anew, when hosts come, go or lose their part of it.
+
+    Args:
+        site: whose events may have a store of their own.
+        hosts: who comes or goes.
+    """
+    return [
+        Step(
+            "restart-events",
+            other.name,
+            f"the store of events begins anew on {other.name}",
+            disruption="events are lost, and API servers do not count as ready until it has a quorum",
+            seconds=EVENTS_SECONDS,
+        )
+        for other in site.group("etcd")
+        if site.events_servers and other not in hosts
+    ]
 
 
 def join_step(host: Host) -> Step:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-MEMBER_LAYERS = frozenset({"etcd", "control_plane"})
+MEMBER_LAYERS = frozenset({"etcd", "etcd_events", "control_plane"})
 """Layers whose hosts are changed one after the other."""
 Verdict = dict[str, t.Any]
 

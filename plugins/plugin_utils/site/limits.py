@@ -31,6 +31,7 @@ LIMITS: dict[str, Limit] = {
     "etcd_heartbeat_ms": Limit(10, 5_000, "milliseconds"),
     # etcd: "8GiB is a suggested maximum size for normal environments" (docs: system limits).
     "etcd_quota_bytes": Limit(64 * 2**20, 8 * 2**30, "bytes; etcd suggests at most 8 GiB"),
+    "etcd_events_quota_bytes": Limit(64 * 2**20, 8 * 2**30, "bytes; etcd suggests at most 8 GiB"),
     "etcd_backup_flush_ms": Limit(20, 5_000, "milliseconds"),
     "etcd_backup_snapshot_seconds": Limit(10, 7 * 86_400, "seconds, at most a week"),
     "etcd_backup_spool_bytes": Limit(2**20, 2**42, "bytes, at least 1 MiB"),

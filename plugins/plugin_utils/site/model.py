@@ -32,6 +32,7 @@ LAYERS: tuple[str, ...] = (
     "gvisor",
     "dns",
     "etcd",
+    "etcd_events",
     "etcd_backup",
     "haproxy",
     "node",
@@ -52,6 +53,7 @@ _LAYER_GROUPS: dict[str, tuple[str, ...]] = {
     "dns": ("control_plane", "nodes"),
     "gvisor": ("gvisor", "gvisor_gpu", "kata_gpu"),
     "etcd": ("etcd",),
+    "etcd_events": ("etcd",),
     "etcd_backup": ("etcd", "etcd_drill", "etcd_collector"),
     "haproxy": ("haproxy",),
     "node": ("control_plane", "nodes"),
@@ -260,6 +262,15 @@ class Site:
                 for group in host.groups:
                     self._groups.setdefault(group, []).append(host)
         return [host for host in self._groups.get(name, ()) if host.name not in self.leaving]
+
+    @property
+    def events_servers(self) -> list[str]:
+        """Return the URLs of the etcd that events have of their own; empty where they share the store."""
+        return [
+            f"https://{host.address}:{host.variables['etcd_events_client_port']}"
+            for host in self.group("etcd")
+            if host.variables.get("etcd_events_enabled")
+        ]
 
     @property
     def servers(self) -> list[Host]:

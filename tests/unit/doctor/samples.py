@@ -158,13 +158,14 @@ class Draft:
         }
         self.members = [member()]
         self.store_error = ""
+        self.events: list[Member] = []
         self.controller = Controller(authorities={"etcd": int(NOW) + 3000 * DAY})
 
     def evidence(self) -> Evidence:
         """Return it."""
         return Evidence(
             self.site, NOW, copy.deepcopy(self.hosts), copy.deepcopy(self.api), self.members,
-            self.store_error, self.controller,
+            self.store_error, self.controller, self.events,
         )  # fmt: skip
 
 

@@ -55,7 +55,9 @@ def make_site(names: t.Iterable[str], addresses: dict[str, str] | None = None) -
     def group(name: str) -> list[t.Any]:
         return [host for host in hosts.values() if name in host.groups]
 
-    return types.SimpleNamespace(name="small", hosts=hosts, api_address="10.0.0.3", group=group)
+    return types.SimpleNamespace(
+        name="small", hosts=hosts, api_address="10.0.0.3", group=group, events_servers=[]
+    )
 
 
 def entry(number: int, name: str | None = None, *, started: bool = True, learner: bool = False) -> Listed:
@@ -110,6 +112,17 @@ def test_backup_agents_follow_where_there_are_backups(context: Callable[..., Con
     for host in hosts.values():
         host.variables["etcd_backup_stores"] = []
     assert not [step for step in short(membership.following(made, gone)) if "backup" in step]
+
+
+@pytest.mark.parametrize("addresses", [{}, {"az-3": "10.0.0.33"}])
+def test_events_begin_anew_when_a_member_does(
+    context: Callable[..., Context], addresses: dict[str, str]
+) -> None:
+    made = context("az-3", addresses=addresses)
+    t.cast("t.Any", made.site).events_servers = ["https://10.0.0.1:2389"]
+    found = short(member_replace.steps(made))
+    assert [step for step in found if "events" in step] == ["restart-events az-1", "restart-events az-2"]
+    assert found.index("reset az-3") < found.index("restart-events az-1")
 
 
 def short(steps: list[Step]) -> list[str]:

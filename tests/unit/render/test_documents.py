@@ -56,6 +56,7 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
         "flannel",
         "dns",
         "etcd",
+        "etcd_events",
         "etcd_backup",
         "node",
         "control_plane",

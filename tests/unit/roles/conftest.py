@@ -30,6 +30,7 @@ ROLES = (
     "gvisor",
     "dns",
     "etcd",
+    "etcd_events",
     "etcd_backup",
     "haproxy",
     "node",

@@ -51,13 +51,14 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
                 "flannel",
                 "dns",
                 "etcd",
+                "etcd_events",
                 "etcd_backup",
                 "node",
                 "control_plane",
                 "access",
             ],
         ),
-        ("az-3", ["base", "etcd", "etcd_backup", "haproxy"]),
+        ("az-3", ["base", "etcd", "etcd_events", "etcd_backup", "haproxy"]),
         ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "dns", "node"]),
     ],
 )
@@ -250,6 +251,7 @@ def test_reset_leaves_the_data_of_other_clusters(render: Render) -> None:
         f"/var/lib/etcd/{UID}": True,
         "/var/lib/etcd/snapshots": True,
         "/var/lib/etcd": False,
+        "/var/lib/etcd-events": True,
     }
     assert [r["keep_used"] for r in found if r.get("path") == "/var/lib/etcd"] == [True]
 

@@ -9,20 +9,24 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import PENDING_LAYERS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    PENDING_LAYERS,
+    RETIRED_GROUP,
+)
 
 from tests.unit.roles.conftest import ROLES, ROOT
 
 CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = (
-    "validate", "assess", "prepare", "etcd", "etcd_backup", "admission_try",
-    "control_plane", "access", "network", "nodes", "names", "isolation",
+    "validate", "assess", "prepare", "etcd", "etcd_events", "etcd_backup", "admission_try",
+    "control_plane", "etcd_events", "access", "network", "nodes", "names", "isolation",
     "verify",
 )  # fmt: skip
 SCOPED = {
     "prepare": ":&ironspan_pending",
     "etcd": ":&ironspan_pending_etcd",
+    "etcd_events": ":&ironspan_pending_etcd_events",
     "etcd_backup": ":&ironspan_pending_etcd_backup",
     "control_plane": ":&ironspan_pending_control_plane",
     "access": ":&ironspan_pending_access",
@@ -80,7 +84,11 @@ def test_site_goes_through_the_phases() -> None:
     assert [play["ansible.builtin.import_playbook"] for play in plays] == [f"{phase}.yml" for phase in PHASES]
     for play, phase in zip(plays, PHASES, strict=True):
         scope = play.get("vars", {}).get("ironspan_scope")
-        assert scope == SCOPED.get(phase)
+        assert scope in (SCOPED.get(phase), f":&{RETIRED_GROUP}")
+    # Before API servers are pointed to it, and after they have been pointed away.
+    first, second = (number for number, phase in enumerate(PHASES) if phase == "etcd_events")
+    assert first < PHASES.index("control_plane") < second
+    assert plays[first]["vars"]["ironspan_scope"] == SCOPED["etcd_events"]
 
 
 def test_the_groups_that_phases_take_are_made() -> None:

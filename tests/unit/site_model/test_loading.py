@@ -53,6 +53,7 @@ def test_hosts_are_typed(example: Example) -> None:
         "flannel",
         "dns",
         "etcd",
+        "etcd_events",
         "etcd_backup",
         "node",
         "control_plane",

@@ -50,6 +50,7 @@ SITE_WIDE: tuple[str, ...] = (
     "containerd_image_policy_mode",
     "site_cis_benchmark",
     "site_tls_cipher_suites",
+    "etcd_events_enabled",
     "admission_policy_file",
     "admission_from_files",
     "access_enabled",
