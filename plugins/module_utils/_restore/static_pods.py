@@ -21,17 +21,12 @@ API_SERVER = "kube-apiserver"
 PODS = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 """In the order in which they are started."""
 STOP_SECONDS = 60.0
-"""The kubelet gives a pod 30 s to end."""
+"""A process that waits for a disk ends only after it."""
 READY_SECONDS = 180.0
 START_SECONDS = 4.0
-"""For so long the kubelet is given to start a program."""
+"""For so long the kubelet is given to start the API server."""
 KUBELET = "kubelet.service"
 _PORT = re.compile(r"--secure-port=(\d+)")
-_LATE_SECONDS = 0.3
-"""After these a program that was asked to end is killed: nothing it could still write has a store.
-
-The kubelet has seen the manifest go by then, so it does not start the program again.
-"""
 
 
 def present(machine: Machine) -> t.List[str]:
@@ -40,7 +35,12 @@ def present(machine: Machine) -> t.List[str]:
 
 
 def take_away(machine: Machine) -> bool:
-    """Let the kubelet stop the programs, without waiting for it; returns whether any was there."""
+    """Have the programs ended, and not started again; returns whether any was there.
+
+    The kubelet is started anew when their manifests are gone, and what they run is killed: nothing that they
+    could still write has a store. Asked to end them, it would take half a second, and it would remember how
+    often they ended for want of a store: started again, they would wait for up to five minutes.
+    """
     moved = False
     os.makedirs(machine.path(ASIDE), mode=0o700, exist_ok=True)
     for name in reversed(PODS):
@@ -48,11 +48,14 @@ def take_away(machine: Machine) -> bool:
         if os.path.exists(machine.path(manifest)):
             machine.rename(manifest, aside)
             moved = True
+    if moved:
+        machine.run("systemctl", "restart", KUBELET)
+        _kill_all(machine)
     return moved
 
 
 def wait_until_ended(machine: Machine, begun: float) -> None:
-    """Wait until the kubelet has stopped the programs.
+    """Wait until the programs have ended.
 
     Args:
         machine: the host.
@@ -61,16 +64,12 @@ def wait_until_ended(machine: Machine, begun: float) -> None:
     Raises:
         RestoreError: one does not end.
     """
-    while processes := [process for name in PODS for process in running(machine, name)]:
-        waited = time.monotonic() - begun
-        if waited > STOP_SECONDS:
+    while processes := _kill_all(machine):
+        if time.monotonic() - begun > STOP_SECONDS:
             raise RestoreError(
                 f"The programs of the control plane do not end (processes {processes}).",
                 "Look at 'journalctl -u kubelet', and run this again.",
             )
-        if waited > _LATE_SECONDS:
-            for process in processes:
-                _kill(process)
         time.sleep(0.05)
 
 
@@ -92,24 +91,25 @@ def start(machine: Machine) -> bool:
     moved = bring_back(machine, API_SERVER)
     manifest = _paths(API_SERVER)[0]
     if os.path.exists(machine.path(manifest)):
-        _see_to_it_that_it_starts(machine, API_SERVER)
+        _see_to_it_that_it_starts(machine)
         _wait_until_ready(machine, manifest)
     others = [name for name in PODS if name != API_SERVER and bring_back(machine, name)]
-    for name in others:
-        _see_to_it_that_it_starts(machine, name)
+    if others:
+        # The kubelet may be about to delete what is left of them: it has just been told what is to run here.
+        machine.run("systemctl", "restart", KUBELET)
     if os.path.isdir(machine.path(ASIDE)):
         os.rmdir(machine.path(ASIDE))
     return moved or bool(others)
 
 
-def _see_to_it_that_it_starts(machine: Machine, name: str) -> None:
-    """Have a program started soon, however often it ended while there was no store.
+def _see_to_it_that_it_starts(machine: Machine) -> None:
+    """Have the API server started soon, also where an earlier run of the restore tried that in vain.
 
-    After each end the kubelet waits longer, up to five minutes, and for a pod that comes back, too. Only in
-    memory does it know for how long: started anew, it waits 10 s at most. Pods do not notice.
+    After each end the kubelet waits longer. Only in memory does it know for how long: started anew, it does
+    not wait. Pods do not notice.
     """
     until = time.monotonic() + START_SECONDS
-    while not running(machine, name):
+    while not running(machine, API_SERVER):
         if time.monotonic() > until:
             machine.run("systemctl", "restart", KUBELET)
             return
@@ -131,11 +131,15 @@ def running(machine: Machine, program: str) -> t.List[int]:
     return found
 
 
-def _kill(process: int) -> None:
-    try:
-        os.kill(process, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+def _kill_all(machine: Machine) -> t.List[int]:
+    """Kill what the programs run; returns the ids of the processes that there were."""
+    processes = [process for name in PODS for process in running(machine, name)]
+    for process in processes:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return processes
 
 
 def _paths(name: str) -> t.Tuple[str, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import time
@@ -88,9 +89,9 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
 def restored(machine: Machine, arguments: Arguments) -> Result:
     """Make the data and serve them for this host only; nothing when that was done before.
 
-    What is served then gets another epoch of backups, before anybody can write to it. A host that is a
-    control plane too goes on at once: it serves the data to all, and its kubelet makes the API server's
-    container meanwhile. The API server asks etcd at the address for all, so it waits until then.
+    Meanwhile their backups get an epoch of their own: before anybody can write to them, they must have it.
+    A host that is a control plane too goes on at once: it serves the data to all, and its kubelet makes the
+    API server's container meanwhile. The API server asks etcd at the address for all, so it waits until then.
     """
     own = _own(machine)
     record = machine.record()
@@ -99,13 +100,15 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
             machine.remember(**_chosen(machine, own, arguments))
         record = machine.record()
         store.place(machine, own, record["snapshot"], record["bump"])
-        # An empty store is at revision 1 without any that could be raised.
-        served = store.serve_alone(machine, own, record["revision"] + record["bump"] - 1)
+        record = machine.record()
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            epoch = beside.submit(_begin_epoch, machine, record)
+            # An empty store is at revision 1 without any that could be raised.
+            served = store.serve_alone(machine, own, record["revision"] + record["bump"] - 1)
+            epoch.result()
         record = machine.remember(keys=served["keys"])
         if arguments["pods"]:
             static_pods.bring_back(machine, static_pods.API_SERVER)
-        _begin_epoch(machine, record)
-        if arguments["pods"]:
             store.release(machine)
     names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
     return {"changed": not record.get("released"), **{name: record[name] for name in names}}

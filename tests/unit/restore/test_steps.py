@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         "listen-client-urls": "https://10.0.0.1:2379",
         "listen-peer-urls": "https://10.0.0.1:2380",
     }
-    for folder in ("etc/etcd", "var/lib/etcd", "etc/kubernetes/manifests", "proc"):
+    for folder in ("etc/etcd", "var/lib/etcd", "etc/kubernetes/manifests", "proc", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
+    systemctl = tmp_path / "usr/local/bin/systemctl"
+    systemctl.write_text("#!/bin/sh\n")
+    systemctl.chmod(0o755)
     text = "".join(f"{name}: {value}\n" for name, value in settings.items())
     (tmp_path / "etc/etcd/etcd.yaml").write_text(text)
     made = Machine(str(tmp_path))
@@ -95,10 +99,10 @@ def test_the_api_server_is_started_while_etcd_starts_and_controllers_when_it_is_
 
     monkeypatch.setattr(store, "release", release)
     monkeypatch.setattr(static_pods, "_wait_until_ready", lambda *_: look("ready"))
-    monkeypatch.setattr(static_pods, "running", lambda *_: [1])
     for name in static_pods.PODS:
         Path(machine.path(f"{static_pods.MANIFESTS}/{name}.yaml")).touch()
     static_pods.take_away(machine)
+    monkeypatch.setattr(static_pods, "running", lambda *_: [4194304])
     assert steps.served(machine, {"data": True, "pods": True}) == {"changed": True}
     assert seen == [("etcd serves", ["kube-apiserver"]), ("ready", ["kube-apiserver"])]
     look("afterwards")
@@ -119,13 +123,37 @@ def test_a_control_plane_that_restores_serves_at_once_and_starts_its_api_server_
         seen.append((what, sorted(path.stem for path in manifests.iterdir())))
         return {"keys": 5}
 
+    asked = threading.Event()
+
+    def serve_alone(*_: object) -> dict[str, int]:
+        assert asked.wait(30)
+        return note("checked")
+
+    def begin_epoch(*_: object) -> None:
+        asked.set()
+        note("epoch")
+
     monkeypatch.setattr(store, "place", lambda *_: None)
-    monkeypatch.setattr(store, "serve_alone", lambda *_: note("checked"))
+    monkeypatch.setattr(store, "serve_alone", serve_alone)
     monkeypatch.setattr(machine, "has_backup_program", lambda: True)
-    monkeypatch.setattr(machine, "ask_backup", lambda *_: note("epoch"))
+    monkeypatch.setattr(machine, "ask_backup", begin_epoch)
     monkeypatch.setattr(store, "release", lambda *_: note("for all"))
     assert steps.restored(machine, {"pods": True})["changed"]
-    assert seen == [("checked", []), ("epoch", ["kube-apiserver"]), ("for all", ["kube-apiserver"])]
+    assert sorted(seen[:2]) == [("checked", []), ("epoch", [])]
+    assert seen[2:] == [("for all", ["kube-apiserver"])]
+
+
+def test_nobody_is_served_from_data_whose_backups_have_no_epoch(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.replace({**RECORD, "cluster": "abc", "finished": False})
+    install(machine, REFUSES)
+    monkeypatch.setattr(store, "place", lambda *_: None)
+    monkeypatch.setattr(store, "serve_alone", lambda *_: {"keys": 5})
+    monkeypatch.setattr(store, "release", lambda *_: pytest.fail("served"))
+    with pytest.raises(backup_program.ProgramError):
+        steps.restored(machine, {"pods": True})
+    assert "keys" not in machine.record()
 
 
 def test_a_host_without_a_control_plane_only_serves(
