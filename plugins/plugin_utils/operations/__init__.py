@@ -13,6 +13,7 @@ OPERATIONS: dict[str, str] = {
     "member_replace": "member_replace",
     "ca_rotate": "ca_rotate",
     "certs_renew": "certs_renew",
+    "cni_migrate": "cni_migrate",
     "encryption_rotate": "encryption_rotate",
     "etcd_restore": "etcd_restore",
     "node_add": "node_add",

@@ -82,7 +82,7 @@ def in_waves(context: Context, hosts: Sequence[Host], nodes: Mapping[str, Object
 def budget(context: Context, host: Host) -> str:
     """Say how many hosts of a host's rack may be out of service."""
     site = context.site
-    size = sum(rack_of(other) == rack_of(host) for other in site.group("nodes"))
+    size = sum(rack_of(other) == rack_of(host) for other in {*site.group("nodes"), host})
     most = hosts_out_of(site.drain.max_unavailable, size)
     where = f"rack {host.rack}" if host.rack else f"hosts without a rack ({host.site_group})"
     return f"{where}: at most {most} of {size} out of service"

@@ -1,0 +1,115 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Moving a running cluster from flannel to Cilium, node after node, and back.
+
+What is left to do is read from the cluster: a node's label says where it belongs, the addresses of its pods
+whether it has arrived. So a run that was cut off anywhere has fewer nodes left and goes on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import turn
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordoned_here, is_ready
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
+    emptying_steps,
+    in_waves,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS, Host, Site
+
+HOSTS = "none"
+"""Documents are as they were: site.yml brought what both networks need."""
+TAKES_GROUPS = True
+TO_VARIABLE = "ironspan_pod_network"
+PREVIEW_VARIABLE = "ironspan_preview"
+SECONDS = 60
+"""A restart of the agent, of pods that stay on the node, and the proof."""
+
+
+def steps(context: Context) -> list[Step]:
+    """Return what is to be done: for each node that is not there yet, emptying, turning, opening.
+
+    Raises:
+        OperationError: the site declares no migration, nobody has asked for a preview, a node is not Ready,
+            or pods would be lost.
+    """
+    site = context.site
+    way = way_of(site, str(context.arguments.get(TO_VARIABLE) or "cilium"))
+    if str(context.arguments.get(PREVIEW_VARIABLE) or "") != "cni_migrate":
+        raise OperationError(
+            "moving a cluster between pod networks is a preview",
+            "read docs/cilium.md, Moving a cluster; to run it all the same add "
+            f"-e {PREVIEW_VARIABLE}=cni_migrate",
+        )
+    nodes = context.nodes()
+    due = [host for host in context.hosts or node_hosts(site) if _is_due(context, host, nodes, way)]
+    down = [host.name for host in due if not is_ready(nodes[host.name])]
+    if down:
+        raise OperationError(
+            f"not Ready: {', '.join(down)}", "mend them, or take them out first (node_remove.yml)"
+        )
+    emptying = emptying_steps(context, due, nodes)
+    waves = _waves(context, due, nodes)
+    return [
+        step
+        for number, wave in enumerate(waves, start=1)
+        for host in wave
+        for step in [*emptying[host.name], *_turning(host, way, f"wave {number} of {len(waves)}")]
+    ]
+
+
+def way_of(site: Site, to: str) -> turn.Way:
+    """Return where nodes go.
+
+    Args:
+        site: from the inventory.
+        to: the pod network, ``cilium`` or ``flannel``.
+
+    Raises:
+        OperationError: there is no such network, or the site is not being moved.
+    """
+    if to not in POD_NETWORKS:
+        raise OperationError(f"{TO_VARIABLE} is {to}", f"write one of {', '.join(POD_NETWORKS)}")
+    if not site.migration_cidr:
+        raise OperationError(
+            f"{MIGRATION} is not set, so there is no second pod network",
+            "read docs/cilium.md, Moving a cluster: set it, run site.yml, then this",
+        )
+    network = site.migration_cidr if to == "cilium" else site.pod_cidr
+    return turn.Way(to, ipaddress.IPv4Network(network))
+
+
+def _is_due(context: Context, host: Host, nodes: dict[str, Object], way: turn.Way) -> bool:
+    node = nodes.get(host.name)
+    if node is None:
+        return False
+    arrived = turn.is_moved(node) == bool(way.label) and not cordoned_here(node)
+    return not arrived or bool(turn.stray_pods(pods_of(context.api(), host.name), way.network))
+
+
+def _waves(context: Context, hosts: Sequence[Host], nodes: dict[str, Object]) -> list[list[Host]]:
+    """Divide hosts into waves: workers, which show what goes wrong, then control planes one by one."""
+    planes = [host for host in hosts if host.in_group("control_plane")]
+    workers = [host for host in hosts if not host.in_group("control_plane")]
+    return [*in_waves(context, workers, nodes), *([host] for host in planes)]
+
+
+def _turning(host: Host, way: turn.Way, wave: str) -> Iterator[Step]:
+    carrier = "Cilium, without kube-proxy" if way.label else "kube-proxy"
+    yield Step(
+        f"to-{way.to}",
+        host.name,
+        f"let {way.to} carry the pods of {host.name}, with addresses in {way.network}",
+        arithmetic=wave,
+        disruption=f"pods that stay on the node (DaemonSets) restart; services are carried by {carrier}",
+        seconds=SECONDS,
+    )
+    yield Step("uncordon", host.name, f"open {host.name} once pods on it reach both networks")
