@@ -78,6 +78,8 @@ def test_another_list_of_members_is_another_store(render: Render) -> None:
     after = [config(without(rendered, "az-3"), name) for name in ("az-1", "az-2")]
     for key in ("data-dir", "initial-cluster-token", "initial-cluster"):
         assert before[0][key] == before[1][key] != after[0][key] == after[1][key]
+    moved = config(render("example", {**ON, "etcd_events_peer_port": 3390}))
+    assert moved["data-dir"] != before[0]["data-dir"], "data hold the addresses that members had"
     assert "az-3" not in after[0]["initial-cluster"]
     assert before[0]["quota-backend-bytes"] == 2**30
 
