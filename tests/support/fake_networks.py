@@ -55,7 +55,7 @@ class TwoNetworks(FakeCluster):
         """Let every controller do what it has to."""
         affinity = self.sets[turn.KUBE_PROXY]["spec"]["template"]["spec"].get("affinity")
         for name, node in self.nodes.items():
-            moved = turn.is_moved(node)
+            moved = migration.is_moved(node)
             if not (affinity and moved):
                 if self._make(name, "kube-proxy", "kube-system"):
                     self.rules.add(name)

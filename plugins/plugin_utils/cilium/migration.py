@@ -36,6 +36,11 @@ BESIDE: dict[str, str] = {
 NODE_CONFIG = "/apis/cilium.io/v2/namespaces/kube-system/ciliumnodeconfigs/ironspan-moved"
 
 
+def is_moved(node: dict[str, t.Any]) -> bool:
+    """Tell whether Cilium carries, or is about to carry, the pods of a node."""
+    return bool((node["metadata"].get("labels") or {}).get(LABEL) == MOVED)
+
+
 def node_config() -> dict[str, t.Any]:
     """Return the object that configures the agents of nodes with the label."""
     namespace, _, name = NODE_CONFIG.partition("namespaces/")[2].split("/")

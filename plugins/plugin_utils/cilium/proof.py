@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.turn import is_moved
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import is_moved
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke, smoke_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_in_service

@@ -41,11 +41,6 @@ class Way(t.NamedTuple):
         return migration.MOVED if self.to == migration.MOVED else None
 
 
-def is_moved(node: Object) -> bool:
-    """Tell whether Cilium carries, or is about to carry, the pods of a node."""
-    return bool((node["metadata"].get("labels") or {}).get(migration.LABEL) == migration.MOVED)
-
-
 def prepare(api: Api, way: Way, seconds: float, say: Say) -> None:
     """Tell Cilium and kube-proxy what a moved node is.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import turn
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import migration, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordoned_here, is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
@@ -91,7 +91,7 @@ def _is_due(context: Context, host: Host, nodes: dict[str, Object], way: turn.Wa
     node = nodes.get(host.name)
     if node is None:
         return False
-    arrived = turn.is_moved(node) == bool(way.label) and not cordoned_here(node)
+    arrived = migration.is_moved(node) == bool(way.label) and not cordoned_here(node)
     return not arrived or bool(turn.stray_pods(pods_of(context.api(), host.name), way.network))
 
 

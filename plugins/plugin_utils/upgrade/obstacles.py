@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterator
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import is_moved
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
@@ -19,7 +20,13 @@ if t.TYPE_CHECKING:
 
 def found(context: Context, now: live.Live) -> list[str]:
     """Return all of them, one clause each."""
-    return [*_store(context), *_control_planes(context, now), *_runtimes(context, now), *_apis(context, now)]
+    return [
+        *_store(context),
+        *_control_planes(context, now),
+        *_runtimes(context, now),
+        *_pod_networks(context, now),
+        *_apis(context, now),
+    ]
 
 
 def _store(context: Context) -> Iterator[str]:
@@ -62,6 +69,15 @@ def _runtimes(context: Context, now: live.Live) -> Iterator[str]:
             problem = skew.containerd_problem(current, parse(str(host.variables["containerd_version"])))
             if problem:
                 yield f"{name}: {problem}"
+
+
+def _pod_networks(context: Context, now: live.Live) -> Iterator[str]:
+    moved = [name for name, node in now.nodes.items() if is_moved(node)]
+    if moved and context.site.migration_cidr:
+        yield (
+            f"{', '.join(moved)}: Cilium carries services there while the cluster is being moved, and "
+            "kubeadm would bring kube-proxy back; let the nodes go back to flannel first (cni_migrate.yml)"
+        )
 
 
 def _apis(context: Context, now: live.Live) -> Iterator[str]:

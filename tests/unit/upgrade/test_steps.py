@@ -131,6 +131,7 @@ def test_wherever_it_stops_the_steps_left_are_the_plans_last(members: int, plane
          "somebody asks for g/v1beta1/things, which is gone in 1.37"),
         ({"objects": True}, "there are workloads of scheduling.k8s.io/v1alpha2, which goes away"),
         ({"alarm": True}, "the store is not healthy: az-2 reports the alarm NOSPACE"),
+        ({"moved": True}, "rack-2: Cilium carries services there while the cluster is being moved"),
     ],
 )  # fmt: skip
 def test_what_forbids_it_is_said_before_anything_is_changed(change: Content, says: str) -> None:
@@ -144,6 +145,9 @@ def test_what_forbids_it_is_said_before_anything_is_changed(change: Content, say
         api.answers[root] = {"resources": [{"name": "workloads", "verbs": ["list"]}]}
         api.answers[f"{root}/workloads"] = {"items": [{}]}
     made = context(api, HOSTS, etcd=change.get("etcd", "3.6.14"))
+    if "moved" in change:
+        made.site.migration_cidr = "10.250.0.0/16"
+        nodes[3]["metadata"]["labels"] = {"ironspan.io/pod-network": "cilium"}
     if "alarm" in change:
         members = made.etcd_members()
         made.etcd_members = lambda: [members[0], members[1]._replace(alarms=("NOSPACE",)), members[2]]
