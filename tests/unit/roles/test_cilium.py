@@ -78,6 +78,15 @@ def test_only_a_lab_keeps_the_agent_from_its_kernel(render: Render, mirror: Path
     assert "cilium/module-vxlan" in resources
 
 
+def test_a_labs_host_is_not_asked_for_what_its_namespace_hides(render: Render, mirror: Path) -> None:
+    def asked(inventory: str) -> set[str]:
+        made = render(inventory, chosen(mirror))
+        name = next(host.name for host in made.site.hosts.values() if "cilium" in host.layers)
+        return {each["path"] for each in made.document(name)["fitness"]["files"]}
+
+    assert asked("example") - asked("lab") == {"/proc/sys/net/core/bpf_jit_enable"}
+
+
 def test_kubeadm_is_told_that_there_is_no_kube_proxy(render: Render, mirror: Path) -> None:
     def config(made: t.Any) -> str:
         return str(made.resources("az-1")["control_plane/member"]["config"])
