@@ -31,17 +31,9 @@ def site() -> collections.abc.Iterator[EncryptedSite]:
         yield made
 
 
-def many(site: EncryptedSite) -> None:
-    """Make so many secrets that storing them anew takes several at a time."""
-    head = "apiVersion: v1\\nkind: Secret\\nmetadata: {name: many-%s}"
-    text = f"{head}\\nstringData: {{text: {PLAIN}}}\\n---\\n"
-    every = f"for number in $(seq {MANY}); do printf '{text}' $number; done"
-    site.on("az-1", f"({every}) | kubectl --kubeconfig /etc/kubernetes/admin.conf create -f - >/dev/null")
-
-
 def test_a_cluster_that_runs_is_encrypted_and_the_files_of_etcd_show_it(site: EncryptedSite) -> None:
     site.make("canary", PLAIN)
-    many(site)
+    site.make_many(MANY, PLAIN)
     assert PLAIN.encode() in site.raw("canary")
     assert site.found(PLAIN) > MANY, "nothing below would prove anything"
     with reading(site):

@@ -9,9 +9,14 @@ import collections
 import contextlib
 import itertools
 import json
+import os
+import signal
+import subprocess
 import threading
+import time
 import typing as t
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
@@ -19,12 +24,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_st
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.store import Store
 
 from tests.integration.conftest import Cluster
-from tests.support.playbooks import Played, play
+from tests.support.playbooks import BIN, ROOT, Played, play
+from tests.support.simulated_site import kill_all
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 ETCD = "set -a; . /etc/etcd/etcdctl.env; "
 MEMBER = "/var/lib/etcd/*/member"
 CONTROL_PLANES = ("az-1", "az-2")
+PATIENCE_S = 300.0
 
 
 def secret(name: str, text: str) -> Object:
@@ -60,6 +67,13 @@ class EncryptedSite(Cluster):
         """Make a secret through an API server."""
         self.api(host).apply(f"{SECRETS}/{name}", secret(name, text))
 
+    def make_many(self, count: int, text: str) -> None:
+        """Make so many secrets that storing them anew takes several at a time and can be interrupted."""
+        head = "apiVersion: v1\\nkind: Secret\\nmetadata: {name: many-%s}"
+        item = f"{head}\\nstringData: {{text: {text}}}\\n---\\n"
+        every = f"for number in $(seq {count}); do printf '{item}' $number; done"
+        self.on("az-1", f"({every}) | kubectl --kubeconfig /etc/kubernetes/admin.conf create -f - >/dev/null")
+
     def text(self, name: str, host: str) -> str:
         """Return what an API server says is in a secret."""
         return text_of(self.api(host).get(f"{SECRETS}/{name}"))
@@ -68,17 +82,65 @@ class EncryptedSite(Cluster):
         """Run site.yml with what the inventory is to say."""
         return super().site("-e", json.dumps(self.wish), *options)
 
-    def rotate(self, stage: str) -> Played:
-        """Run a stage."""
+    def rotate(self, stage: str, status: int = 0, **wish: t.Any) -> Played:
+        """Run a stage; ``wish`` changes what the inventory says from now on."""
+        self.wish = {**self.wish, **wish}
         asked = json.dumps({**self.wish, "ironspan_stage": stage})
         played = play("encryption_rotate", self.inventory, self.folder, "-e", asked)
-        assert played.status == 0, played.output
+        assert played.status == status, played.output
         return played
+
+    def change(self, **wish: t.Any) -> None:
+        """Go through all stages."""
+        for stage in ("read", "write", "drop"):
+            played = self.rotate(stage, **wish)
+        assert "the change is complete" in played.output, played.output
 
     def settled(self) -> None:
         """Insist that another run of site.yml finds nothing to do."""
         played = self.site()
         assert played.status == 0 and played.changed == {}, played.output
+
+    def kill(self, stage: str, reached: Callable[[str], bool], *, everything: bool = True) -> str:
+        """Run a stage and kill it with SIGKILL; return what it has said.
+
+        Args:
+            stage: the stage.
+            reached: whether it is to be killed now, from what it has said.
+            everything: also the processes that it has started here; otherwise they go on without it.
+        """
+        asked = json.dumps({**self.wish, "ironspan_stage": stage})
+        log, name = self.folder / "killed.log", uuid.uuid4().hex
+        with log.open("w") as stream:
+            process = subprocess.Popen(
+                [
+                    *(str(BIN / "ansible-playbook"), "-i", str(self.inventory)),
+                    *("playbooks/encryption_rotate.yml", "-e", asked),
+                ],
+                cwd=ROOT,
+                stdout=stream,
+                stderr=stream,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                    "ANSIBLE_NOCOLOR": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    "IRONSPAN_TEST_RUN": name,
+                },
+            )
+        end = time.monotonic() + PATIENCE_S
+        while not reached(log.read_text()):
+            assert process.poll() is None, f"ended before it was to be killed: {log.read_text()}"
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        assert process.poll() is None, f"ended before it was to be killed: {log.read_text()}"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if everything:
+            kill_all(name)
+        return log.read_text()
 
     def stored(self) -> collections.Counter[str]:
         """Count secrets by what their raw values in etcd begin with, as etcdctl reads them."""
@@ -103,6 +165,32 @@ class EncryptedSite(Cluster):
     def defragment(self) -> None:
         """Let etcd write its database anew."""
         self.on("az-1", f"{ETCD} etcdctl defrag")
+
+    def restart_api(self, host: str) -> None:
+        """Kill a host's API server, which its kubelet starts again; return when it is ready."""
+        before = self.started(host)
+        self.on(host, "kill -9 $(pgrep -x kube-apiserver)")
+        self.wait(lambda: self.started(host) not in ("", before) and self.ready(host))
+
+    def started(self, host: str) -> str:
+        """Return the process of a host's API server, and when it was started."""
+        return self.on(host, "stat -c '%n %Y' /proc/$(pgrep -x kube-apiserver)", check=False)
+
+    def ready(self, host: str) -> bool:
+        """Tell whether a host's API server is ready."""
+        with contextlib.suppress(ClusterError):
+            return self.api(host).text("/readyz") == "ok"
+        return False
+
+    def wait(self, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(ClusterError):
+                if condition():
+                    return
+            assert time.monotonic() < end, "it does not come to hold"
+            time.sleep(1)
 
 
 def _mark(value: bytes) -> str:
