@@ -666,17 +666,16 @@ def test_without_access_its_programs_are_gone_and_its_objects_can_go(site: Site)
     for host in PLANES:
         found = site.on(host, "find /etc /usr/local -name '*ironspan-access*' -o -name 'access-controller*'")
         assert [path for path in found.splitlines() if path != "/usr/local/lib/ironspan-access"] == []
-        assert site.on(
-            host, "systemctl is-active ironspan-access ironspan-audit-watch", check=False
-        ).split() == [
-            "inactive",
-            "inactive",
-        ]
-    site.admin(
-        "delete clusterroles,clusterrolebindings,validatingadmissionpolicies,"
-        "validatingadmissionpolicybindings,crds -l app.kubernetes.io/component=access"
+        active = site.on(host, "systemctl is-active ironspan-access ironspan-audit-watch", check=False)
+        assert active.split() == ["inactive", "inactive"]
+    kinds = (
+        "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,crds"
     )
-    assert "access" not in site.admin("get crds,validatingadmissionpolicies -o name")
+    marked = f"{kinds} -l app.kubernetes.io/component=access"
+    assert "accessrequests.access.ironspan.io" in site.admin(f"get {marked} -o name")
+    site.admin(f"delete {marked}")
+    assert site.admin(f"get {marked} -o name") == ""
+    assert "accessrequests" not in site.admin("get crds -o name")
 
 
 def test_without_admission_the_cluster_takes_what_it_refused(site: Site) -> None:
