@@ -41,7 +41,10 @@ class BornEncrypted(EncryptedSite):
 def site() -> collections.abc.Iterator[EncryptedSite]:
     with lab_cluster(BornEncrypted, "encvault", azure=2, rack=1) as made:
         assert made.first is not None and made.first.status == 0, made.first
-        yield made
+        try:
+            yield made
+        finally:
+            made.end_runs()
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +186,7 @@ def test_a_disabled_key_ends_all_access_and_an_enabled_one_begins_it_again(
 
 
 @pytest.mark.usefixtures("vault")
-def test_in_clear_again_its_undoing_and_once_more(site: EncryptedSite) -> None:
+def test_in_clear_again_and_its_undoing(site: EncryptedSite) -> None:
     with reading(site):
         for stage in ("read", "write"):
             site.rotate(stage, **NONE)

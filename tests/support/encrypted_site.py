@@ -15,7 +15,6 @@ import subprocess
 import threading
 import time
 import typing as t
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
@@ -25,7 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.store import S
 
 from tests.integration.conftest import Cluster
 from tests.support.playbooks import BIN, ROOT, Played, play
-from tests.support.simulated_site import kill_all
+from tests.support.simulated_site import RUN, kill_all
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 ETCD = "set -a; . /etc/etcd/etcdctl.env; "
@@ -110,7 +109,7 @@ class EncryptedSite(Cluster):
             everything: also the processes that it has started here; otherwise they go on without it.
         """
         asked = json.dumps({**self.wish, "ironspan_stage": stage})
-        log, name = self.folder / "killed.log", uuid.uuid4().hex
+        log = self.folder / "killed.log"
         with log.open("w") as stream:
             process = subprocess.Popen(
                 [
@@ -127,7 +126,7 @@ class EncryptedSite(Cluster):
                     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
                     "ANSIBLE_NOCOLOR": "1",
                     "PYTHONUNBUFFERED": "1",
-                    "IRONSPAN_TEST_RUN": name,
+                    RUN: self.folder.name,
                 },
             )
         end = time.monotonic() + PATIENCE_S
@@ -139,8 +138,12 @@ class EncryptedSite(Cluster):
         process.send_signal(signal.SIGKILL)
         process.wait()
         if everything:
-            kill_all(name)
+            self.end_runs()
         return log.read_text()
+
+    def end_runs(self) -> None:
+        """End whatever killed runs have left here."""
+        kill_all(self.folder.name)
 
     def stored(self) -> collections.Counter[str]:
         """Count secrets by what their raw values in etcd begin with, as etcdctl reads them."""
