@@ -14,6 +14,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gat
 
 _PODS = "/api/v1/namespaces/kube-system/pods"
 _MOUNT = "/host"
+_LONGEST_SECONDS = 900
+"""After which it ends by itself, controller or not; on a machine with a load of 140 it needed two minutes."""
 
 
 class Task(t.NamedTuple):
@@ -52,7 +54,7 @@ def body(node: str, task: Task) -> Object:
             "nodeName": node,
             "hostNetwork": True,
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": 120,
+            "activeDeadlineSeconds": _LONGEST_SECONDS,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "priorityClassName": "system-node-critical",
