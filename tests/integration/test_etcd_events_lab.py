@@ -43,14 +43,18 @@ class Site(Cluster):
         return {line for line in found.splitlines() if line}
 
     def make_event(self, name: str) -> None:
-        """Write an event that nobody else writes again."""
+        """Write an event that nobody else writes again.
+
+        API servers go on for a minute with a lease of the store that was before, and are refused.
+        """
         made = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": "default"},
             "involvedObject": {"kind": "Namespace", "name": "default", "namespace": "default"},
         }
-        self.on("az-1", f"echo '{json.dumps(made)}' | {KUBECTL} apply -f -")
+        apply = f"echo '{json.dumps(made)}' | {KUBECTL} apply -f -"
+        until(lambda: self.on("az-1", apply, check=False).startswith(f"event/{name} "), 180, 1)
 
     def written(self, name: str, port: int = EVENTS) -> bool:
         """Tell whether one of the two has an event."""
