@@ -118,6 +118,7 @@ class TwoNetworks(FakeCluster):
             assert pod["spec"]["volumes"][0]["hostPath"]["path"] == "/etc/cni/net.d"
             self.files.discard(node)
         else:
+            assert ADDRESSES["flannel"] not in self.addresses(node), "they would reach no service any more"
             self.rules.discard(node)
         return "Succeeded"
 

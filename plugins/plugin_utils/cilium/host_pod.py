@@ -95,7 +95,7 @@ def run(api: Api, node: str, task: Task, seconds: float, say: Callable[[str], No
 def _insist(problems: Sequence[str], node: str, task: Task) -> None:
     if problems:
         raise ClusterError(
-            f"{node}: could not {task.why}: {'; '.join(problems)}.",
+            f"Could not {task.why}: {'; '.join(problems)}.",
             f"See kubectl -n kube-system describe pod {_name(node)}; then run this again.",
         )
 

@@ -80,8 +80,13 @@ def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
     api.merge(node_path(name), {"metadata": {"labels": {migration.LABEL: way.label}}})
     wait(lambda: _kube_proxy(api, name, way.label is None), _SEE_KUBE_PROXY)
     _renew_agent(api, name, wait)
-    host_pod.run(api, name, _leftovers(api, way), seconds, say)
+    if not way.label:
+        # While its file lies there, Cilium would give new pods their addresses.
+        host_pod.run(api, name, _leftovers(api, way), seconds, say)
     wait(lambda: _strays(api, name, way.network), f"See kubectl get pods -A -o wide | grep {name}.")
+    if way.label:
+        # Only now: pods of flannel reach services by kube-proxy's rules alone.
+        host_pod.run(api, name, _leftovers(api, way), seconds, say)
 
 
 def stray_pods(pods: Sequence[Object], network: ipaddress.IPv4Network) -> list[Object]:

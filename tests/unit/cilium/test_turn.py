@@ -106,7 +106,7 @@ def test_an_agent_that_does_not_start_is_named_and_the_way_back_is_open(
 
 def test_what_fails_on_the_host_is_told(cluster: TwoNetworks, api: Api) -> None:
     cluster.failing_tasks = True
-    with pytest.raises(ClusterError, match="w1: could not take away kube-proxy's rules: its pod failed"):
+    with pytest.raises(ClusterError, match="Could not take away kube-proxy's rules: its pod failed"):
         go(api, CILIUM)
 
 
