@@ -15,7 +15,7 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration long random simulate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration long random simulate cilium bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
+	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -119,6 +120,12 @@ NODES ?= 1000
 simulate: artifacts
 	@$(PYTHON) -m tests.support.kwok
 	@$(PYTHON) -m tests.support.simulation --nodes $(NODES) $(SIMULATION)
+
+# From nothing Cilium alone takes a quarter of an hour; STARTS=200 for pods that try what is closed with their first packet.
+STARTS ?= 20
+cilium: venv packages
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
+	@IRONSPAN_CILIUM_STARTS=$(STARTS) $(PYTHON) -m pytest -m long -rA tests/integration/test_cilium_lab.py
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all
