@@ -12,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
 
 
 def read_text(host: Host, path: str) -> t.Optional[str]:
-    """Return a file's text, None when there is no such file.
+    """Return a file's text, None when there is no such file, or the process ended that it tells about.
 
     Args:
         host: the host.
@@ -21,7 +21,7 @@ def read_text(host: Host, path: str) -> t.Optional[str]:
     try:
         with open(host.path(path), encoding="utf-8", errors="replace") as stream:
             return stream.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
         return None
 
 

@@ -1,0 +1,36 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What resources read of files."""
+
+from __future__ import annotations
+
+import builtins
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
+
+from .fake_host import FakeHost
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FakeHost(tmp_path)
+    with subprocess.Popen(["/bin/sleep", "5"]) as process:
+        path = f"/proc/{process.pid}/cmdline"
+        (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+        real = builtins.open
+
+        def opened(name: t.Any, *arguments: t.Any, **options: t.Any) -> t.Any:
+            stream = real(name, *arguments, **options)
+            if name == host.path(path):
+                process.kill()
+                process.wait()
+            return stream
+
+        monkeypatch.setattr(builtins, "open", opened)
+        assert read_text(host, path) is None
+    assert process.returncode == -9, "it was not read"
