@@ -133,8 +133,8 @@ def test_another_configuration_is_another_pod() -> None:
 
 def test_annotations_of_the_chart_are_kept_and_need_not_be_there() -> None:
     manifests = copy.deepcopy(MANIFESTS)
-    for item, annotations in zip(manifests, (None, {"kept": "yes"}), strict=False):
-        item["spec"]["template"]["metadata"]["annotations"] = annotations
+    for item, noted in zip(manifests, (None, {"kept": "yes"}), strict=False):
+        item["spec"]["template"]["metadata"]["annotations"] = noted
     objects = {item["kind"]: item for item in cilium_objects(manifests, settings())}
     found = [
         objects[kind]["spec"]["template"]["metadata"]["annotations"] for kind in ("Deployment", "DaemonSet")
