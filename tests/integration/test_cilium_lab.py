@@ -301,6 +301,10 @@ def test_a_cluster_is_built_without_kube_proxy(site: Site) -> None:
         assert site.on(host, "pgrep -x kube-proxy", check=False) == ""
         assert "KUBE-SVC" not in site.on(host, "iptables-save; nft list ruleset", check=False)
         assert site.on(host, "systemctl --failed --no-legend") == ""
+        # What the network reaches of Cilium: the port by which agents look after each other.
+        listening = site.on(host, "ss -Hltnp | grep cilium").splitlines()
+        open_to_all = [line.split()[3] for line in listening if " 127.0.0.1:" not in line]
+        assert open_to_all == [f"{site.address(host)}:4240"]
         # The agent has written its copy of these, not the machine's own.
         assert site.on(host, "cat /proc/sys/kernel/unprivileged_bpf_disabled") != "1"
 
