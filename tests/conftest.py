@@ -9,9 +9,13 @@ import pathlib
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.bench.table import Table
 
+# A busy machine is slow, not wrong.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 TABLE = pytest.StashKey[Table]()
 
 

@@ -71,7 +71,7 @@ def rebuilt(path: Path, records: Sequence[Record], until: int) -> Replayed:
 
 
 @settings(
-    max_examples=8, deadline=None, phases=[Phase.generate, Phase.shrink],
+    max_examples=8, phases=[Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(before=history.histories, after=history.histories)

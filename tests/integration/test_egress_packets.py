@@ -611,7 +611,7 @@ ENTRIES = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(ENTRIES, max_size=5),
     st.lists(NETWORKS, max_size=4),

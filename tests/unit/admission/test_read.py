@@ -174,7 +174,7 @@ _FILE = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=_FILE)
 def test_any_content_is_understood_or_refused_with_lines(tmp_path: Path, content: object) -> None:
     text = yaml.safe_dump(content, allow_unicode=True)
@@ -193,7 +193,7 @@ def test_any_content_is_understood_or_refused_with_lines(tmp_path: Path, content
         )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=60))
 def test_any_text_is_understood_or_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "admission.yml").write_bytes(text.encode("utf-8", "surrogatepass"))

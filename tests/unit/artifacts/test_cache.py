@@ -214,7 +214,7 @@ IMAGES = st.builds(
 )
 
 
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(st.lists(FILES, max_size=4), st.lists(IMAGES, max_size=4))
 def test_an_index_is_read_as_it_was_written(
     files: list[index.FileEntry], images: list[index.ImageEntry]

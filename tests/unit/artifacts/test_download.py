@@ -49,7 +49,7 @@ def test_a_file_arrives_and_progress_is_told(server: Server, target: pathlib.Pat
     assert server.seen == [("/f", "")]
 
 
-@hypothesis.settings(deadline=None, max_examples=15)
+@hypothesis.settings(max_examples=15)
 @hypothesis.given(
     cuts=st.lists(st.integers(0, len(PUBLISHED) - 1), max_size=download.TRIES - 1), ranges=st.booleans()
 )

@@ -143,7 +143,7 @@ NAME = st.from_regex(r"[a-z][a-z0-9._-]{0,120}", fullmatch=True).filter(lambda n
 PATH = st.lists(NAME, min_size=1, max_size=3).map("/".join)
 
 
-@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(st.dictionaries(PATH, st.binary(max_size=70_000), max_size=5))
 def test_an_archive_holds_what_was_put_in(members: dict[str, bytes]) -> None:
     # A name that is a folder of another one cannot be a file as well.

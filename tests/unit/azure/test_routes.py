@@ -29,7 +29,7 @@ def nodes(count: int) -> list[Node]:
     ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(nodes(12)), st.integers(0, 12))
 def test_every_part_has_its_node_behind_it_whatever_the_order(made: list[Node], count: int) -> None:
     routes = routes_of(made[:count])

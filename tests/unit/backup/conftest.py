@@ -1,17 +1,12 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Property tests of the backup are right or wrong, not fast or slow."""
+"""What the unit tests of the backup share."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
 from tests.support.clock import Clock
-
-# A busy machine is slow, not wrong.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
 
 
 @pytest.fixture

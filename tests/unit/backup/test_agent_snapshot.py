@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ironspan.backup.agent.database import DatabaseError, DatabaseReader
@@ -39,7 +39,6 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 # -- the revision in the stream --------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     revisions=st.sets(st.integers(2, 1 << 36), max_size=60),
     compacted=st.integers(0, 1 << 36),
@@ -86,7 +85,6 @@ def test_what_is_no_database_is_refused(data: bytes) -> None:
 # -- the stream as a whole -------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(size=st.sampled_from([500, 4096, 4128, 32 << 10, len(WHOLE)]))
 def test_a_whole_stream_passes_unchanged(size: int) -> None:
     checked = Checked(pieces(WHOLE, size), "m1")
@@ -95,14 +93,12 @@ def test_a_whole_stream_passes_unchanged(size: int) -> None:
     assert checked.sha256 == hashlib.sha256(WHOLE).hexdigest()
 
 
-@settings(deadline=None)
 @given(length=st.integers(0, len(WHOLE) - 1) | st.sampled_from(range(32, len(WHOLE), 512)))
 def test_a_cut_stream_is_found(length: int) -> None:
     with pytest.raises(EtcdError):
         b"".join(Checked(pieces(WHOLE[:length], 32 << 10), "m1"))
 
 
-@settings(deadline=None)
 @given(at=st.integers(0, len(WHOLE) - 1), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found(at: int, bit: int) -> None:
     damaged = WHOLE[:at] + bytes([WHOLE[at] ^ 1 << bit]) + WHOLE[at + 1 :]
@@ -222,9 +218,7 @@ def test_a_member_behind_the_log_is_not_asked(snapshotter: Snapshotter, cluster:
     assert cluster.asked == ["m3"]
 
 
-def test_another_cluster_is_refused(
-    snapshotter: Snapshotter, cluster: Cluster, store: FaultyStore
-) -> None:
+def test_another_cluster_is_refused(snapshotter: Snapshotter, cluster: Cluster, store: FaultyStore) -> None:
     cluster.cluster_id = 0xDEF
     store.calls.clear()
     with pytest.raises(WrongCluster):
@@ -262,7 +256,6 @@ KEYS = st.builds(lambda *parts: b"/registry/" + b"/".join(parts), PARTS, PARTS) 
 )
 
 
-@settings(deadline=None)
 @given(keys=st.sets(KEYS | st.binary(min_size=1, max_size=4), max_size=30))
 def test_counting_is_grouping_every_key(keys: set[bytes]) -> None:
     expected: dict[str, int] = {}

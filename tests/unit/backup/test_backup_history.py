@@ -18,7 +18,7 @@ from tests.support.backup_history import SELDOM, Seen, Timeline, judge, judge_lo
 KEYS = [b"/registry/pods/%d" % number for number in range(5)] + [SELDOM + b"n"]
 LEASES = {7: 5007, 8: 5008}
 START = 10
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+few = settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @st.composite

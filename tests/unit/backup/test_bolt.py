@@ -36,7 +36,7 @@ def empty_database(path: Path, buckets: dict[bytes, bytes]) -> None:
 values = st.lists(st.integers(0, 3 * PAGE).map(lambda size: b"x" * size), max_size=40)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rounds=st.lists(values, max_size=4), few=st.integers(0, 3))
 def test_rows_come_back_in_order(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[bytes]], few: int

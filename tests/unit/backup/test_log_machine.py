@@ -159,10 +159,10 @@ class Log(RuleBasedStateMachine):
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
+TestLog.settings = settings(max_examples=6, stateful_step_count=20)
 
 
 @pytest.mark.long
 def test_a_great_many_histories() -> None:
-    many = settings(max_examples=500, stateful_step_count=40, deadline=None)
+    many = settings(max_examples=500, stateful_step_count=40)
     run_state_machine_as_test(Log, settings=many)

@@ -9,7 +9,6 @@ import json
 import typing as t
 from pathlib import Path
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,7 +170,6 @@ ANY = st.recursive(
 PLACES = ["site", "etcd", "etcd.endpoints", "stores", "stores.0", "stores.0.credential", "keys", "care"]
 
 
-@hypothesis.settings(deadline=None)
 @given(place=st.sampled_from(PLACES), value=ANY)
 def test_nothing_in_the_file_breaks_the_reader(place: str, value: object) -> None:
     try:

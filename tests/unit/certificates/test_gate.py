@@ -101,7 +101,7 @@ class World:
 
 
 @pytest.mark.parametrize("authority", AUTHORITIES)
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(actions=st.lists(ACTION, max_size=40))
 def test_no_interleaving_leaves_a_moment_without_overlap(
     authority: str, actions: list[tuple[str, t.Any]]

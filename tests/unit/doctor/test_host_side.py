@@ -46,7 +46,7 @@ def certificate(ends: datetime.datetime, name: str = "a") -> x509.Certificate:
     return builder.sign(KEY, hashes.SHA256())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.datetimes(datetime.datetime(1970, 1, 2), datetime.datetime(9999, 1, 1)).map(
         lambda moment: moment.replace(microsecond=0)

@@ -70,7 +70,7 @@ def machine_with(kind: type[Sandbox], folder: Path, files: dict[str, str]) -> Sa
     return box
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=machines(), later=machines())
 def test_the_plan_of_check_mode_is_what_apply_does(
     tmp_path_factory: pytest.TempPathFactory,
@@ -92,7 +92,7 @@ def test_the_plan_of_check_mode_is_what_apply_does(
         assert again["fingerprint"] == applied["fingerprint"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=machines(), later=machines(), step=st.integers(1, 60))
 def test_a_kill_on_any_machine_is_repaired(
     tmp_path_factory: pytest.TempPathFactory,

@@ -309,7 +309,7 @@ def test_a_rollback_killed_anywhere_is_finished_by_the_next(tmp_path: Path, sand
     assert step > 20
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=machines(), later=machines(), step=st.integers(0, 60))
 def test_any_document_leads_back_to_any_other(
     tmp_path_factory: pytest.TempPathFactory,

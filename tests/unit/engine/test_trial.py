@@ -331,7 +331,7 @@ def test_confirmation_and_timer_at_the_same_time(tmp_path: Path, host: Sandbox) 
         assert not list((copy.root / "etc/systemd/system").glob("ironspan*"))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=machines(), later=machines(), step=st.integers(1, 90), confirmed=st.booleans())
 def test_any_trial_is_all_or_nothing(
     tmp_path_factory: pytest.TempPathFactory,

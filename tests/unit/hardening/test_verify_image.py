@@ -271,7 +271,7 @@ def inner(critical: dict[str, t.Any], field: str, name: str) -> t.Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.dictionaries(FIELDS, VALUES | st.dictionaries(FIELDS, VALUES, max_size=3), max_size=3))
 def test_only_payloads_with_all_their_fields_claim_an_image(critical: dict[str, t.Any]) -> None:
     complete = (
@@ -284,6 +284,6 @@ def test_only_payloads_with_all_their_fields_claim_an_image(critical: dict[str, 
 
 
 @given(st.binary(max_size=20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_bytes_that_are_no_payload_claim_nothing(payload: bytes) -> None:
     assert not NAMES["claims"](payload, DIGEST, ["*"])

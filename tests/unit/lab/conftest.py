@@ -8,13 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from ironspan.lab.machine import Machine
-
-# A busy machine is slow, not wrong.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 32), st.booleans()).map(

@@ -194,7 +194,7 @@ def test_the_picture_is_complete_by_itself() -> None:
     assert drawing.colour({"ms": None, "loss": 1.0}) != drawing.colour({"ms": 1.0, "loss": 0.0})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20))
 def test_the_picture_is_xml_whatever_the_names(name: str) -> None:
     found = report(evidence())

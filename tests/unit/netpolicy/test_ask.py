@@ -197,7 +197,7 @@ def test_what_is_no_target(text: str) -> None:
         target_of(text, "cluster.local")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (pod_of, lambda given: target_of(given, "cluster.local")):

@@ -80,7 +80,7 @@ def by_the_table(asked: Connection, now: float) -> str:
     return nft_reading.verdict(rendered(), "input" if local else "forward", packet)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(ADDRESSES),
     st.sampled_from(["TCP", "UDP", "SCTP"]),

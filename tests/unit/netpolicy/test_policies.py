@@ -222,7 +222,7 @@ POLICIES = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(POLICIES, st.sampled_from(EVERYBODY), st.sampled_from(EVERYBODY), st.sampled_from(WAYS))
 def test_as_a_second_evaluator_says(
     policies: list[Object], source: Endpoint, destination: Endpoint, way: tuple[str, int]

@@ -185,7 +185,7 @@ def test_every_byte_of_a_request_counts(store: Store, change: int) -> None:
             store.sign(altered(position, change), "etcd-server", EXPECT)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_no_altered_request_is_signed(store: Store, data: st.DataObject) -> None:
     """A change of any byte of the request either breaks it or its signature: nothing is signed."""

@@ -122,7 +122,7 @@ def test_signatures_that_count_for_nothing(
     assert len(found.void) == 1 and reason in found.void[0]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 10_000), change=st.integers(1, 255))
 def test_no_byte_of_a_signature_can_be_another(
     tmp_path: Path, keys: Path, signers: Path, position: int, change: int

@@ -77,7 +77,7 @@ def test_what_is_refused(changes: dict[str, t.Any], why: str) -> None:
     assert why in problems[0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(44, 70), st.integers(64, 80), st.integers(1, 20))
 def test_room_for_nodes(prefix: int, mask: int, hosts: int) -> None:
     pods = ipaddress.ip_network(f"fd00::/{prefix}")

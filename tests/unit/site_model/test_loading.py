@@ -309,7 +309,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example({"site_pki_key_file": "\x00"})
 @given(st.dictionaries(st.sampled_from(VARIABLES), VALUES, min_size=1, max_size=6))
 def test_no_value_breaks_the_reader(values: dict[str, object]) -> None:

@@ -80,7 +80,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
 FAULTS = st.lists(st.sampled_from(["", "before", "after"]), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(FAULTS, st.lists(st.integers(1, 4), min_size=1, max_size=6), st.sampled_from([200, 1 << 20]))
 def test_faults_of_the_store_lose_nothing_and_double_nothing(
     tmp_path_factory: pytest.TempPathFactory, faults: list[str], sizes: list[int], segment_bytes: int

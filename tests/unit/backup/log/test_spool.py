@@ -130,7 +130,7 @@ def test_the_rest_of_a_transaction_is_of_no_use(folder: Path) -> None:
     assert Spool(folder, LIMIT).recover(10) == 11
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_kill_at_any_byte_loses_nothing_that_was_taken_and_reorders_nothing(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
