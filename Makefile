@@ -92,9 +92,12 @@ lint: venv
 	@echo '== generated documentation is fresh'
 	@$(PYTHON) -m tools.reference --check
 
+# A test that hangs shows where, and ends its process.
+HANGS := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart=0
+
 unit: venv
 	@echo '== Unit tests'
-	@$(PYTHON) -m pytest -n auto --dist worksteal tests/unit
+	@$(PYTHON) -m pytest $(HANGS) -n auto --dist worksteal tests/unit
 
 # Labs wait more than they compute: two files at a time. Not those that measure, or count what a lab leaves behind.
 TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -137,7 +140,7 @@ bench: artifacts
 test: all-artifacts lint unit
 	@failed=0; \
 	echo '== Integration tests'; \
-	$(PYTHON) -m pytest $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%) || failed=1; \
+	$(PYTHON) -m pytest $(HANGS) $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%) || failed=1; \
 	echo '== Budgets, and tests that need the machine to themselves'; \
 	$(PYTHON) -m pytest --durations=15 $(ALONE) || failed=1; \
 	exit $$failed

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,15 @@ TABLE = pytest.StashKey[Table]()
 def table(request: pytest.FixtureRequest) -> Table:
     """Return the table that this run fills."""
     return request.config.stash.setdefault(TABLE, Table())
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_signals() -> Iterator[None]:
+    """Leave them as they were: programs set theirs, and a process that a later test starts inherits them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
