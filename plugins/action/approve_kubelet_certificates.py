@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
     ClusterAction,
     Result,
+    insist_on_nodes,
     seconds,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
@@ -33,11 +33,7 @@ class ActionModule(ClusterAction):
         # All nodes: a request of one that is not known here is denied.
         addresses = all_node_addresses(session)
         wanted = list(addresses) if arguments["hosts"] is None else list(arguments["hosts"])
-        unknown = [name for name in wanted if name not in addresses]
-        if unknown:
-            raise AnsibleActionFail(
-                f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
-            )
+        insist_on_nodes(wanted, addresses)
         api = session.api() if arguments["wait"] else session.approver_api()
         if self._task.check_mode or not arguments["wait"]:
             outcome = csr.approve_pending(api, addresses, dry_run=bool(self._task.check_mode))

@@ -7,11 +7,11 @@ from __future__ import annotations
 import concurrent.futures
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
     ClusterAction,
     Result,
+    insist_on_nodes,
     seconds,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
@@ -67,12 +67,7 @@ class ActionModule(ClusterAction):
             for note in report["notes"]:
                 self.say(note)
             return report
-        known = {host.name for host in node_hosts(session.site)}
-        unknown = [name for name in arguments["hosts"] if name not in known]
-        if unknown:
-            raise AnsibleActionFail(
-                f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
-            )
+        insist_on_nodes(arguments["hosts"], {host.name for host in node_hosts(session.site)})
         api = session.api(_PATIENCE_SECONDS)
         if arguments["state"] == "schedulable":
             return self._open(api, arguments["hosts"])

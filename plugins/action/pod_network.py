@@ -8,11 +8,11 @@ import concurrent.futures
 import ipaddress
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import proof, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
     ClusterAction,
     Result,
+    insist_on_nodes,
     seconds,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
@@ -39,12 +39,7 @@ class ActionModule(ClusterAction):
     def visit(self, session: Session, arguments: Result) -> Result:
         """Turn the nodes over, all at the same time, then run pods on them."""
         names = arguments["hosts"]
-        known = {host.name for host in node_hosts(session.site)}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise AnsibleActionFail(
-                f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
-            )
+        insist_on_nodes(names, {host.name for host in node_hosts(session.site)})
         way = way_of(session.site, arguments["to"])
         limit = seconds(arguments["timeout_s"], "timeout_s")
         if self._task.check_mode:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Collection, Sequence
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail
@@ -139,3 +140,17 @@ def seconds(value: t.Any, name: str, least: int = 1, most: int = 3600) -> int:
     if not least <= int(value) <= most:
         raise AnsibleActionFail(f"{name} is {value}; write {least} to {most} seconds")
     return int(value)
+
+
+def insist_on_nodes(names: Sequence[str], known: Collection[str]) -> None:
+    """Fail the action when the argument ``hosts`` names hosts that are no nodes.
+
+    Args:
+        names: what was given.
+        known: the site's nodes.
+    """
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise AnsibleActionFail(
+            f"hosts has {', '.join(unknown)}; list hosts of the groups control_plane and nodes"
+        )
