@@ -179,14 +179,19 @@ def unseal(arguments: argparse.Namespace) -> int:
 
 def _passphrases(names: list[str], files: list[str], *, twice: bool) -> dict[str, str]:
     """Return everyone's passphrase, from files or typed at the terminal, unseen."""
+    if twice_named := sorted({name for name in names if names.count(name) > 1}):
+        # Else fewer people than it looks like would open it.
+        message = f"{', '.join(twice_named)} is named twice"
+        raise CommandError(message, "Name everyone who keeps a passphrase once.", Exit.BAD_INPUT)
+    if not all("=" in text for text in files):
+        raise CommandError("--passphrase-file lacks a keeper's name", "Write NAME=FILE.", Exit.BAD_INPUT)
     given = dict(text.partition("=")[::2] for text in files)
     if unknown := [name for name in given if name not in names]:
         raise CommandError(f"{', '.join(unknown)} keeps no passphrase of it", code=Exit.BAD_INPUT)
     found = {}
     for name in names:
         if name in given:
-            lines = pathlib.Path(given[name]).read_text(encoding="utf-8").splitlines()
-            found[name] = lines[0] if lines else ""
+            found[name] = _first_line(given[name])
             continue
         if not sys.stdin.isatty():
             raise CommandError(
@@ -196,6 +201,16 @@ def _passphrases(names: list[str], files: list[str], *, twice: bool) -> dict[str
         if twice and getpass.getpass("once more: ") != found[name]:
             raise CommandError("that was another passphrase", code=Exit.BAD_INPUT)
     return found
+
+
+def _first_line(file: str) -> str:
+    """Return the first line of a file with a passphrase."""
+    try:
+        lines = pathlib.Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise CommandError(f"{file}: {reason}", code=Exit.BAD_INPUT) from None
+    return lines[0] if lines else ""
 
 
 @contextlib.contextmanager

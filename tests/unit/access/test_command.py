@@ -137,6 +137,17 @@ def test_sealing_and_unsealing(
         (["--keeper", "ada"], "bob keeps no passphrase"),
         (["--keeper", "ada", "--keeper", "bob", "--keeper", "eve"], "passphrase of eve is missing"),
         (["--keeper", "ada", "--keeper", "bob", "--days", "91"], "1 to 90 days"),
+        (["--keeper", "ada", "--keeper", "bob", "--keeper", "ada"], "ada is named twice"),
+        (["--keeper", "ada", "--passphrase-file", "ada"], "lacks a keeper's name"),
+        (
+            ["--keeper", "ada", "--keeper", "bob", "--passphrase-file", "bob=/no/such"],
+            "/no/such: No such file",
+        ),
+        (["--keeper", "ada", "--keeper", "bob", "--passphrase-file", "bob=/"], "/: Is a directory"),
+        (
+            ["--keeper", "ada", "--keeper", "bob", "--passphrase-file", "bob=/bin/true"],
+            "/bin/true: it is no text",
+        ),
     ],
 )
 def test_what_is_not_sealed(
@@ -148,7 +159,7 @@ def test_what_is_not_sealed(
     reason: str,
 ) -> None:
     monkeypatch.setattr("sys.stdin", (tmp_path / "ada").open())
-    assert run("seal", tmp_path / "sealed.json", *words, *options) == 2
+    assert run("seal", tmp_path / "sealed.json", *options, *words) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "sealed.json").exists()
 
