@@ -28,7 +28,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "what is wrong with what mends it. Nothing is changed. "
         "Exit codes: 0 well, 1 something is wrong, 2 the inventory has problems, 4 nobody answered. "
         "With --from and --to no host is asked: it is worked out whether policies allow this connection, "
-        "and by which rule. Exit codes: 0 allowed, 1 denied, 2 there is no such endpoint.",
+        "and by which rule. Exit codes: 0 allowed, 1 denied, 2 there is no such endpoint, 3 not decided.",
     )
     add_run_options(check)
     check.add_argument("--from", dest="source", metavar="NAMESPACE/POD", help="the pod that connects")

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import ask
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import CILIUM, ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.lookup import Lookup
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.questions import QuestionError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.verdict import as_text
@@ -30,7 +30,8 @@ class ActionModule(ClusterAction):
     def visit(self, session: Session, arguments: Result) -> Result:
         """Read the cluster and let everybody on the way judge."""
         site = session.site
-        lookup = Lookup(session.api(PATIENCE_S), {host.address: host.name for host in node_hosts(site)})
+        hosts = {host.address: host.name for host in node_hosts(site)}
+        lookup = Lookup(session.api(PATIENCE_S), hosts, cilium=site.cni == CILIUM)
         try:
             report = ask(site, lookup, arguments["source"], arguments["target"], time.time())
         except QuestionError as error:

@@ -11,8 +11,9 @@ module: net_policy
 short_description: Say whether a pod reaches something, and by which rule
 version_added: "0.3.0"
 description:
-  - Works out from the cluster's NetworkPolicy objects, the tables of the hosts and the forward proxy's list
-    whether a connection is allowed. Both sides are judged, each rule that decided is named.
+  - Works out from the cluster's NetworkPolicy objects (with Cilium from its own kinds too), the tables of the
+    hosts and the forward proxy's list whether a connection is allowed. Both sides are judged, each rule that
+    decided is named, and what data cannot tell is said to be undecided.
   - Changes nothing, asks no host and sends no packet. See docs/net-check.md.
   - It is an action plugin and runs on the controller only.
 author:
@@ -51,7 +52,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The answer. C(outcome) is V(allowed), V(denied) or V(partly allowed), C(routes) says why.
+  description:
+    - The answer. C(outcome) is V(allowed), V(denied), V(partly allowed) or V(not decided).
+    - C(routes) says why.
   returned: always
   type: dict
   sample: {schema: 1, kind: net-policy, outcome: denied, exit_code: 1, routes: [], notes: []}

@@ -156,10 +156,14 @@ def status(key: tuple[str, str]) -> Object:
 
 
 class HeldApi:
-    """Answers what ``Lookup`` asks from ``objects``, as an API server would."""
+    """Answers what ``Lookup`` asks from ``objects``, as an API server would.
 
-    def __init__(self) -> None:
+    ``lists`` has what is under some paths; kinds that the cluster does not know are not there.
+    """
+
+    def __init__(self, lists: dict[str, list[Object]] | None = None) -> None:
         self.objects = objects()
+        self.lists = lists or {}
         for each in self.objects:
             meta = each["metadata"]
             if each["kind"] == "Pod":
@@ -187,7 +191,9 @@ class HeldApi:
         return {"items": items}
 
     def find(self, path: str) -> Object | None:
-        """Return an object by its path."""
+        """Return an object by its path, or a list of ``lists``."""
+        if path in self.lists:
+            return {"items": self.lists[path]}
         *_, plural, name = path.split("/")
         namespace = path.partition("/namespaces/")[2].split("/")
         for each in self.objects:

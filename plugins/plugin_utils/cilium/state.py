@@ -56,8 +56,8 @@ def wait_for_kinds(api: Api, patience: float, pause: Callable[[float], None] = t
 def look(api: Api) -> list[Policy]:
     """Return all policies of the cluster in the order of their names, whoever made them."""
     found = [
-        _policy(kind, item)
-        for plural, kind in KINDS.items()
+        policy_state(item)
+        for plural in KINDS
         for item in api.get(f"/apis/{GROUP}/v2/{plural}").get("items", ())
     ]
     return sorted(found)
@@ -90,8 +90,11 @@ def rejections(policies: Sequence[Policy]) -> list[str]:
     ]
 
 
-def _policy(kind: str, item: Object) -> Policy:
+def policy_state(item: Object) -> Policy:
+    """Return what Cilium's operator says of one policy, as the API gives it."""
     metadata = item["metadata"]
+    # Items of a list have no kind of their own.
+    kind = KINDS["ciliumnetworkpolicies" if metadata.get("namespace") else "ciliumclusterwidenetworkpolicies"]
     name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
     for condition in (item.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Valid":

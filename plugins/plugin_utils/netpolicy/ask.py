@@ -7,8 +7,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.state import policy_state
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.cilium_policies import CiliumPolicies
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import (
     Address,
     Connection,
@@ -84,10 +87,7 @@ class _Question:
         self._now, self._resolve = now, resolve
         self._enforcer = enforcer_of(site)
         self._notes: list[str] = []
-        if self._enforcer == CILIUM:
-            self._notes.append(
-                "policies of Cilium's own kinds are not looked at: they may deny or allow more"
-            )
+        self._planes = frozenset(host.name for host in site.group("control_plane"))
 
     def answer(self, source: str, text: str) -> dict[str, t.Any]:
         target = target_of(text, self._site.cluster_domain)
@@ -157,9 +157,23 @@ class _Question:
             )
         return [*judges, self._policies("ingress", destination)]
 
-    def _policies(self, direction: t.Literal["ingress", "egress"], pod: Endpoint) -> NetworkPolicies:
+    def _policies(self, direction: t.Literal["ingress", "egress"], pod: Endpoint) -> Judge:
         found = self._lookup.policies(pod.namespace) if pod.has_own_network else []
-        return NetworkPolicies(direction, found, bool(self._enforcer), self._enforcer != CILIUM)
+        if self._enforcer != CILIUM:
+            return NetworkPolicies(direction, found, bool(self._enforcer))
+        own = self._lookup.cilium_policies(pod.namespace) if pod.has_own_network else []
+        return CiliumPolicies(direction, found, list(self._taken(own)), self._planes, self._resolve)
+
+    def _taken(self, policies: Iterable[Object]) -> Iterator[Object]:
+        """Yield the policies that Cilium has not rejected, and note those that it has."""
+        for policy in policies:
+            said = policy_state(policy)
+            if said.valid is not False:
+                yield policy
+                continue
+            note = f"Cilium has rejected {said.name}, so it counts for nothing: {said.message}"
+            if note not in self._notes:
+                self._notes.append(note)
 
 
 def _number(target: Target, pod: Endpoint | None = None) -> int:

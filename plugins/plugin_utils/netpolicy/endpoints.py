@@ -35,6 +35,7 @@ class Endpoint:
         node: the node that it runs on, or is.
         host_network: whether it has the network of its node, as nodes themselves have.
         ports: ports of a pod's containers that have names.
+        service_account: of a pod.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Endpoint:
     node: str = ""
     host_network: bool = False
     ports: tuple[Port, ...] = ()
+    service_account: str = ""
 
     @property
     def has_own_network(self) -> bool:
@@ -86,16 +88,18 @@ class Decision(t.NamedTuple):
     Args:
         allowed: whether it lets the connection pass.
         rule: what decided, in words.
+        undecided: whether nothing of this is known; then ``allowed`` is False, and ``rule`` says why.
     """
 
     allowed: bool
     rule: str
+    undecided: bool = False
 
 
 class Judge(t.Protocol):
     """Decides about connections at one place on their way.
 
-    Another kind of policy, such as Cilium's, is another judge in the list that ``verdict.route_of`` gets.
+    Another kind of policy is another judge in the list that ``verdict.route_of`` gets.
     """
 
     @property

@@ -9,6 +9,7 @@ import ipaddress
 import typing as t
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.state import GROUP, KINDS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import (
     Address,
@@ -24,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.question
 
 _ENDED = ("Succeeded", "Failed")
 _SERVICE_LABEL = "kubernetes.io/service-name"
+_CILIUM = f"/apis/{GROUP}/v2"
 
 
 class Backend(t.NamedTuple):
@@ -46,10 +48,13 @@ class Lookup:
     Args:
         api: of the cluster.
         hosts: names of nodes by their addresses in the inventory.
+        cilium: whether Cilium gives pods their addresses; then a node's part of the pod network stands in its
+            CiliumNode, and what its Node says is nobody's.
     """
 
-    def __init__(self, api: Api, hosts: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, hosts: Mapping[str, str], cilium: bool = False) -> None:
         self._api = api
+        self._cilium = cilium
         self._hosts = {ipaddress.ip_address(address): name for address, name in hosts.items()}
 
     def pod(self, pod: Pod) -> Endpoint:
@@ -149,9 +154,31 @@ class Lookup:
         """Return the network policies of a namespace, by name."""
         return self._policies(namespace)
 
+    def cilium_policies(self, namespace: str) -> list[Object]:
+        """Return the policies of Cilium's own kinds for a namespace: its own, then those of the cluster."""
+        narrow, wide = KINDS
+        return [
+            policy
+            for path in (f"{_CILIUM}/namespaces/{namespace}/{narrow}", f"{_CILIUM}/{wide}")
+            for policy in self._listed(path)
+        ]
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019, one of these lives as long as one question
+    def _listed(self, path: str) -> list[Object]:
+        # The kinds are made by Cilium's operator; before it has run there are none.
+        found = (self._api.find(path) or {}).get("items") or ()
+        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+
     @functools.cached_property
     def node_parts(self) -> dict[str, tuple[Network, ...]]:
         """Each node's parts of the pod networks, by node name."""
+        if self._cilium:
+            return {
+                node["metadata"]["name"]: tuple(
+                    map(ipaddress.ip_network, (node["spec"].get("ipam") or {}).get("podCIDRs") or ())
+                )
+                for node in self._listed(f"{_CILIUM}/ciliumnodes")
+            }
         return {
             node["metadata"]["name"]: tuple(
                 ipaddress.ip_network(text)
@@ -163,6 +190,13 @@ class Lookup:
     def own_addresses(self, node: str) -> set[Address]:
         """Return a host's addresses: that of the inventory, of its tunnel and of its bridge."""
         own = {address for address, name in self._hosts.items() if name == node}
+        if self._cilium:
+            return own | {
+                ipaddress.ip_address(address["ip"])
+                for each in self._listed(f"{_CILIUM}/ciliumnodes")
+                if each["metadata"]["name"] == node
+                for address in each["spec"].get("addresses") or ()
+            }
         for part in self.node_parts.get(node, ()):
             # The first address of a node's part is the tunnel's, the second one the bridge's.
             own |= {part.network_address, part.network_address + 1}
@@ -186,6 +220,7 @@ class Lookup:
             node=spec.get("nodeName", ""),
             host_network=bool(spec.get("hostNetwork")),
             ports=tuple(_named_ports(spec)),
+            service_account=spec.get("serviceAccountName", ""),
         )
 
     @functools.lru_cache(maxsize=64)  # noqa: B019, one of these lives as long as one question

@@ -26,6 +26,20 @@ Direction = t.Literal["ingress", "egress"]
 _PEERS: Mapping[Direction, str] = {"ingress": "from", "egress": "to"}
 
 
+class Opening(t.NamedTuple):
+    """What policies have for a connection.
+
+    Args:
+        selecting: those that select the judged pod, by name.
+        rule: the first rule that opens the connection, empty when none does.
+        near: rules that would, but for the port.
+    """
+
+    selecting: tuple[str, ...]
+    rule: str
+    near: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NetworkPolicies:
     """The policies of one direction.
@@ -50,22 +64,31 @@ class NetworkPolicies:
 
     def judge(self, way: Connection) -> Decision | None:
         """Return what the policies say, None where the pod is one that they cannot select."""
-        outgoing = self.direction == "egress"
-        subject, peer = (way.source, way.destination) if outgoing else (way.destination, way.source)
-        address = way.address if outgoing else way.source_address
-        if not self.blocks_hold_cluster and (peer.namespace or peer.host_network):
-            address = None
+        subject, peer = self._ends(way)
         if not subject.has_own_network:
             return None
         if peer.name == subject.name and peer.namespace == subject.namespace:
             return Decision(True, "a pod always reaches itself")
         if peer.host_network and peer.node == subject.node:
             return Decision(True, f"a pod and its own node ({subject.node}) always reach each other")
-        selecting = [policy for policy in self.policies if self._selects(policy, subject)]
-        if not selecting:
+        found = self.opening(way)
+        if not found.selecting:
             return Decision(
                 True, f"no policy of {subject.namespace} selects {subject.name} for {self.direction}"
             )
+        if found.rule:
+            return Decision(True, found.rule)
+        why = f"{', '.join(found.selecting)}: no rule opens it"
+        return Decision(False, f"{why}; {', '.join(found.near)}: all but the port" if found.near else why)
+
+    def opening(self, way: Connection) -> Opening:
+        """Return the policies that select the judged pod, and what their rules do for a connection."""
+        subject, peer = self._ends(way)
+        address = way.address if self.direction == "egress" else way.source_address
+        if not self.blocks_hold_cluster and (peer.namespace or peer.host_network):
+            address = None
+        selecting = [policy for policy in self.policies if self._selects(policy, subject)]
+        names = tuple(map(_name, selecting))
         near: list[str] = []
         for policy in selecting:
             for number, rule in enumerate(policy["spec"].get(self.direction) or ()):
@@ -73,10 +96,14 @@ class NetworkPolicies:
                 if not _holds_peer(rule.get(_PEERS[self.direction]), policy, peer, address):
                     continue
                 if _holds_port(rule.get("ports"), way):
-                    return Decision(True, name)
+                    return Opening(names, name, ())
                 near.append(name)
-        why = f"{', '.join(map(_name, selecting))}: no rule opens it"
-        return Decision(False, f"{why}; {', '.join(near)}: all but the port" if near else why)
+        return Opening(names, "", tuple(near))
+
+    def _ends(self, way: Connection) -> tuple[Endpoint, Endpoint]:
+        """Return the judged pod, and who is at the other end."""
+        both = (way.source, way.destination)
+        return both if self.direction == "egress" else both[::-1]
 
     def _selects(self, policy: Object, pod: Endpoint) -> bool:
         spec = policy["spec"]

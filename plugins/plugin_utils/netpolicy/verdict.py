@@ -14,8 +14,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoint
 )
 
 SCHEMA = 1
-ALLOWED, DENIED, PARTLY = "allowed", "denied", "partly allowed"
-EXIT_CODES = {ALLOWED: 0, DENIED: 1, PARTLY: 1}
+ALLOWED, DENIED, PARTLY, UNDECIDED = "allowed", "denied", "partly allowed", "not decided"
+EXIT_CODES = {ALLOWED: 0, DENIED: 1, PARTLY: 1, UNDECIDED: 3}
 
 
 class Step(t.NamedTuple):
@@ -26,12 +26,14 @@ class Step(t.NamedTuple):
         allowed: whether the connection passes it.
         enforced: whether anything does what was decided.
         rule: what decided, in words.
+        undecided: whether it could not be worked out; ``rule`` says why.
     """
 
     stage: str
     allowed: bool
     enforced: bool
     rule: str
+    undecided: bool = False
 
     @property
     def passes(self) -> bool:
@@ -63,6 +65,12 @@ class Route(t.NamedTuple):
         """Tell whether the connection arrives."""
         return all(step.passes for step in self.steps)
 
+    @property
+    def undecided(self) -> bool:
+        """Tell whether it is not known that it arrives, nor that it does not."""
+        stopped = [step for step in self.steps if not step.passes]
+        return bool(stopped) and all(step.undecided for step in stopped)
+
 
 def route_of(way: Connection, judges: Iterable[Judge], last: Sequence[Step] = ()) -> Route:
     """Let everybody on the way judge a connection.
@@ -81,7 +89,7 @@ def route_of(way: Connection, judges: Iterable[Judge], last: Sequence[Step] = ()
 
 def step(stage: str, decision: Decision, enforced: bool = True) -> Step:
     """Return a decision with the place where it was made."""
-    return Step(stage, decision.allowed, enforced, decision.rule)
+    return Step(stage, decision.allowed, enforced, decision.rule, decision.undecided)
 
 
 def outcome(routes: Sequence[Route]) -> str:
@@ -89,6 +97,8 @@ def outcome(routes: Sequence[Route]) -> str:
     direct = [route.allowed for route in routes if not route.by_proxy]
     if (direct and all(direct)) or any(route.allowed for route in routes if route.by_proxy):
         return ALLOWED
+    if any(route.undecided for route in routes):
+        return UNDECIDED
     return PARTLY if any(direct) else DENIED
 
 
@@ -117,6 +127,7 @@ def report_of(
             {
                 **route._asdict(),
                 "allowed": route.allowed,
+                "undecided": route.undecided,
                 "steps": [each._asdict() for each in route.steps],
             }
             for route in routes
@@ -129,11 +140,12 @@ def as_text(report: t.Mapping[str, t.Any]) -> str:
     """Return a report as lines for people."""
     lines = [f"{report['from']} -> {report['to']}: {report['outcome']}"]
     for route in report["routes"]:
-        mark = "✓" if route["allowed"] else "✗"
+        mark = "✓" if route["allowed"] else "?" if route["undecided"] else "✗"
         through = ", if the pod uses the proxy" if route["by_proxy"] else ""
         lines.append(f"{mark} {route['to']}: {route['address']} {route['protocol']} {route['port']}{through}")
         for each in route["steps"]:
             said = "passes" if each["allowed"] else "denied" if each["enforced"] else "would be denied"
+            said = "not decided" if each["undecided"] else said
             lines.append(f"    {each['stage']}: {said}: {each['rule']}")
         if not route["steps"]:
             lines.append("    nothing judges what hosts send")

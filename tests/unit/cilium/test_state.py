@@ -72,8 +72,8 @@ def test_silence_is_no_consent() -> None:
     policies = state.judged(api(cluster), 10, 0, cluster.pause)
     assert cluster.waited == 10
     assert state.rejections(policies) == [
+        "CiliumClusterwideNetworkPolicy wide: Cilium's operator has not looked at it",
         "CiliumNetworkPolicy team/new: Cilium's operator has not looked at it",
-        "CiliumNetworkPolicy wide: Cilium's operator has not looked at it",
     ]
 
 

@@ -94,15 +94,100 @@ def test_policies_that_nothing_enforces_protect_nobody() -> None:
     assert "nothing on this site enforces network policies" in text
 
 
-def test_cilium_enforces_and_its_own_kinds_are_said_to_be_left_out() -> None:
+V2 = "/apis/cilium.io/v2"
+
+
+def with_cilium(source: str, target: str, **lists: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """Return the report for a site whose pod network is Cilium; lists are those of its kinds."""
     site = policy_site.site()
     site.cni = "cilium"
-    lookup = Lookup(t.cast("Api", HeldApi()), {})
-    report = ask(site, lookup, "team-b/shut", "team-b/db:5432", NOW, resolve)
+    paths = {
+        "team_a": f"{V2}/namespaces/team-a/ciliumnetworkpolicies",
+        "team_b": f"{V2}/namespaces/team-b/ciliumnetworkpolicies",
+        "wide": f"{V2}/ciliumclusterwidenetworkpolicies",
+        "nodes": f"{V2}/ciliumnodes",
+    }
+    api = HeldApi({paths[name]: items for name, items in lists.items()})
+    hosts = {ADDRESSES[name]: name for name in ("az-1", "rack-1")}
+    return ask(site, Lookup(t.cast("Api", api), hosts, cilium=True), source, target, NOW, resolve)
+
+
+def ciliums(name: str, namespace: str = "", valid: str = "", **spec: t.Any) -> dict[str, t.Any]:
+    """Return a policy of Cilium's, with what its operator says of it."""
+    conditions = [{"type": "Valid", "status": valid, "message": "no rule"}] if valid else []
+    return {
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {"endpointSelector": {}, **spec},
+        "status": {"conditions": conditions},
+    }
+
+
+def test_cilium_enforces_policies_before_it_knows_its_own_kinds() -> None:
+    report = with_cilium("team-b/shut", "team-b/db:5432")
     assert report["outcome"] == "denied"
+    assert report["notes"] == []
+
+
+def test_all_kinds_of_policies_are_judged_where_cilium_is_the_network() -> None:
+    opening = ciliums("open", "team-b", ingress=[{"fromEntities": ["cluster"]}])
+    report = with_cilium("team-b/shut", "team-b/db:5432", team_b=[opening])
+    assert report["outcome"] == "allowed", as_text(report)
+    denial = ciliums("never", egressDeny=[{"toEntities": ["all"]}])
+    report = with_cilium("team-b/shut", "team-b/db:5432", team_b=[opening], wide=[denial])
+    assert (report["outcome"], report["exit_code"]) == ("denied", 1)
+    said = "network policies, egress: denied: CiliumClusterwideNetworkPolicy never, egressDeny[0] denies it"
+    assert said in as_text(report)
+
+
+def test_a_policy_that_cilium_has_rejected_counts_for_nothing() -> None:
+    rejected = ciliums("never", "team-a", "False", egressDeny=[{"toEntities": ["all"]}])
+    report = with_cilium("team-a/web", "team-b/db:5432", team_a=[rejected, ciliums("ok", "team-a", "True")])
+    assert report["outcome"] == "allowed", as_text(report)
     assert report["notes"] == [
-        "policies of Cilium's own kinds are not looked at: they may deny or allow more"
+        "Cilium has rejected CiliumNetworkPolicy team-a/never, so it counts for nothing: no rule"
     ]
+
+
+def test_what_cannot_be_known_is_no_answer() -> None:
+    http = {"ports": [{"port": "5432"}], "rules": {"http": [{"method": "GET"}]}}
+    asking = ciliums("http", "team-b", ingress=[{"fromEntities": ["all"], "toPorts": [http]}])
+    report = with_cilium("team-b/shut", "team-b/db:5432", team_b=[asking])
+    assert (report["outcome"], report["exit_code"]) == ("not decided", 3)
+    text = as_text(report)
+    assert text.startswith("team-b/shut -> team-b/db:5432: not decided\n? team-b/db:")
+    assert "network policies, ingress: not decided: CiliumNetworkPolicy team-b/http, ingress[0] may" in text
+    # One denial on the way is enough of an answer.
+    denial = ciliums("never", egressDeny=[{}], egress=[{}])
+    report = with_cilium("team-b/shut", "team-b/db:5432", team_b=[asking], wide=[denial])
+    assert report["outcome"] == "denied"
+
+
+def test_a_name_is_opened_by_its_name() -> None:
+    names = ciliums("names", "team-a", egress=[{"toFQDNs": [{"matchName": "data.example.com"}]}])
+    report = with_cilium("team-a/web", "data.example.com:9999", team_a=[names])
+    assert report["outcome"] == "allowed", as_text(report)
+    assert with_cilium("team-a/web", "203.0.113.200:9999", team_a=[names])["outcome"] == "allowed"
+    assert with_cilium("team-a/web", "203.0.113.201:9999", team_a=[names])["outcome"] == "denied"
+
+
+def test_nodes_are_found_by_the_addresses_that_cilium_gives_them() -> None:
+    addresses = [
+        {"type": "InternalIP", "ip": ADDRESSES["az-1"]},
+        {"type": "CiliumInternalIP", "ip": "10.245.0.9"},
+    ]
+    node = {
+        "metadata": {"name": "az-1"},
+        "spec": {"addresses": addresses, "ipam": {"podCIDRs": ["10.245.0.0/24"]}},
+    }
+    closed = ciliums("closed", "team-b", egress=[{"toEntities": ["kube-apiserver"]}])
+    report = with_cilium("team-b/shut", "10.245.0.9:4240", team_b=[closed], nodes=[node])
+    assert report["routes"][0]["to"] == "host az-1"
+    assert report["outcome"] == "allowed", as_text(report)
+    api = HeldApi({f"{V2}/ciliumnodes": [node]})
+    found = Lookup(t.cast("Api", api), {}, cilium=True)
+    assert found.node_parts == {"az-1": (ipaddress.ip_network("10.245.0.0/24"),)}
+    # What flannel would have had there is nobody's.
+    assert ipaddress.ip_address("10.245.0.0") not in found.own_addresses("az-1")
 
 
 def test_without_tables_the_world_is_open() -> None:

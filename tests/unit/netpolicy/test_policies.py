@@ -277,7 +277,7 @@ def test_the_rule_that_decides_is_named(spec: Object, source: Endpoint, port: in
 
 def test_what_only_lacks_the_port_is_said() -> None:
     said = judged("ingress", [policy("a", ingress=[{"ports": [{"port": 443}]}])], connect(PODS[0], PODS[1]))
-    assert said == (
+    assert said == Decision(
         False,
         "NetworkPolicy a/policy: no rule opens it; NetworkPolicy a/policy, ingress[0]: all but the port",
     )
@@ -291,7 +291,9 @@ def test_a_missing_key_is_not_in_a_list() -> None:
 def test_blocks_may_mean_the_world_only(source: Endpoint, allowed: bool) -> None:
     policies = [policy("a", ingress=[{"from": [{"ipBlock": {"cidr": "10.244.0.0/16"}}]}])]
     way = connect(source, PODS[2])
-    assert NetworkPolicies("ingress", policies).judge(way) == (True, "NetworkPolicy a/policy, ingress[0]")
+    assert NetworkPolicies("ingress", policies).judge(way) == Decision(
+        True, "NetworkPolicy a/policy, ingress[0]"
+    )
     said = NetworkPolicies("ingress", policies, blocks_hold_cluster=False).judge(way)
     assert said is not None
     assert said.allowed is allowed
