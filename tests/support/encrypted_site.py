@@ -54,9 +54,9 @@ class EncryptedSite(Cluster):
         """Return the PKI store as it is at this moment."""
         return open_store(self.lab.folder / "pki", self.lab.folder / "pki.key")
 
-    def api(self, host: str) -> Api:
-        """Return a client of one API server, past the load balancer."""
-        config = self.store.admin_kubeconfig("api.lab.internal:8443", 1)
+    def api(self, host: str, break_glass: bool = False) -> Api:
+        """Return a client of one API server, past the load balancer; one of system:masters to break glass."""
+        config = self.store.admin_kubeconfig("api.lab.internal:8443", 1, break_glass=break_glass)
         cluster = config["clusters"][0]["cluster"]
         cluster["server"] = f"https://{self.address(host)}:6443"
         cluster.pop("tls-server-name", None)
