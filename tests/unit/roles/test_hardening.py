@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import json
 import os
 import re
@@ -67,8 +68,12 @@ def test_what_is_not_followed_is_no_check_that_holds() -> None:
 
 def test_the_manual_has_every_deviation_with_its_reason() -> None:
     manual = (ROOT / "docs" / "hardening.md").read_text()
-    rows = dict(re.findall(r"^\| ([0-9.]+) \| (?:[^|]+) \| ([^|]+) \|$", manual, re.MULTILINE))
-    assert rows == {number: it.reason for number, it in benchmark.DEVIATIONS.items()}
+    rows = re.findall(r"^\| ([0-9.]+) \| ([^|]+) \| ([^|]+) \|$", manual, re.MULTILINE)
+    assert sorted(rows) == sorted(
+        (number, it.verdict, it.reason) for number, it in benchmark.DEVIATIONS.items()
+    )
+    counts = collections.Counter(it.verdict for it in benchmark.DEVIATIONS.values())
+    assert f"{counts['FAIL']} FAIL and {counts['WARN']} WARN" in manual
 
 
 def sshd_config(render: Render, **variables: t.Any) -> str:
@@ -105,6 +110,8 @@ def test_the_controller_still_agrees_with_sshd_on_a_key_exchange(render: Render)
 
 @pytest.mark.skipif(not os.access(SSHD, os.X_OK), reason="needs sshd")
 def test_sshd_takes_its_settings_and_a_site_has_the_last_word(render: Render, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where no sshd has been started since the last boot
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     config = tmp_path / "sshd_config"
