@@ -37,6 +37,7 @@ class ActionModule(ClusterAction):
             subject=arguments["subject"],
             can=(can[0], can[1]) if can else None,
             namespace=arguments["namespace"],
+            admission=session.site.admission,
         )
         text = made.as_text()
         for line in text.splitlines():

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.findings import (
     Finding,
@@ -23,7 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import Usage
 
-_GUARD = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/ironspan-grants"
+_GUARD = "ironspan-grants"
+_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _TITLES = {
     "wildcard": "wildcards",
     "escalation": "ways to more rights",
@@ -142,6 +144,7 @@ def review(
     subject: str = "",
     can: tuple[str, str] | None = None,
     namespace: str = "",
+    admission: Admission | None = None,
 ) -> Review:
     """Read a cluster's rights and look at them. Changes nothing.
 
@@ -152,6 +155,7 @@ def review(
         subject: show only subjects that have this in their kind or name.
         can: verb and resource to ask for.
         namespace: where ``can`` is asked for.
+        admission: the site's policy, which the API does not show where API servers read it from files.
 
     Returns:
         The review; findings are about all bindings, whatever is shown.
@@ -169,10 +173,16 @@ def review(
         grants=[grant for grant in shown if grant.subjects or not subject],
         findings=findings_of(grants, accounts, usage),
         usage=usage,
-        guarded=api.find(_GUARD) is not None,
+        guarded=_is_from_file(admission) or api.find(f"{_BINDINGS}/{_GUARD}") is not None,
         asked=" ".join(filter(None, [*can, namespace and f"in {namespace}"])) if can else "",
         can=who_can(grants, *can, namespace) if can else (),
     )
+
+
+def _is_from_file(admission: Admission | None) -> bool:
+    if admission is None or not admission.from_files:
+        return False
+    return any(item["metadata"]["name"] == _GUARD for item in admission.policies())
 
 
 def _narrowed(grant: Grant, text: str) -> Grant:

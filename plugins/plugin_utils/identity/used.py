@@ -14,6 +14,7 @@ import gzip
 import json
 import re
 import typing as t
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def read_usage(paths: Iterable[str | Path]) -> Usage:
         try:
             for line in _lines(Path(name)):
                 usage.add(line)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ClusterError(
                 f"{name} cannot be read: {reason}.", "Name audit logs that can be read."

@@ -10,6 +10,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.findings import findings_of, who_can
@@ -235,7 +237,8 @@ def test_what_a_log_says(tmp_path: Path, pack: t.Callable[[str], bytes]) -> None
 @pytest.mark.parametrize(
     ("content", "says"),
     [(None, "cannot be read: No such file"), (b"", "no audit event"), (b"x\n", "no audit event"),
-     (b"\x1f\x8b\x00", "cannot be read")],
+     (b"\x1f\x8b\x00", "cannot be read"),
+     (gzip.compress(b"{}\n" * 999)[:10] + b"\xff" * 99, "cannot be read: Error -3")],
 )  # fmt: skip
 def test_a_log_that_is_none(tmp_path: Path, content: bytes | None, says: str) -> None:
     if content is not None:
@@ -314,6 +317,16 @@ def test_as_text() -> None:
         "what is unused is not known: give the audit logs of all API servers\n"
         "wildcards in new roles and bindings are not refused: turn on the admission rule grants"
     )
+
+
+@pytest.mark.parametrize("scope", ["everywhere", "nowhere"])
+@pytest.mark.parametrize("from_files", [True, False])
+def test_a_rule_that_api_servers_read_from_files_counts(tmp_path: Path, scope: str, from_files: bool) -> None:
+    """The API has no object of it."""
+    (tmp_path / "policy.yml").write_text(f"version: 1\nrules: {{grants: {{scope: {scope}}}}}\n")
+    admission = Admission(read_policy(tmp_path / "policy.yml"), from_files)
+    made = reviewed(sample(), admission=admission)
+    assert made.guarded == (from_files and scope == "everywhere")
 
 
 def test_as_json_is_json() -> None:
