@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects, diff_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
@@ -23,6 +24,11 @@ class ActionModule(ClusterAction):
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Render, compare and apply."""
+        if session.site.migration_cidr and day_zero.last_stage_begun(session.site.pki_store):
+            raise ClusterError(
+                "The last stage of moving this cluster to Cilium has begun; this inventory is older.",
+                "Finish it: cni_migrate.yml -e ironspan_pod_network=cilium-only, which says what to write.",
+            )
         if self.planned is not None:
             objects = [
                 item for layer in arguments["layers"] for item in self.planned["objects"].get(layer, ())

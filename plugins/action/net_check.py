@@ -44,6 +44,8 @@ class ActionModule(PageAction):
 
 def _pod_networks(site: Site) -> tuple[dict[str, str], list[str]]:
     """Return each node's part of the pod network, and why it is not known."""
+    if site.cni != "flannel":
+        return {}, ["the ways between pods were not tried: their tunnel has an address with flannel only"]
     try:
         nodes = Session(site, constants.DEFAULT_LOCAL_TMP, PATIENCE_S).api(PATIENCE_S).get("/api/v1/nodes")
         found = {node["metadata"]["name"]: node["spec"].get("podCIDR") for node in nodes["items"]}

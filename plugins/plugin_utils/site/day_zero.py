@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import typing as t
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
@@ -18,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 
 CNI = "site_cni"
 MIGRATION = "site_cni_migration_cidr"
+_LAST_STAGE = "cni_migrate_last_stage"
 FIXED = ("site_pod_cidr", "site_service_cidr", "site_node_cidr_mask")
 
 
@@ -50,7 +52,7 @@ def carried_by(store: str) -> str:
     if not made_with(store):
         return ""
     # Clusters older than the choice have flannel.
-    return str(json.loads(file_of(store).read_bytes()).get(CNI, "flannel"))
+    return str(_known(store).get(CNI, "flannel"))
 
 
 def remember(site: Site) -> None:
@@ -64,7 +66,41 @@ def remember(site: Site) -> None:
         return
     # A folder that cannot be written costs the later refusal, not this run.
     with contextlib.suppress(OSError):
-        write_file(file_of(site.pki_store), json.dumps(content, indent=2).encode() + b"\n", 0o644)
+        _write(site.pki_store, content)
+
+
+def last_stage_begun(store: str) -> bool:
+    """Tell whether the last stage of moving the cluster to Cilium has begun, or is done.
+
+    From then on no run may configure agents as they were beside flannel.
+    """
+    return bool(made_with(store)) and bool(_known(store).get(_LAST_STAGE))
+
+
+def begin_last_stage(store: str) -> None:
+    """Remember that the last stage of moving the cluster to Cilium has begun.
+
+    Raises:
+        OSError: the file cannot be written; without it another run could undo half of the stage.
+    """
+    _write(store, {**_known(store), _LAST_STAGE: True})
+
+
+def moved(site: Site) -> None:
+    """Remember that Cilium is a cluster's pod network now, with the network that pods were moved to.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    _write(site.pki_store, {**_known(site.pki_store), CNI: "cilium", "site_pod_cidr": site.migration_cidr})
+
+
+def _known(store: str) -> dict[str, t.Any]:
+    return dict(json.loads(file_of(store).read_bytes()))
+
+
+def _write(store: str, content: dict[str, t.Any]) -> None:
+    write_file(file_of(store), json.dumps(content, indent=2).encode() + b"\n", 0o644)
 
 
 def _identity(store: str) -> str:

@@ -76,7 +76,7 @@ def _pod_networks(context: Context, now: live.Live) -> Iterator[str]:
     if moved and context.site.migration_cidr:
         yield (
             f"{', '.join(moved)}: Cilium carries services there while the cluster is being moved, and "
-            "kubeadm would bring kube-proxy back; let the nodes go back to flannel first (cni_migrate.yml)"
+            "kubeadm would bring kube-proxy back; finish the move or let the nodes go back (cni_migrate.yml)"
         )
 
 

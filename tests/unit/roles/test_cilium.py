@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.action import cilium_alone
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_phases import cluster_phases
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
 
+from tests.support.public_side import PublicSide
 from tests.unit.cilium.test_objects import MANIFESTS
 
 from .conftest import index
@@ -99,6 +102,17 @@ def test_kubeadm_is_told_that_there_is_no_kube_proxy(render: Render, mirror: Pat
     assert len(cluster_phases(flannel)) == 2
 
 
+def test_only_cilium_gives_nodes_their_parts_of_the_pod_network(render: Render, mirror: Path) -> None:
+    def flags(made: t.Any) -> dict[str, str]:
+        documents = yaml.safe_load_all(made.resources("az-1")["control_plane/member"]["config"])
+        (cluster,) = [one for one in documents if one["kind"] == "ClusterConfiguration"]
+        return {each["name"]: each["value"] for each in cluster["controllerManager"]["extraArgs"]}
+
+    cilium, flannel = flags(render("lab", chosen(mirror))), flags(render("lab"))
+    assert cilium["allocate-node-cidrs"] == "false" and "node-cidr-mask-size" not in cilium
+    assert "allocate-node-cidrs" not in flannel and flannel["node-cidr-mask-size"] == "24"
+
+
 ENTRY: dict[str, t.Any] = {"owner": "a", "reason": "b", "expires": SOON, "ports": [443, "8000-8100"]}
 
 
@@ -160,6 +174,25 @@ def test_api_servers_are_named_as_what_they_are_to_cilium(render: Render, mirror
     assert "toEntities" not in egress(cilium, "CiliumNetworkPolicy", "b")
     assert "6443" not in egress(cilium, "NetworkPolicy", "a")
     assert "6443" in egress({**ON, **namespaces}, "NetworkPolicy", "a")
+
+
+def test_the_last_stage_of_a_move_applies_what_the_site_will_have(
+    render: Render, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else agents would restart once more when site.yml runs with the inventory of after."""
+    network = "10.250.0.0/16"
+    before = render(
+        "lab",
+        chosen(mirror, site_cni="flannel", site_cni_migration_cidr=network, cilium_tunnel_port=8473),
+    )
+    after = render("lab", chosen(mirror, site_pod_cidr=network, cilium_tunnel_port=8473))
+    monkeypatch.setattr(cilium_alone, "renderer_for", lambda site: (Renderer(site, PublicSide()), None))
+    applied = cilium_alone.objects_alone(before.site)
+    data = {item["kind"]: item for item in applied}["ConfigMap"]["data"]
+    assert data["cluster-pool-ipv4-cidr"] == network and data["tunnel-port"] == "8473"
+    assert not {"custom-cni-conf", "enable-policy", "unmanaged-pod-watcher-interval"} & set(data)
+    assert applied == after.renderer.objects("cilium")
+    assert applied != before.renderer.objects("cilium")
 
 
 def test_both_networks_are_on_a_host_while_the_cluster_is_moved(render: Render, mirror: Path) -> None:
