@@ -15,7 +15,7 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration long random simulate cilium bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit integration long random simulate cilium cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first'
+	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -129,6 +130,10 @@ STARTS ?= 20
 cilium: venv packages
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
 	@IRONSPAN_CILIUM_STARTS=$(STARTS) $(PYTHON) -m pytest -m long -rA tests/integration/test_cilium_lab.py
+
+cni-migrate: venv packages
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
+	@$(PYTHON) -m pytest -m long -rA tests/integration/test_cni_migrate.py
 
 molecule: all-artifacts
 	@$(BIN)/molecule test --all

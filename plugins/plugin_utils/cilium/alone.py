@@ -50,9 +50,12 @@ _CLEAN = (
     '[ ! -e "$each" ] || ip link delete "${each##*/}"; done; '
     "for each in ip:flannel-ipv4 ip6:flannel-ipv6; do "
     'nft delete table "${each%%:*}" "${each#*:}" 2>/dev/null || :; done; '
-    "rm -f /host/10-flannel.conflist"
+    "rm -f /host/10-flannel.conflist /host/10-flannel.conflist.cilium_bak"
 )
-"""Takes away flannel's interfaces, its tables and its network file; what is not there is no matter."""
+"""Takes away flannel's interfaces, its tables and its network file; what is not there is no matter.
+
+An agent that is alone gives network files of others that name (``cni-exclusive``).
+"""
 _PARALLEL = 16
 Say = Callable[[str], None]
 

@@ -226,7 +226,8 @@ def test_the_script_takes_away_what_is_there_and_nothing_else(tmp_path: Path) ->
     """Run on stand-ins of ip and nft, with another folder in the place of /sys and /host."""
     for name in ("flannel.1", "cni0", "eth0", "cilium_vxlan"):
         (tmp_path / "net" / name).mkdir(parents=True)
-    (tmp_path / "10-flannel.conflist").touch()
+    for name in ("10-flannel.conflist", "10-flannel.conflist.cilium_bak"):
+        (tmp_path / name).touch()
     (tmp_path / "05-cilium.conflist").touch()
     calls = tmp_path / "calls"
     for program, code in (("ip", 0), ("nft", 1)):
@@ -249,7 +250,7 @@ def test_the_script_takes_away_what_is_there_and_nothing_else(tmp_path: Path) ->
         "nft delete table ip flannel-ipv4",
         "nft delete table ip6 flannel-ipv6",
     ]
-    assert not (tmp_path / "10-flannel.conflist").exists()
+    assert not list(tmp_path.glob("*flannel*"))
     assert (tmp_path / "05-cilium.conflist").exists()
 
 
