@@ -30,15 +30,15 @@ options:
       - V(admitted) refuses what would go wrong, before anything is stopped; the backup is rebuilt for that
         (O(rebuild)).
       - V(stopped) stops the programs of a control plane (O(pods)), and etcd (O(data)), whose data it renames.
-      - V(restored) makes data, serves them for this host only, and begins another epoch of backups. A control
-        plane (O(pods)) then serves them to all at once, while its API server is started.
+      - V(restored) does what V(stopped) does, makes data, serves them for this host only, and begins another
+        epoch of backups. On a control plane (O(pods)) the API server is then started; it waits for V(served).
       - V(served) serves them to all (O(data)), and starts the programs of a control plane (O(pods)).
       - V(finished) ends the restore on the host that it was made on.
     type: str
     required: true
     choices: [surveyed, admitted, stopped, restored, served, finished]
   point:
-    description: What is restored. For V(stopped) on the host only on which the store is made anew.
+    description: What is restored; nothing for V(stopped), which is about all other hosts.
     type: str
     default: ""
   source:
@@ -55,7 +55,7 @@ options:
     type: bool
     default: false
   data:
-    description: Whether V(stopped) and V(served) are about etcd and its data.
+    description: Whether V(stopped), V(restored) and V(served) are about etcd and its data.
     type: bool
     default: false
   rebuild:
@@ -94,7 +94,7 @@ going_on:
   type: dict
 aside:
   description: Where the former data are, empty when there were none.
-  returned: V(stopped)
+  returned: V(stopped) and V(restored)
   type: str
 revision:
   description: The last revision that was restored.

@@ -46,6 +46,7 @@ PROGRAM = textwrap.dedent(
     """
 )
 ETCDCTL = "set -a; . /etc/etcd/etcdctl.env; etcdctl"
+STOP = "Stop the API server, the controllers and etcd, rename its data, and make them anew on one host"
 LOSE = "systemctl kill -s KILL etcd; rm -rf /var/lib/etcd/*/member"
 
 
@@ -205,19 +206,19 @@ def test_two_members_lost(site: Restored) -> None:
 
 
 @pytest.mark.parametrize(
-    "task",
+    ("task", "seconds"),
     [
-        "Stop the API server, the controllers and etcd, and rename its data",
-        "Make its data, serve them for this host only, and begin another epoch of backups",
-        "Let everybody talk to it, and start the API servers, then the controllers",
-        "Give it its vote when it is in sync",
+        (STOP, 0.5),
+        (STOP, 2),
+        ("Let everybody talk to it, and start the API servers, then the controllers", 1),
+        ("Give it its vote when it is in sync", 1),
     ],
 )
-def test_killed_and_run_again(site: Restored, task: str) -> None:
+def test_killed_and_run_again(site: Restored, task: str, seconds: float) -> None:
     site.record("moment", "before")
     site.backup()
     site.lose(*MEMBERS)
-    kill_at(site, task)
+    kill_at(site, task, seconds)
     done = site.restore(*CONSENT)
     assert done.returncode == 0, done.stdout
     assert site.recorded("moment") == "before"
@@ -225,8 +226,8 @@ def test_killed_and_run_again(site: Restored, task: str) -> None:
     assert site.on("az-1", "ls /etc/systemd/system/etcd.service.d 2>/dev/null || true") == ""
 
 
-def kill_at(site: Restored, task: str) -> None:
-    """Run the restore and kill its processes when a task has begun."""
+def kill_at(site: Restored, task: str, seconds: float) -> None:
+    """Run the restore and kill its processes so many seconds after a task has begun."""
     process = subprocess.Popen(
         [str(BIN / "ansible-playbook"), "-i", str(site.inventory), *CONSENT, "playbooks/etcd_restore.yml"],
         cwd=ROOT,
@@ -242,7 +243,7 @@ def kill_at(site: Restored, task: str) -> None:
     for line in process.stdout:
         seen.append(line)
         if re.match(rf"TASK \[{re.escape(task)}\]", line):
-            time.sleep(1)
+            time.sleep(seconds)
             break
     else:
         pytest.fail(f"there was no task {task!r}:\n{''.join(seen)}")

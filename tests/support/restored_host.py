@@ -18,7 +18,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import steps
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
 
-STATES = (steps.stopped, steps.restored, steps.served, steps.finished)
+STATES = (steps.restored, steps.served, steps.finished)
 DATA = "var/lib/etcd/uid"
 START_LIMIT = 5
 """Starts that systemd allows; it counts them for ten seconds, the stand-in until they are reset."""

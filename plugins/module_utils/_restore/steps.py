@@ -87,12 +87,14 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
 
 
 def restored(machine: Machine, arguments: Arguments) -> Result:
-    """Make the data and serve them for this host only; nothing when that was done before.
+    """Stop what uses the data, make others and serve them for this host only; nothing when that was done.
 
+    It need not wait for other hosts that are being stopped: they are not served before all have ended.
     Meanwhile their backups get an epoch of their own: before anybody can write to them, they must have it.
-    A host that is a control plane too goes on at once: it serves the data to all, and its kubelet makes the
-    API server's container meanwhile. The API server asks etcd at the address for all, so it waits until then.
+    Where this host is a control plane too, its kubelet is then told to start the API server, which asks etcd
+    at the address for all, and so waits until that is served.
     """
+    ended = stopped(machine, arguments)
     own = _own(machine)
     record = machine.record()
     if not record.get("released"):
@@ -104,14 +106,13 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             epoch = beside.submit(_begin_epoch, machine, record)
             # An empty store is at revision 1 without any that could be raised.
-            served = store.serve_alone(machine, own, record["revision"] + record["bump"] - 1)
+            served = store.serve_alone(machine, record["revision"] + record["bump"] - 1)
             epoch.result()
         record = machine.remember(keys=served["keys"])
         if arguments["pods"]:
             static_pods.bring_back(machine, static_pods.API_SERVER)
-            store.release(machine)
     names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
-    return {"changed": not record.get("released"), **{name: record[name] for name in names}}
+    return {**ended, "changed": not record.get("released"), **{name: record[name] for name in names}}
 
 
 def _begin_epoch(machine: Machine, record: Result) -> None:

@@ -194,7 +194,7 @@ def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.A
 
 
 def place(machine: Machine, own: Configuration, snapshot: str, bump: int) -> None:
-    """Make data from a snapshot and put them where etcd's data belong, unless that is done.
+    """Make data from a snapshot and put them where etcd's data belong, to be served for this host only.
 
     Args:
         machine: the host.
@@ -205,6 +205,7 @@ def place(machine: Machine, own: Configuration, snapshot: str, bump: int) -> Non
     record = machine.record()
     present = data_of(machine, own.data_dir)
     if present is not None and present["cluster"] and present["cluster"] == record.get("cluster"):
+        configuration.divert(machine, own.quarantined())
         _know_whose(machine, present)
         return
     folder = f"{work_folder(own)}/data"
@@ -231,12 +232,11 @@ def place(machine: Machine, own: Configuration, snapshot: str, bump: int) -> Non
     _know_whose(machine, made)
 
 
-def serve_alone(machine: Machine, own: Configuration, least_revision: int) -> t.Dict[str, t.Any]:
-    """Start etcd for this host only, look at what it serves, and take stale leases of API servers out.
+def serve_alone(machine: Machine, least_revision: int) -> t.Dict[str, t.Any]:
+    """Start etcd with what was placed, look at what it serves, and take stale leases of API servers out.
 
     Args:
         machine: the host.
-        own: its configuration.
         least_revision: the store is refused below it.
 
     Returns:
@@ -245,7 +245,6 @@ def serve_alone(machine: Machine, own: Configuration, least_revision: int) -> t.
     Raises:
         RestoreError: it does not start, or does not serve what was restored.
     """
-    configuration.divert(machine, own.quarantined())
     _start(machine, "restart")
     served = _served(machine)
     if served["cluster"] != machine.record()["cluster"] or served["revision"] < least_revision:
