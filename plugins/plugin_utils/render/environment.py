@@ -20,11 +20,13 @@ from pathlib import Path
 
 import jinja2
 import yaml
-from jinja2 import meta, nodes
+from jinja2 import nodes
 
 # YAML 1.1 (section 5.1, character set) takes these only as escapes; json.dumps leaves them as they are.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\ufeff\ufffe\uffff]")
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_OTHERS = (nodes.Extends, nodes.FromImport, nodes.Import, nodes.Include)
+_TELLING = (nodes.Name, nodes.Getattr, nodes.Call, *_OTHERS)
 
 
 def to_json(value: t.Any) -> str:
@@ -67,7 +69,7 @@ class Reads:
     """What a template, and the templates it asks for, read from the context.
 
     Args:
-        names: variables, without ``host``.
+        names: variables, without ``host``; those that the template sets itself may be among them.
         attributes: attributes of ``host``.
         whole_host: the host itself is handed on, so anything of it may be read.
     """
@@ -115,47 +117,51 @@ class Templates:
         seen.add(name)
         source = (self.roles_folder / name).read_text(encoding="utf-8")
         tree = self._environment.parse(source, name, str(self.roles_folder / name))
-        names = set(meta.find_undeclared_variables(tree)) - {"host"}
-        attributes, whole = _host_attributes(tree)
+        names: set[str] = set()
+        attributes: set[str] = set()
+        asked: list[str | None] = []
+        mentions = by_attribute = 0
         # An included or imported template sees the whole context.
-        whole = whole or any(True for _ in meta.find_referenced_templates(tree))
+        whole = False
+        for node in tree.find_all(_TELLING):
+            if isinstance(node, nodes.Name):
+                names.add(node.name)
+                mentions += node.name == "host"
+            elif isinstance(node, nodes.Getattr):
+                if isinstance(node.node, nodes.Name) and node.node.name == "host":
+                    attributes.add(node.attr)
+                    by_attribute += 1
+            elif isinstance(node, nodes.Call):
+                asked += _asked_for(node)
+            else:
+                whole = True
+        whole = whole or mentions != by_attribute or bool(attributes & {"in_group", "variables"})
         role = name.split("/", 1)[0]
-        for asked in _asked_for(tree):
-            if asked is None:
+        for inner_file in asked:
+            if inner_file is None:
                 whole = True
                 continue
-            inner_name = f"{role}/templates/{asked}"
+            inner_name = f"{role}/templates/{inner_file}"
             if inner_name in seen or not self.has(inner_name):
                 continue
             inner = self._analyse(inner_name, seen)
             names |= inner.names
             attributes |= inner.attributes
             whole = whole or inner.whole_host
-        return Reads(frozenset(names), frozenset(attributes), whole)
+        return Reads(frozenset(names - {"host"}), frozenset(attributes), whole)
 
 
-def _host_attributes(tree: nodes.Template) -> tuple[set[str], bool]:
-    attributes: set[str] = set()
-    by_attribute = 0
-    for access in tree.find_all(nodes.Getattr):
-        if isinstance(access.node, nodes.Name) and access.node.name == "host":
-            attributes.add(access.attr)
-            by_attribute += 1
-    mentions = sum(1 for name in tree.find_all(nodes.Name) if name.name == "host")
-    return attributes, mentions != by_attribute or "in_group" in attributes or "variables" in attributes
-
-
-def _asked_for(tree: nodes.Template) -> Iterator[str | None]:
-    for call in tree.find_all(nodes.Call):
-        if not (isinstance(call.node, nodes.Name) and call.node.name == "template"):
-            continue
-        first = call.args[0] if call.args else None
-        if isinstance(first, nodes.Const):
-            yield str(first.value)
-        elif isinstance(first, nodes.CondExpr) and all(
-            isinstance(choice, nodes.Const) for choice in (first.expr1, first.expr2)
-        ):
-            yield str(t.cast(nodes.Const, first.expr1).value)
-            yield str(t.cast(nodes.Const, first.expr2).value)
-        else:
-            yield None
+def _asked_for(call: nodes.Call) -> Iterator[str | None]:
+    """Yield the templates that a call asks for; None for one that only the run knows."""
+    if not (isinstance(call.node, nodes.Name) and call.node.name == "template"):
+        return
+    first = call.args[0] if call.args else None
+    if isinstance(first, nodes.Const):
+        yield str(first.value)
+    elif isinstance(first, nodes.CondExpr) and all(
+        isinstance(choice, nodes.Const) for choice in (first.expr1, first.expr2)
+    ):
+        yield str(t.cast(nodes.Const, first.expr1).value)
+        yield str(t.cast(nodes.Const, first.expr2).value)
+    else:
+        yield None
