@@ -159,10 +159,18 @@ class _Question:
 
     def _policies(self, direction: t.Literal["ingress", "egress"], pod: Endpoint) -> Judge:
         found = self._lookup.policies(pod.namespace) if pod.has_own_network else []
-        if self._enforcer != CILIUM:
+        # While a cluster is being moved nothing enforces policies, and Cilium is about to.
+        if self._enforcer != CILIUM and not self._site.migration_cidr:
             return NetworkPolicies(direction, found, bool(self._enforcer))
         own = self._lookup.cilium_policies(pod.namespace) if pod.has_own_network else []
-        return CiliumPolicies(direction, found, list(self._taken(own)), self._planes, self._resolve)
+        return CiliumPolicies(
+            direction,
+            found,
+            list(self._taken(own)),
+            self._planes,
+            self._resolve,
+            enforced=self._enforcer == CILIUM,
+        )
 
     def _taken(self, policies: Iterable[Object]) -> Iterator[Object]:
         """Yield the policies that Cilium has not rejected, and note those that it has."""

@@ -97,10 +97,13 @@ def test_policies_that_nothing_enforces_protect_nobody() -> None:
 V2 = "/apis/cilium.io/v2"
 
 
-def with_cilium(source: str, target: str, **lists: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-    """Return the report for a site whose pod network is Cilium; lists are those of its kinds."""
+def with_cilium(
+    source: str, target: str, moving: bool = False, **lists: list[dict[str, t.Any]]
+) -> dict[str, t.Any]:
+    """Return the report for a site whose pod network is Cilium, or is about to be; lists are of its kinds."""
     site = policy_site.site()
-    site.cni = "cilium"
+    site.cni = "flannel" if moving else "cilium"
+    site.migration_cidr = "10.245.0.0/16" if moving else ""
     paths = {
         "team_a": f"{V2}/namespaces/team-a/ciliumnetworkpolicies",
         "team_b": f"{V2}/namespaces/team-b/ciliumnetworkpolicies",
@@ -137,6 +140,15 @@ def test_all_kinds_of_policies_are_judged_where_cilium_is_the_network() -> None:
     assert (report["outcome"], report["exit_code"]) == ("denied", 1)
     said = "network policies, egress: denied: CiliumClusterwideNetworkPolicy never, egressDeny[0] denies it"
     assert said in as_text(report)
+
+
+def test_before_the_last_stage_of_a_move_it_is_said_what_would_be_denied() -> None:
+    denial = ciliums("never", egressDeny=[{"toEntities": ["all"]}])
+    report = with_cilium("team-a/web", "team-b/db:5432", moving=True, wide=[denial])
+    assert report["outcome"] == "allowed"
+    text = as_text(report)
+    assert "egress: would be denied: CiliumClusterwideNetworkPolicy never, egressDeny[0]" in text
+    assert "nothing on this site enforces network policies" in text
 
 
 def test_a_policy_that_cilium_has_rejected_counts_for_nothing() -> None:
