@@ -46,6 +46,7 @@ class Rule(t.NamedTuple):
         denies: whether it denies what it holds.
         closes: whether its policy closes the pod in this direction.
         body: the entry.
+        selects: whether its policy selects the pod, which may not be known.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Rule(t.NamedTuple):
     denies: bool
     closes: bool
     body: Object
+    selects: Match = YES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,8 +123,19 @@ class CiliumPolicies:
                 return Decision(True, name)
         if self.direction == "ingress" and peer.own_node:
             return Decision(True, f"a pod's own node ({subject.node}) always reaches it")
-        closing = list(dict.fromkeys(rule.name.rpartition(",")[0] for rule in rules if rule.closes))
+        closing = list(
+            dict.fromkeys(
+                rule.name.rpartition(",")[0] for rule in rules if rule.closes and rule.selects.holds
+            )
+        )
         closing = [*objects.selecting, *closing]
+        unsure = [
+            f"{rule.name.rpartition(',')[0]} may close it: {rule.selects.why}"
+            for rule in rules
+            if rule.closes and not rule.selects.holds
+        ]
+        if not closing and unsure:
+            return Decision(False, "; ".join(dict.fromkeys(unsure)), undecided=True)
         if not closing:
             return Decision(True, f"no policy closes {subject.name} for {self.direction}")
         unsure = [f"{name} may open it: {match.why}" for name, match in matches if match.holds is None]
@@ -143,10 +156,11 @@ class CiliumPolicies:
             for spec in (*filter(None, [policy.get("spec")]), *(policy.get("specs") or ())):
                 # One with nodeSelector is about nodes.
                 selector = spec.get("endpointSelector")
-                if selector is not None and self._selects(selector, namespace, labels):
-                    yield from self._rules_of(spec, name, namespace)
+                selects = NO if selector is None else self._selects(selector, namespace, labels)
+                if selects.holds is not False:
+                    yield from self._rules_of(spec, name, namespace, selects)
 
-    def _selects(self, selector: Object, namespace: str, labels: dict[str, str]) -> bool:
+    def _selects(self, selector: Object, namespace: str, labels: dict[str, str]) -> Match:
         if namespace:
             # Whatever it says about a namespace, it is about its own one.
             selector = {
@@ -157,13 +171,14 @@ class CiliumPolicies:
                     if key.rpartition(":")[2] != peers.NAMESPACE
                 },
             }
-        return peers.selected(selector, labels).holds is True
+        return peers.selected(selector, labels)
 
-    def _rules_of(self, spec: Object, name: str, namespace: str) -> Iterator[Rule]:
+    def _rules_of(self, spec: Object, name: str, namespace: str, selects: Match) -> Iterator[Rule]:
         chosen = (spec.get("enableDefaultDeny") or {}).get(self.direction)
         for section, denies in ((self.direction, False), (f"{self.direction}Deny", True)):
             for number, body in enumerate(spec.get(section) or ()):
-                yield Rule(f"{name}, {section}[{number}]", namespace, denies, chosen is not False, body)
+                title = f"{name}, {section}[{number}]"
+                yield Rule(title, namespace, denies, chosen is not False, body, selects)
 
 
 def holds(rule: Rule, direction: Direction, peer: Peer, way: Connection) -> Match:
@@ -175,7 +190,7 @@ def holds(rule: Rule, direction: Direction, peer: Peer, way: Connection) -> Matc
         peer: the other end.
         way: the connection.
     """
-    return peers.both([_peer(rule, _PREFIX[direction], peer), _ports(rule, way)])
+    return peers.both([_peer(rule, _PREFIX[direction], peer), _ports(rule, way), rule.selects])
 
 
 def _peer(rule: Rule, prefix: str, peer: Peer) -> Match:

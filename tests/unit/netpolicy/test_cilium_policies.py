@@ -316,6 +316,30 @@ def test_what_is_not_known_is_said() -> None:
     assert found is not None and not found.undecided and not found.allowed
 
 
+AGENTS_KNOW = "labels of container are known to the agents alone"
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "rule"),
+    [
+        ({"egress": [{}]}, [], f"CiliumNetworkPolicy a/p may close it: {AGENTS_KNOW}"),
+        ({"egressDeny": ALL}, [], f"CiliumNetworkPolicy a/p, egressDeny[0] may deny it: {AGENTS_KNOW}"),
+        (
+            {"egress": ALL},
+            [policy(name="q", egress=[{}])],
+            f"CiliumNetworkPolicy a/p, egress[0] may open it: {AGENTS_KNOW}",
+        ),
+        ({"egress": [{}]}, [policy(name="q", egress=ALL)], ""),
+        ({"egress": [{}], "enableDefaultDeny": {"egress": False}}, [], ""),
+    ],
+)
+def test_a_policy_of_which_nobody_knows_whom_it_selects(spec: Object, more: list[Object], rule: str) -> None:
+    unknown = policy(endpointSelector=selector(**{"container:app": "web"}), **spec)
+    found = judged("egress", [unknown, *more], WEB, DB)
+    assert found is not None
+    assert (found.undecided, found.rule) == (True, rule) if rule else found.allowed
+
+
 def test_a_pod_and_its_own_node() -> None:
     closed = [policy(ingress=[{}], egress=[{}])]
     assert judged("ingress", closed, OWN, WEB) == Decision(
