@@ -7,7 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission, record
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce, try_new
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import (
+    Enforced,
+    enforce,
+    leave_files,
+    try_new,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of
@@ -39,13 +44,7 @@ class ActionModule(ClusterAction):
         if arguments["state"] == "tried":
             return self._tried(session, declared, policies)
         done = enforce(session.api(), declared, policies, check=self._task.check_mode, progress=self.say)
-        return {
-            "changed": bool(done.changes or done.removed),
-            "objects": [change.name for change in done.changes],
-            "removed": done.removed,
-            "refused": done.refused,
-            "diff": [diff_of(change) for change in done.changes],
-        }
+        return _result(done)
 
     def _of_files(self, admission: Admission, declared: list[t.Any]) -> list[t.Any]:
         """Return the policies that API servers read; those of a plan are in the hosts' documents."""
@@ -55,12 +54,28 @@ class ActionModule(ClusterAction):
         return policies
 
     def _tried(self, session: Session, declared: list[t.Any], policies: list[t.Any]) -> Result:
-        """Try what API servers are about to read from files; without an API there is nothing to lock out."""
+        """Try what API servers are about to read from files, or make objects of what they are about not to.
+
+        Without an API there is nothing to lock out.
+        """
         admission = session.site.admission
-        if not (admission and admission.from_files) or self._task.check_mode:
+        if admission is None or self._task.check_mode:
             return {"changed": False}
         try:
-            refused = try_new(session.api(PATIENCE), declared, policies, self.say)
+            api = session.api(PATIENCE)
+            if not admission.from_files:
+                return _result(leave_files(api, declared, policies, self.say))
+            refused = try_new(api, declared, policies, self.say)
         except UnreachableError as error:
             return {"changed": False, "msg": f"Not tried: {error}"}
         return {"changed": False, "refused": refused}
+
+
+def _result(done: Enforced) -> Result:
+    return {
+        "changed": bool(done.changes or done.removed),
+        "objects": [change.name for change in done.changes],
+        "removed": done.removed,
+        "refused": done.refused,
+        "diff": [diff_of(change) for change in done.changes],
+    }

@@ -29,7 +29,7 @@ options:
   state:
     description:
       - V(present) puts them in force. V(tried) only tries those that are not in force yet, before API
-        servers read them from files.
+        servers read them from files; where they no longer will, it makes objects of them first.
     type: str
     choices: [present, tried]
     default: present

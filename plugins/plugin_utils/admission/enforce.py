@@ -56,6 +56,26 @@ def enforce(
     return Enforced(changes, _removed(api, declared, check), refused)
 
 
+def leave_files(
+    api: Api, declared: Sequence[Object], policies: Sequence[Object], progress: Callable[[str], None]
+) -> Enforced:
+    """Make objects of policies before API servers stop reading them from files, so that some hold always.
+
+    Args:
+        api: the cluster.
+        declared: all objects to apply.
+        policies: the policies among them.
+        progress: told what goes on.
+
+    Returns:
+        What was done; nothing where policies are objects already.
+    """
+    record = api.find(_RECORD) or {}
+    if record.get("data", {}).get("kept") != "files":
+        return Enforced([], [], [])
+    return enforce(api, declared, policies, progress=progress)
+
+
 def try_new(
     api: Api, declared: Sequence[Object], policies: Sequence[Object], progress: Callable[[str], None]
 ) -> list[str]:

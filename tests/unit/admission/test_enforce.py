@@ -67,6 +67,26 @@ def enforce(api: FakeApi, admission: Admission | None, *, check: bool = False) -
     return module.enforce(t.cast("t.Any", api), declared, policies, check=check)
 
 
+def test_policies_of_files_become_objects_before_the_files_go(tried: list[simulate.Outcome]) -> None:
+    api, of_files = FakeApi(), Admission(built_in_policy(), from_files=True)
+
+    def left() -> module.Enforced:
+        return module.leave_files(
+            t.cast("t.Any", api), ADMISSION.objects(), ADMISSION.policies(), lambda text: None
+        )
+
+    assert left() == ([], [], []), "there is no record yet"
+    enforce(api, of_files)
+    before = set(api.kept)
+    assert left().changes
+    assert set(api.kept) > before
+    assert left() == ([], [], []), "they are objects by now"
+    tried.append(simulate.Outcome([simulate.Refused("kube-system/dns", "no")], [], 1, 0))
+    api.kept["/api/v1/namespaces/kube-system/configmaps/ironspan-admission"] = of_files.objects()[0]
+    with pytest.raises(ClusterError, match="lock out"):
+        left()
+
+
 def test_applied_once_and_gone_with_the_file(tried: list[simulate.Outcome]) -> None:
     api = FakeApi()
     assert enforce(api, ADMISSION, check=True).changes
