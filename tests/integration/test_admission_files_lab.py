@@ -90,7 +90,7 @@ def test_a_mutation_from_a_file_and_a_rule_that_is_none(site: FromFiles) -> None
     space = {"metadata": {"name": "wild", "labels": {"ironspan.io/risk": "high"}}}
     api.apply(f"{NAMESPACES}/wild", {"apiVersion": "v1", "kind": "Namespace", **space})
     body = cases.pod("wild")
-    assert "(rule network_policy)" in site.refusal("az-2", body)
+    assert "'ironspan-network-policy'" in site.refusal("az-2", body)
     deny = f"/apis/networking.k8s.io/v1/namespaces/wild/networkpolicies/{DEFAULT_DENY['metadata']['name']}"
     api.apply(deny, DEFAULT_DENY)
 
