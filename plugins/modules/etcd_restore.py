@@ -31,7 +31,7 @@ options:
         (O(rebuild)).
       - V(stopped) stops the programs of a control plane (O(pods)), and etcd (O(data)), whose data it renames.
       - V(restored) does what V(stopped) does, makes data, serves them for this host only, and begins another
-        epoch of backups. On a control plane (O(pods)) the API server is then started; it waits for V(served).
+        epoch of backups.
       - V(served) serves them to all (O(data)), and starts the programs of a control plane (O(pods)).
       - V(finished) ends the restore on the host that it was made on.
     type: str

@@ -29,7 +29,7 @@ from tests.support.fake_api import NODES, SECRETS, FakeApi, Joins, server_files
 FEW, MANY = 20, 1000
 RATIO = 1.2
 ROUNDS = 8
-"""At most, as many as it takes; the cheapest of each counts. A shared machine gets slower and faster by half."""
+"""At most; the cheapest of each counts. A shared machine gets slower and faster by half."""
 POLLS = 3
 """Requests that a wait makes more or less."""
 API_NAME = "api.bench"

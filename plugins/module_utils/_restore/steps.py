@@ -91,8 +91,6 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
 
     It need not wait for other hosts that are being stopped: they are not served before all have ended.
     Meanwhile their backups get an epoch of their own: before anybody can write to them, they must have it.
-    Where this host is a control plane too, its kubelet is then told to start the API server, which asks etcd
-    at the address for all, and so waits until that is served.
     """
     ended = stopped(machine, arguments)
     own = _own(machine)
@@ -109,8 +107,6 @@ def restored(machine: Machine, arguments: Arguments) -> Result:
             served = store.serve_alone(machine, record["revision"] + record["bump"] - 1)
             epoch.result()
         record = machine.remember(keys=served["keys"])
-        if arguments["pods"]:
-            static_pods.bring_back(machine, static_pods.API_SERVER)
     names = ("source", "revision", "bump", "cluster", "keys", "backup", "epoch")
     return {**ended, "changed": not record.get("released"), **{name: record[name] for name in names}}
 
@@ -129,7 +125,8 @@ def _begin_epoch(machine: Machine, record: Result) -> None:
 
 def served(machine: Machine, arguments: Arguments) -> Result:
     """Serve the store to all, and start the programs of a control plane, in order."""
-    # The kubelet makes the API server's container while etcd starts.
+    # The kubelet makes the API server's container while etcd starts. Not earlier: an API server that does not
+    # find etcd asks again after a second, and then after ever more of them (gRPC, connection-backoff.md).
     pods = arguments["pods"] and static_pods.bring_back(machine, static_pods.API_SERVER)
     data = arguments["data"] and store.release(machine)
     started = arguments["pods"] and static_pods.start(machine)
