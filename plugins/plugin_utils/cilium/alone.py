@@ -17,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.objects imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordoned_here, is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
@@ -129,7 +128,7 @@ def remove_flannel(api: Api, seconds: float, say: Say) -> None:
         pod = found["spec"]["template"]["spec"]
         if pod.get("nodeSelector") != NOWHERE:
             api.merge(FLANNEL_SET, {"spec": {"template": {"spec": {"nodeSelector": NOWHERE}}}})
-        _until(lambda: _still_there(api), seconds, say, "See kubectl -n kube-flannel get pods.")
+        gate.insist(lambda: _still_there(api), seconds, say, "See kubectl -n kube-flannel get pods.")
         task = host_pod.Task(
             "take away what flannel left",
             pod["containers"][0]["image"],
@@ -156,7 +155,7 @@ def remove_proxy(api: Api, seconds: float, say: Say) -> None:
 def _remove(api: Api, paths: Sequence[str], seconds: float, say: Say) -> None:
     for path in paths:
         api.delete(path)
-    _until(
+    gate.insist(
         lambda: [f"{path.rpartition('/')[2]} is still there" for path in paths if api.find(path) is not None],
         seconds,
         say,
@@ -171,9 +170,3 @@ def _still_there(api: Api) -> list[str]:
         return ["the DaemonSet of flannel was not looked at yet"]
     pods = api.get(f"{FLANNEL_SPACE}/pods", labelSelector="app=flannel")["items"]
     return [f"{len(pods)} pods of flannel have not ended"] if pods else []
-
-
-def _until(judge: gate.Judge, seconds: float, say: Say, remedy: str) -> None:
-    problems = gate.wait(judge, seconds, say)
-    if problems:
-        raise ClusterError(f"After {seconds:.0f} s: {'; '.join(problems[:8])}.", remedy)

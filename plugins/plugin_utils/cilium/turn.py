@@ -17,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import rol
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import node_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import is_finished, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
@@ -50,14 +49,14 @@ def prepare(api: Api, way: Way, seconds: float, say: Say) -> None:
         ClusterError: agents or kube-proxy do not run everywhere after ``seconds``.
     """
     if way.label:
-        _until(lambda: _rollout(api, AGENT), seconds, say, "Run site.yml, which brings the agents.")
+        gate.insist(lambda: _rollout(api, AGENT), seconds, say, "Run site.yml, which brings the agents.")
     api.apply(migration.NODE_CONFIG, migration.node_config())
     absent = {"key": migration.LABEL, "operator": "NotIn", "values": [migration.MOVED]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [absent]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if api.get(KUBE_PROXY)["spec"]["template"]["spec"].get("affinity") != affinity:
         api.merge(KUBE_PROXY, {"spec": {"template": {"spec": {"affinity": affinity}}}})
-    _until(lambda: _rollout(api, KUBE_PROXY), seconds, say, _SEE_KUBE_PROXY)
+    gate.insist(lambda: _rollout(api, KUBE_PROXY), seconds, say, _SEE_KUBE_PROXY)
 
 
 def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
@@ -75,7 +74,7 @@ def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
     """
 
     def wait(judge: gate.Judge, remedy: str) -> None:
-        _until(judge, seconds, lambda text: say(f"{name}: {text}"), remedy)
+        gate.insist(judge, seconds, lambda text: say(f"{name}: {text}"), remedy)
 
     api.merge(node_path(name), {"metadata": {"labels": {migration.LABEL: way.label}}})
     wait(lambda: _kube_proxy(api, name, way.label is None), _SEE_KUBE_PROXY)
@@ -179,9 +178,3 @@ def _rollout(api: Api, path: str) -> list[str]:
     if item is None:
         return [f"the cluster has no DaemonSet {name}"]
     return [] if rollouts.is_done(item) else [f"the DaemonSet {name} does not run everywhere as declared"]
-
-
-def _until(judge: gate.Judge, seconds: float, say: Say, remedy: str) -> None:
-    problems = gate.wait(judge, seconds, say)
-    if problems:
-        raise ClusterError(f"After {seconds:.0f} s: {'; '.join(problems[:8])}.", remedy)

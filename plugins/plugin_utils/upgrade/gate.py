@@ -47,6 +47,23 @@ def wait(judge: Judge, seconds: float, say: Callable[[str], None] = lambda text:
         time.sleep(_POLL_SECONDS)
 
 
+def insist(judge: Judge, seconds: float, say: Callable[[str], None], remedy: str) -> None:
+    """Wait until nothing is wrong.
+
+    Args:
+        judge: returns what is wrong.
+        seconds: how long to wait.
+        say: told what it waits for, whenever that changes.
+        remedy: what to do when it stays wrong.
+
+    Raises:
+        ClusterError: something is wrong still.
+    """
+    problems = wait(judge, seconds, say)
+    if problems:
+        raise ClusterError(f"After {seconds:.0f} s: {'; '.join(problems[:_SHOWN])}.", remedy)
+
+
 def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
     """Return what is wrong with the store after members were changed."""
     addresses = {host.name: host.address for host in session.site.group("etcd")}
