@@ -33,6 +33,9 @@ from ironspan.backup.takeover import segments_of, take_over
 from tests.support.backup_log import NAMES, file_keys
 from tests.support.faulty_store import FaultyStore
 
+NICE = "5"
+"""As in roles/etcd_backup/templates/ironspan-etcd-backup.service.j2."""
+
 
 def main() -> int:
     """Run: ``FOLDER AFTER ENDPOINT...``; AFTER is the revision to begin behind, where the log is empty."""
@@ -104,7 +107,8 @@ class LogAgent:
 
     def __init__(self, folder: Path, endpoints: Sequence[str], after: int) -> None:
         self.folder = folder
-        self._command = [sys.executable, "-m", "tests.support.log_agent", str(folder), str(after), *endpoints]
+        program = [sys.executable, "-m", "tests.support.log_agent"]
+        self._command = ["nice", "-n", NICE, *program, str(folder), str(after), *endpoints]
         self._process: subprocess.Popen[bytes] | None = None
         self.store = FileStore(folder / "store")
         self.after = after
