@@ -38,6 +38,7 @@ _API_METRICS = (
     "apiserver_watch_events_total",
     "apiserver_watch_events_sizes_sum",
     "apiserver_flowcontrol_rejected_requests_total",
+    "apiserver_terminated_watchers_total",
 )
 _ETCD_METRICS = ("etcd_mvcc_db_total_size", "etcd_server_quota", "etcd_disk_wal_fsync", "etcd_network_client")
 _LEASE_SECONDS = 40

@@ -38,11 +38,13 @@ def phase(measured: Phase) -> list[str]:
     messages = measured.counters["apiserver_watch_events_total"]
     volume = measured.counters["apiserver_watch_events_sizes_sum"] / _MIB
     refused = measured.counters["apiserver_flowcontrol_rejected_requests_total"]
+    slow = measured.counters["apiserver_terminated_watchers_total"]
     lines = [
         "",
         f"{measured.name}: {measured.seconds:.0f} s; seconds of CPU: {used}",
         f"  messages to watches: {messages:.0f}, {messages / measured.seconds:.0f} a second, "
-        f"{volume:.1f} MiB; requests refused: {refused:.0f}",
+        f"{volume:.1f} MiB; ended for reading too slowly: {slow:.0f}",
+        f"  requests refused: {refused:.0f}",
         f"  heartbeats: {measured.rate('PUT', 'leases'):.1f} leases a second, "
         f"{measured.rate('PATCH', 'nodes/status'):.2f} statuses a second",
     ]

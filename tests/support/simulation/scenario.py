@@ -29,6 +29,7 @@ _COUNTERS = (
     "apiserver_watch_events_total",
     "apiserver_watch_events_sizes_sum",
     "apiserver_flowcontrol_rejected_requests_total",
+    "apiserver_terminated_watchers_total",
 )
 
 

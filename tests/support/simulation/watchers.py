@@ -52,12 +52,14 @@ def watching(settings: dict[str, t.Any]) -> Iterator[int]:
                 raise RuntimeError("the watches could not be opened")
             yield child.pid
             if child.poll() is not None:
-                raise RuntimeError("a watch ended before the simulation did")
+                raise RuntimeError("a watch could not be opened again before the simulation ended")
         finally:
             child.stdin.close()
 
 
-async def _watch(settings: dict[str, t.Any], context: ssl.SSLContext, path: str) -> asyncio.StreamReader:
+async def _open(
+    settings: dict[str, t.Any], context: ssl.SSLContext, path: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection(
         settings["address"],
         settings["port"],
@@ -70,18 +72,25 @@ async def _watch(settings: dict[str, t.Any], context: ssl.SSLContext, path: str)
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         raise RuntimeError(head.decode())
-    _writers.append(writer)
-    return reader
+    return reader, writer
 
 
-_writers: list[asyncio.StreamWriter] = []
-"""A stream whose writer nobody holds is closed."""
+async def _keep(
+    settings: dict[str, t.Any],
+    context: ssl.SSLContext,
+    path: str,
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    """Read a watch, and open it again when the API server ended it, as it does if one reads too slowly.
 
-
-async def _drain(reader: asyncio.StreamReader) -> None:
-    while await reader.read(_CHUNK):
-        pass
-    raise RuntimeError("the API server ended a watch")
+    A kubelet would go on from what it saw last; this one has not understood that and is sent everything.
+    """
+    while True:
+        reader, writer = streams
+        while await reader.read(_CHUNK):
+            pass
+        writer.close()
+        streams = await _open(settings, context, path)
 
 
 async def _main() -> None:
@@ -93,13 +102,16 @@ async def _main() -> None:
     paths += [
         f"/api/v1/pods?{query}&fieldSelector=spec.nodeName%3D{name(n)}" for n in range(settings["pods"])
     ]
-    readers = []
+    opened = []
     for start in range(0, len(paths), _OPENING):
-        opening = [_watch(settings, context, path) for path in paths[start : start + _OPENING]]
-        readers += await asyncio.gather(*opening)
+        opening = [_open(settings, context, path) for path in paths[start : start + _OPENING]]
+        opened += await asyncio.gather(*opening)
     print("ready", flush=True)
     end = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    jobs = [asyncio.ensure_future(_drain(reader)) for reader in readers]
+    jobs = [
+        asyncio.ensure_future(_keep(settings, context, path, streams))
+        for path, streams in zip(paths, opened, strict=True)
+    ]
     await asyncio.wait([end, *jobs], return_when=asyncio.FIRST_COMPLETED)
     for job in jobs:
         job.cancel()

@@ -23,6 +23,7 @@ QUIET = Phase(
         "apiserver_watch_events_total": 4000,
         "apiserver_watch_events_sizes_sum": 2**21,
         "apiserver_flowcontrol_rejected_requests_total": 3,
+        "apiserver_terminated_watchers_total": 1,
     },
     requests=[
         Row("PUT", "leases", "resource", 2000, 0.0123),
@@ -57,7 +58,8 @@ def test_text() -> None:
     assert "nodes that were Ready and then were not: 2" in lines
     assert "watches: 109, of nodes 105, of pods 4" in lines
     assert "etcd: etcd-1 3.0 MiB" in lines
-    assert "  messages to watches: 4000, 200 a second, 2.0 MiB; requests refused: 3" in lines
+    assert "  messages to watches: 4000, 200 a second, 2.0 MiB; ended for reading too slowly: 1" in lines
+    assert "  requests refused: 3" in lines
     assert "  heartbeats: 100.0 leases a second, 5.00 statuses a second" in lines
     # One of less than a hundred is no percentile.
     assert [line.split()[0] for line in lines if "p99" in line] == ["PUT", "PATCH"]
