@@ -25,7 +25,8 @@ help:
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
-	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first'
+	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
+	@echo '                after which make test runs a short version too'
 	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
@@ -102,7 +103,7 @@ unit: venv
 
 # Labs wait more than they compute: two files at a time. Not those that measure, or count what a lab leaves behind.
 TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
-ALONE := tests/integration/test_cluster.py tests/integration/test_lab.py tests/bench
+ALONE := tests/integration/test_lab.py tests/bench
 
 integration: all-artifacts
 	@$(PYTHON) -m pytest $(TWO_AT_ONCE) tests/integration $(ALONE:%=--ignore=%)
@@ -126,10 +127,13 @@ simulate: artifacts
 	@$(PYTHON) -m tests.support.simulation --nodes $(NODES) $(SIMULATION)
 
 # From nothing Cilium alone takes a quarter of an hour; STARTS=200 for pods that try what is closed with their first packet.
+# CHANGES: policies made and deleted, to measure how soon a packet meets them.
 STARTS ?= 20
+CHANGES ?= 50
 cilium: venv packages
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
-	@IRONSPAN_CILIUM_STARTS=$(STARTS) $(PYTHON) -m pytest -m long -rA tests/integration/test_cilium_lab.py
+	@IRONSPAN_CILIUM_STARTS=$(STARTS) IRONSPAN_CILIUM_CHANGES=$(CHANGES) $(PYTHON) -m pytest -m 'lab or long' \
+	    -rA --durations=15 tests/integration/test_cilium_lab.py
 
 cni-migrate: venv packages
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
