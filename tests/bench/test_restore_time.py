@@ -69,7 +69,7 @@ class Watch:
         self._unchecked = ssl.create_default_context()
         self._unchecked.check_hostname = False
         self._unchecked.verify_mode = ssl.CERT_NONE
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._first = threading.Lock()
         self.seconds: float | None = None
 
     def ready(self) -> bool:
@@ -77,14 +77,20 @@ class Watch:
         return any(self._is_ready(url) for url in self._urls)
 
     def start(self) -> None:
-        """Begin."""
-        self._began = time.monotonic()
-        self._thread.start()
+        """Begin.
 
-    def _run(self) -> None:
-        while not self.ready():
+        Each is asked by itself: one that starts takes connections long before it answers.
+        """
+        self._began = time.monotonic()
+        for url in self._urls:
+            threading.Thread(target=self._run, args=(url,), daemon=True).start()
+
+    def _run(self, url: str) -> None:
+        while not self._is_ready(url):
             time.sleep(0.1)
-        self.seconds = time.monotonic() - self._began
+        with self._first:
+            if self.seconds is None:
+                self.seconds = time.monotonic() - self._began
 
     def _is_ready(self, url: str) -> bool:
         try:
