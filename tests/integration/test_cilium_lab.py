@@ -396,6 +396,11 @@ def test_pods_reach_each_other_services_and_the_outside(site: Site, targets: dic
     ]
     for name in PODS:
         assert site.knock(name, places, "default") == dict.fromkeys(places, "passes"), name
+    assert_services_answer(site)
+
+
+def assert_services_answer(site: Site) -> None:
+    """A service answers hosts, and from outside on a port of every host."""
     port = site.kubectl("get", "service", "web")["spec"]["ports"][0]["nodePort"]
     for host in HOSTS:
         site.on(host, "timeout 10 bash -c '</dev/tcp/10.96.0.1/443'")
@@ -681,6 +686,72 @@ def test_a_cut_link_and_a_killed_agent_open_nothing(site: Site, targets: dict[st
         until(lambda: set(site.agents()) == set(HOSTS), 600, 2)
     assert denied.seen == []
     both(lambda name: site.outside("rack") in site.looked_up(name, NAMED))
+
+
+# -- the hosts' tables -----------------------------------------------------------------------------
+
+
+@long
+@in_closed
+def test_the_hosts_tables_hold_where_no_policy_does(site: Site, targets: dict[str, Target]) -> None:
+    """Pods of the namespace without policies, with `egress_enabled` and after it."""
+    other_port = Target(site.outside("azure"))
+    before = dict(site.policies)
+    named, _turning, datagrams = before["egress_allow"]
+    beside: dict[str, t.Any] = {
+        "egress_enabled": True,
+        # For the tables names are looked up on this machine, which knows none of the lab's.
+        "egress_allow": [{**named, "destination": targets["opened"].address}, datagrams],
+        "egress_pod_interfaces": ["lxc*"],
+        "egress_overlay_interfaces": ["cilium_vxlan"],
+        "egress_resolvers": [site.outside("rack"), site.outside("azure")],
+    }
+    pods = [each["status"]["podIP"] for each in site.kubectl("get", "pods")["items"]]
+    always = dict.fromkeys(
+        [
+            *(f"{address}:8080" for address in pods),
+            "web.default.svc.cluster.local.:80",
+            "10.96.0.1:443",
+            f"{site.address('az-1')}:6443",
+            f"{NAMED}.:{targets['opened'].port}",
+        ],
+        "passes",
+    )
+    stopped = [
+        targets["closed"].place,
+        other_port.place,
+        *(f"{site.address(host)}:22" for host in HOSTS),
+        f"{site.address('rack-1')}:10250",
+    ]
+    without = {**always, **dict.fromkeys(stopped, "passes")}
+    site.policies.update(beside)
+    try:
+        played = site.site()
+        assert played.status == 0, played.output
+        reached = len(targets["closed"].seen), len(other_port.seen)
+        for name in PODS:
+            expected = {**always, **dict.fromkeys(stopped, "dropped")}
+            assert site.knock(name, expected, "default") == expected, name
+        assert (len(targets["closed"].seen), len(other_port.seen)) == reached
+        for host in HOSTS:
+            for reason in ("outside", "host"):
+                counted = site.on(host, f"nft -j list counter inet ironspan-egress {reason}")
+                assert json.loads(counted)["nftables"][-1]["counter"]["packets"] > 0, (host, reason)
+        # What a closed namespace may reach must pass both.
+        place = targets["opened"].place
+        assert site.knock("runc-rack", [place]) == {place: "passes"}
+        played = site.site()
+        assert played.status == 0, played.output
+        assert played.changed == {}, played.output
+        assert_services_answer(site)
+    finally:
+        site.policies.clear()
+        site.policies.update(before)
+    played = site.site()
+    assert played.status == 0, played.output
+    for name in PODS:
+        assert site.knock(name, without, "default") == without, name
+    other_port.close()
 
 
 @long
