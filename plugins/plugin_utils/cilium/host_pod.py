@@ -85,8 +85,10 @@ def run(api: Api, node: str, task: Task, seconds: float, say: Callable[[str], No
     _insist(gate.wait(lambda: _absent(api, path), seconds, say), node, task)
     api.apply(path, body(node, task))
     problems = gate.wait(lambda: _unfinished(api, path), seconds, say)
-    pod = api.find(path) or {}
-    if not problems and pod.get("status", {}).get("phase") != "Succeeded":
+    pod = api.find(path)
+    if not problems and pod is None:
+        problems = ["somebody deleted its pod, another run perhaps"]
+    elif not problems and pod and pod.get("status", {}).get("phase") != "Succeeded":
         problems = [_message(pod)]
     _insist(problems, node, task)
     api.delete(path)
@@ -105,8 +107,9 @@ def _absent(api: Api, path: str) -> list[str]:
 
 
 def _unfinished(api: Api, path: str) -> list[str]:
-    phase = (api.find(path) or {}).get("status", {}).get("phase")
-    return [] if phase in ("Succeeded", "Failed") else [f"its pod is {phase or 'not there'}"]
+    pod = api.find(path)
+    phase = pod.get("status", {}).get("phase") if pod else "Gone"
+    return [] if phase in ("Succeeded", "Failed", "Gone") else [f"its pod is {phase or 'not seen yet'}"]
 
 
 def _message(pod: Object) -> str:

@@ -29,6 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import end_with_the_run
 
 Result = dict[str, t.Any]
 PATIENCE_OF_A_CHECK = 2.0
@@ -53,6 +54,7 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Check the arguments, open the site, do the work; errors become messages with a remedy."""
+        end_with_the_run()
         result: Result = super().run(tmp, task_vars)
         self._variables = task_vars or {}
         _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)

@@ -144,6 +144,26 @@ def test_a_pod_on_the_host_needs_no_pod_network() -> None:
     assert not made["spec"]["automountServiceAccountToken"]
 
 
+class Losing:
+    """An API whose pods somebody else deletes at once."""
+
+    def apply(self, path: str, item: object) -> None:
+        """Take it."""
+
+    def delete(self, path: str) -> bool:
+        """There is nothing."""
+        return False
+
+    def find(self, path: str) -> None:
+        """There is nothing."""
+
+
+def test_a_pod_that_somebody_deleted_is_no_success() -> None:
+    task = host_pod.Task("look", "image:1", ["a"])
+    with pytest.raises(ClusterError, match="Could not look: somebody deleted its pod"):
+        host_pod.run(t.cast(t.Any, Losing()), "w1", task, 30, lambda text: None)
+
+
 def result(node: str, address: str, problem: str = "") -> PodResult:
     return PodResult(f"runc-{node}", node, "runc", "workers", address, {}, problem)
 
