@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running cluster is moved from flannel to Cilium, a node back and forth again, and flannel is taken away.
 
-A workload of two replicas is asked all the time, from every host. The tests tell one story, in this order;
-each of them is one run of a playbook.
+A workload of two replicas is asked all the time, from every host. A pod on every host asks all the time for
+what its host's egress table lets through and for what it does not, as no network policy holds meanwhile. The
+tests tell one story, in this order; each of them is one run of a playbook.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
 import signal
 import subprocess
+import time
 import typing as t
 from collections.abc import Iterator
 
@@ -20,7 +23,9 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import LABEL, MOVED
 
 from ironspan.artifacts import cache, index
+from ironspan.lab import state
 from tests.integration.conftest import Cluster, lab_cluster
+from tests.integration.test_cilium_lab import Target
 from tests.support.playbooks import BIN, ROOT, Played, play
 from tests.support.waiting import until
 
@@ -29,10 +34,21 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 IMAGES = ("quay.io/cilium/cilium:v1.20.1", "quay.io/cilium/operator-generic:v1.20.1")
 HOSTS = ("az-1", "rack-1", "rack-2")
 BEFORE, AFTER = "10.244.", "10.245."
-MOVING = {"site_cni_migration_cidr": "10.245.0.0/16", "cilium_tunnel_port": 8473}
-ALONE = {"site_cni": "cilium", "site_pod_cidr": "10.245.0.0/16", "cilium_tunnel_port": 8473}
-PREVIEW = {"ironspan_preview": "cni_migrate"}
+MOVING = {
+    "site_cni_migration_cidr": "10.245.0.0/16",
+    "cilium_tunnel_port": 8473,
+    "egress_pod_interfaces": ["cni0", "lxc*"],
+    "egress_overlay_interfaces": ["flannel.1", "cilium_vxlan", "cilium_host"],
+}
+ALONE = {
+    "site_cni": "cilium",
+    "site_pod_cidr": "10.245.0.0/16",
+    "cilium_tunnel_port": 8473,
+    "egress_pod_interfaces": ["lxc*"],
+    "egress_overlay_interfaces": ["cilium_vxlan"],
+}
 SERVE = "mkdir -p /tmp/www && echo well >/tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
+KNOCK = "while :; do for at in {}; do wget -T 1 -q -O /dev/null http://$at/; done; sleep 1; done & "
 ASKING = """
 import pathlib, sys, time, urllib.request
 place, folder = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -58,14 +74,37 @@ class Moving(Cluster):
 
     variables: t.ClassVar[dict[str, t.Any]] = {}
 
+    @functools.cached_property
+    def outside(self) -> list[str]:
+        """Return this machine's addresses, one a side."""
+        current = state.load(self.lab.name)
+        assert current is not None
+        return [str(side.controller) for side in current.layout.sites]
+
+    @functools.cached_property
+    def targets(self) -> dict[str, Target]:
+        """Return what this machine listens on: a port that pods may reach, and one that they may not."""
+        return {name: Target(self.outside[-1]) for name in ("opened", "closed")}
+
+    def settings(self, **more: t.Any) -> dict[str, t.Any]:
+        """Return all variables: those of the moment, and of the egress tables."""
+        entry = {
+            "destination": self.outside[-1],
+            "ports": [self.targets["opened"].port],
+            "owner": "tests",
+            "reason": "what pods may reach",
+            "expires": time.strftime("%Y-%m-%d", time.gmtime(time.time() + 30 * 86_400)),
+        }
+        egress = {"egress_enabled": True, "egress_allow": [entry], "egress_resolvers": self.outside}
+        return {**egress, **self.variables, **more}
+
     def site(self, *options: str) -> Played:
         """Run site.yml."""
-        return super().site("-e", json.dumps(self.variables), *options)
+        return super().site("-e", json.dumps(self.settings()), *options)
 
     def migrate(self, **more: t.Any) -> Played:
         """Run cni_migrate.yml."""
-        asked = {**self.variables, **PREVIEW, **more}
-        return play("cni_migrate", self.inventory, self.folder, "-e", json.dumps(asked))
+        return play("cni_migrate", self.inventory, self.folder, "-e", json.dumps(self.settings(**more)))
 
     def admin(self, command: str, check: bool = True) -> str:
         """Run kubectl as administrator."""
@@ -87,6 +126,25 @@ class Moving(Cluster):
                 found.setdefault(pod["spec"]["nodeName"], set()).add(beginning)
         return found
 
+    def reached(self, place: Target) -> dict[str, bool]:
+        """Tell whether the pod on each host reaches something outside the cluster."""
+        pods = self.kubectl("get", "pods", "-l", "app=logs")["items"]
+        return {
+            pod["spec"]["nodeName"]: "reached"
+            in self.admin(
+                f"exec {pod['metadata']['name']} -- "
+                f"sh -c 'wget -T 3 -q -O /dev/null http://{place.place}/ && echo reached'",
+                check=False,
+            )
+            for pod in pods
+        }
+
+    def is_confined(self) -> None:
+        """See that the egress tables let pods through to what is listed, and never let anything else out."""
+        until(lambda: self.reached(self.targets["opened"]) == dict.fromkeys(HOSTS, True), 60, 1)
+        assert self.reached(self.targets["closed"]) == dict.fromkeys(HOSTS, False)
+        assert self.targets["closed"].seen == []
+
     def lost(self) -> dict[str, list[str]]:
         """Return the requests that were not answered, by the host that asked; every host has asked."""
         found = {}
@@ -98,8 +156,8 @@ class Moving(Cluster):
         return {host: lost for host, lost in found.items() if lost}
 
 
-def workload() -> list[dict[str, t.Any]]:
-    """Return two replicas on two workers, their budget and service, and a pod that stays on every node."""
+def workload(knock: str) -> list[dict[str, t.Any]]:
+    """Return two replicas on two workers, their budget and service, and a pod that knocks on every node."""
     labels = {"app": "web"}
     container = {
         "name": "main",
@@ -123,7 +181,11 @@ def workload() -> list[dict[str, t.Any]]:
         }
     }
     spec = {"containers": [container], "terminationGracePeriodSeconds": 30}
-    own = {"metadata": {"labels": {"app": "logs"}}, "spec": {**spec, "tolerations": [{"operator": "Exists"}]}}
+    knocking = {**spec, "containers": [{**container, "command": ["/bin/sh", "-c", knock + SERVE]}]}
+    own = {
+        "metadata": {"labels": {"app": "logs"}},
+        "spec": {**knocking, "tolerations": [{"operator": "Exists"}]},
+    }
     return [
         {
             "apiVersion": "apps/v1",
@@ -164,7 +226,7 @@ def moving() -> Iterator[Moving]:
         pytest.skip(f"the mirror lacks {', '.join(missing)}: ironspan artifacts build --set cilium")
     with lab_cluster(Moving, "movelab", azure=1, rack=2, azure_services=False) as made:
         assert made.first is not None and made.first.status == 0, made.first and made.first.output
-        made.apply(*workload())
+        made.apply(*workload(KNOCK.format(" ".join(each.place for each in made.targets.values()))))
         made.admin("rollout status --timeout=300s deployment/web")
         made.admin("rollout status --timeout=300s daemonset/logs")
         address = made.kubectl("get", "service", "web")["spec"]["clusterIP"]
@@ -176,7 +238,10 @@ def moving() -> Iterator[Moving]:
                 f"http://{address}/ /run/asking",
             )
         until(lambda: all(made.on(host, "cat /run/asking/counted", check=False) for host in HOSTS), 60, 1)
+        made.is_confined()
         yield made
+        for target in made.targets.values():
+            target.close()
 
 
 def test_cilium_comes_beside_flannel_and_pods_notice_nothing(moving: Moving) -> None:
@@ -186,6 +251,7 @@ def test_cilium_comes_beside_flannel_and_pods_notice_nothing(moving: Moving) -> 
     agents = moving.kubectl("-n", "kube-system", "get", "daemonset", "cilium")["status"]
     assert agents["numberAvailable"] == len(HOSTS), "site.yml waits for agents"
     assert moving.addresses() == {host: {BEFORE} for host in HOSTS}
+    moving.is_confined()
     assert moving.lost() == {}
 
 
@@ -194,6 +260,7 @@ def test_one_worker_moves(moving: Moving) -> None:
     assert played.status == 0, played.output
     assert moving.addresses()["rack-1"] == {AFTER}
     assert moving.addresses()["rack-2"] == {BEFORE}
+    moving.is_confined()
     assert moving.lost() == {}
 
 
@@ -201,6 +268,7 @@ def test_it_goes_back(moving: Moving) -> None:
     played = moving.migrate(ironspan_hosts="rack-1", ironspan_pod_network="flannel")
     assert played.status == 0, played.output
     assert moving.addresses()["rack-1"] == {BEFORE}
+    moving.is_confined()
     assert moving.lost() == {}
 
 
@@ -215,11 +283,12 @@ def test_all_nodes_move(moving: Moving) -> None:
     assert moving.addresses() == {host: {AFTER} for host in HOSTS}
     labels = {node["metadata"]["labels"].get(LABEL) for node in moving.kubectl("get", "nodes")["items"]}
     assert labels == {MOVED}
+    moving.is_confined()
     assert moving.lost() == {}
 
 
 def test_the_last_stage_killed_in_its_middle_is_finished_by_the_next_run(moving: Moving) -> None:
-    asked = {**MOVING, **PREVIEW, "ironspan_pod_network": "cilium-only", "ironspan_allow_destructive": True}
+    asked = moving.settings(ironspan_pod_network="cilium-only", ironspan_allow_destructive=True)
     playbook = str(ROOT / "playbooks" / "cni_migrate.yml")
     running = subprocess.Popen(
         [str(BIN / "ansible-playbook"), "-i", str(moving.inventory), "-e", json.dumps(asked), playbook],
@@ -242,6 +311,7 @@ def test_the_last_stage_killed_in_its_middle_is_finished_by_the_next_run(moving:
         assert moving.on(host, "ls /etc/cni/net.d") == "05-cilium.conflist"
         links = moving.on(host, "ip -o link")
         assert "flannel." not in links and "cni0" not in links
+    moving.is_confined()
     assert moving.lost() == {}
 
 
@@ -253,6 +323,7 @@ def test_the_inventory_of_before_is_refused_and_that_of_after_is_the_truth(movin
     assert played.status == 0, played.output
     again = moving.site()
     assert again.status == 0 and again.changed == {}, again.output
+    moving.is_confined()
     assert moving.lost() == {}
 
 
@@ -272,4 +343,5 @@ def test_policies_are_enforced(moving: Moving) -> None:
     until(lambda: "well" not in moving.admin(knock, check=False), 60, 1)
     for host in HOSTS:
         moving.on(host, "touch /run/asking/stop")
+    moving.is_confined()
     assert moving.lost() == {}

@@ -31,7 +31,6 @@ HOSTS = "none"
 """Documents are as they were: site.yml brought what both networks need."""
 TAKES_GROUPS = True
 TO_VARIABLE = "ironspan_pod_network"
-PREVIEW_VARIABLE = "ironspan_preview"
 ONLY = "cilium-only"
 """Value of ``TO_VARIABLE`` for the last stage, after which there is no way back."""
 SECONDS = 60
@@ -42,18 +41,11 @@ def steps(context: Context) -> list[Step]:
     """Return what is to be done: for each node that is not there yet, emptying, turning, opening.
 
     Raises:
-        OperationError: the site declares no migration, nobody has asked for a preview, a node is not Ready,
-            or pods would be lost.
+        OperationError: the site declares no migration, a node is not Ready, or pods would be lost.
     """
     site = context.site
     to = str(context.arguments.get(TO_VARIABLE) or "cilium")
     way = way_of(site, "cilium" if to == ONLY else to)
-    if str(context.arguments.get(PREVIEW_VARIABLE) or "") != "cni_migrate":
-        raise OperationError(
-            "moving a cluster between pod networks is a preview",
-            "read docs/cilium.md, Moving a cluster; to run it all the same add "
-            f"-e {PREVIEW_VARIABLE}=cni_migrate",
-        )
     nodes = context.nodes()
     if to == ONLY:
         return _last_stage(context, nodes, way)

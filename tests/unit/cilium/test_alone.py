@@ -58,7 +58,7 @@ def session_of(site: Site, api: DirectApi) -> t.Any:
 
 
 def steps(site: Site, cluster: Moved, to: str = cni_migrate.ONLY, **more: str) -> list[Step]:
-    arguments = {"ironspan_preview": "cni_migrate", "ironspan_pod_network": to, **more}
+    arguments = {"ironspan_pod_network": to, **more}
     return cni_migrate.steps(Context(session_of(site, DirectApi(cluster)), arguments, "cni_migrate"))
 
 

@@ -20,8 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step im
 from tests.support.fake_networks import ADDRESSES, DirectApi, TwoNetworks
 from tests.unit.operations.test_workers import WORKERS, actions, site
 
-PREVIEW = {"ironspan_preview": "cni_migrate"}
-BACK = {**PREVIEW, "ironspan_pod_network": "flannel"}
+FORTH: dict[str, t.Any] = {}
+BACK = {"ironspan_pod_network": "flannel"}
 
 
 def whole() -> TwoNetworks:
@@ -55,11 +55,9 @@ def turned(steps: list[Step]) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "cidr", "says", "remedy"),
     [
-        (PREVIEW, "", "site_cni_migration_cidr is not set", "set it, run site.yml"),
-        ({}, "10.250.0.0/16", "is a preview", "ironspan_preview=cni_migrate"),
-        ({"ironspan_preview": "yes"}, "10.250.0.0/16", "is a preview", "ironspan_preview=cni_migrate"),
+        (FORTH, "", "site_cni_migration_cidr is not set", "set it, run site.yml"),
         (
-            {**PREVIEW, "ironspan_pod_network": "calico"},
+            {"ironspan_pod_network": "calico"},
             "10.250.0.0/16",
             "ironspan_pod_network is calico",
             "flannel, cilium",
@@ -78,12 +76,12 @@ def test_a_node_that_is_down_is_not_turned() -> None:
     cluster = whole()
     cluster.nodes["w2"]["status"]["conditions"][0]["status"] = "Unknown"
     with pytest.raises(OperationError, match="not Ready: w2"):
-        steps_of(cluster, PREVIEW)
-    assert turned(steps_of(cluster, {**PREVIEW, "ironspan_hosts": "w1"})) == ["w1"]
+        steps_of(cluster, FORTH)
+    assert turned(steps_of(cluster, {"ironspan_hosts": "w1"})) == ["w1"]
 
 
 def test_workers_go_in_waves_and_control_planes_last() -> None:
-    steps = steps_of(whole(), PREVIEW)
+    steps = steps_of(whole(), FORTH)
     assert actions(steps[:3]) == [("drain", "w1"), ("to-cilium", "w1"), ("uncordon", "w1")]
     assert turned(steps) == ["w1", "w3", "w2", "cp"]
     waves = {step.target: step.arithmetic for step in steps if step.action == "to-cilium"}
@@ -93,23 +91,23 @@ def test_workers_go_in_waves_and_control_planes_last() -> None:
 
 
 def test_groups_can_be_named() -> None:
-    assert turned(steps_of(whole(), {**PREVIEW, "ironspan_hosts": "control_plane"})) == ["cp"]
+    assert turned(steps_of(whole(), {"ironspan_hosts": "control_plane"})) == ["cp"]
 
 
 def test_what_is_done_is_not_done_again_and_what_was_begun_is() -> None:
     cluster = whole()
-    plan = [step.as_dict() for step in steps_of(cluster, PREVIEW)]
+    plan = [step.as_dict() for step in steps_of(cluster, FORTH)]
     move(cluster, "w1", "w3", "w2")
     # w3 was not opened; w2 has a pod that flannel still carries.
     cluster.nodes["w3"]["metadata"]["annotations"] = {"ironspan/cordoned": "2026-11-22T10:00:00Z"}
     cluster.pods["web", "logs-w2"]["status"]["podIP"] = ADDRESSES["flannel"]
-    left = steps_of(cluster, PREVIEW)
+    left = steps_of(cluster, FORTH)
     assert sorted(turned(left)) == ["cp", "w2", "w3"]
     assert turned(steps_of(cluster, BACK)) and "w1" in turned(steps_of(cluster, BACK))
     move(cluster, "w1", "w2", "w3", "cp")
     cluster.nodes["w3"]["metadata"]["annotations"] = {}
-    assert steps_of(cluster, PREVIEW) == []
-    assert unplanned(steps_of(cluster, {**PREVIEW, "ironspan_hosts": "w1"}), plan) == []
+    assert steps_of(cluster, FORTH) == []
+    assert unplanned(steps_of(cluster, {"ironspan_hosts": "w1"}), plan) == []
 
 
 def test_the_way_back_is_the_same_one() -> None:
@@ -124,5 +122,5 @@ def test_nothing_begins_when_something_would_be_lost() -> None:
     cluster = whole()
     cluster.add_pod("lonely", "w2", owner="")["status"]["podIP"] = ADDRESSES["flannel"]
     with pytest.raises(OperationError, match="w2: pod web/lonely has no controller"):
-        steps_of(cluster, PREVIEW)
-    assert steps_of(cluster, {**PREVIEW, "ironspan_force_drain": True})
+        steps_of(cluster, FORTH)
+    assert steps_of(cluster, {"ironspan_force_drain": True})
