@@ -13,7 +13,7 @@ version_added: "0.3.0"
 description:
   - The steps of C(playbooks/etcd_restore.yml) on one host. Each may be killed at any moment, and running it
     again finishes it. Data are renamed, never deleted.
-  - The playbook says in which order hosts take their steps; nothing here knows of other hosts.
+  - The playbook says in which order hosts take their steps.
 author:
   - The ironspan developers
 attributes:
@@ -58,6 +58,12 @@ options:
     description: Whether V(stopped), V(restored) and V(served) are about etcd and its data.
     type: bool
     default: false
+  after:
+    description:
+      - URL, without a port, of the host whose API server V(served) waits for, 15 s at most, before it starts
+        the one of this host; empty to start it at once.
+    type: str
+    default: ""
   rebuild:
     description: Whether V(admitted) first makes the database of the point from the backup; not in a check.
     type: bool
@@ -84,6 +90,10 @@ configured:
   description: Whether the host has the configuration of a member.
   returned: V(surveyed)
   type: bool
+url:
+  description: URL that other members reach the host at, without a port.
+  returned: V(surveyed), on a member
+  type: str
 data:
   description: Cluster, member, commit index and bytes of its data; null without data.
   returned: V(surveyed)
@@ -140,6 +150,7 @@ def main() -> None:
             "keep_cluster": {"type": "str", "default": ""},
             "pods": {"type": "bool", "default": False},
             "data": {"type": "bool", "default": False},
+            "after": {"type": "str", "default": ""},
             "rebuild": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
         },

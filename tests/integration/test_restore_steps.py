@@ -32,6 +32,7 @@ ARGUMENTS = {
     "data": True,
     "force": False,
     "rebuild": False,
+    "after": "",
 }
 FEW_KILLS = (11, 23)
 """Places where a kill strikes in the short version; the long one has them all."""

@@ -23,6 +23,8 @@ PODS = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 STOP_SECONDS = 60.0
 """A process that waits for a disk ends only after it."""
 READY_SECONDS = 180.0
+FIRST_SECONDS = 15.0
+"""For so long another host's API server is waited for; it may be what cannot be mended now."""
 START_SECONDS = 4.0
 """For so long the kubelet is given to start the API server."""
 KUBELET = "kubelet.service"
@@ -80,6 +82,22 @@ def bring_back(machine: Machine, name: str) -> bool:
     if stopped:
         machine.rename(aside, manifest)
     return stopped
+
+
+def wait_for_first(machine: Machine, host: str) -> None:
+    """Wait until another host's API server is ready, if this one is stopped, but not for long.
+
+    Each reads everything from the store when it starts. The first one is ready sooner alone.
+
+    Args:
+        machine: this host.
+        host: URL of the other one, without a port.
+    """
+    aside = machine.path(_paths(API_SERVER)[1])
+    if os.path.exists(aside):
+        url, until = f"{host}:{_port(aside)}/readyz", time.monotonic() + FIRST_SECONDS
+        while _not_ready(url) and time.monotonic() < until:
+            time.sleep(0.1)
 
 
 def start(machine: Machine) -> bool:
@@ -146,22 +164,29 @@ def _paths(name: str) -> t.Tuple[str, str]:
     return f"{MANIFESTS}/{name}.yaml", f"{ASIDE}/{name}.yaml"
 
 
-def _wait_until_ready(machine: Machine, manifest: str) -> None:
-    with open(machine.path(manifest), encoding="utf-8") as stream:
+def _port(manifest: str) -> str:
+    with open(manifest, encoding="utf-8") as stream:
         port = _PORT.search(stream.read())
-    url = f"https://127.0.0.1:{port.group(1) if port else 6443}/readyz"
+    return port.group(1) if port else "6443"
+
+
+def _not_ready(url: str) -> str:
+    """Ask an API server; returns why it is not ready, empty when it is."""
     # Nothing is sent, and what answers on this port of this host is the API server or nothing good.
     unchecked = ssl.create_default_context()
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(url, timeout=5, context=unchecked) as answer:
+            return "" if answer.status == 200 else str(answer.status)
+    except (OSError, urllib.error.URLError) as error:
+        return str(error)
+
+
+def _wait_until_ready(machine: Machine, manifest: str) -> None:
+    url = f"https://127.0.0.1:{_port(machine.path(manifest))}/readyz"
     until = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5, context=unchecked) as answer:
-                if answer.status == 200:
-                    return
-        except (OSError, urllib.error.URLError) as error:
-            reason = error
+    while reason := _not_ready(url):
         if time.monotonic() > until:
             raise RestoreError(
                 f"The API server is not ready after {READY_SECONDS:.0f} s ({reason}).",

@@ -125,6 +125,8 @@ def _begin_epoch(machine: Machine, record: Result) -> None:
 
 def served(machine: Machine, arguments: Arguments) -> Result:
     """Serve the store to all, and start the programs of a control plane, in order."""
+    if arguments["pods"] and arguments["after"]:
+        static_pods.wait_for_first(machine, arguments["after"])
     # The kubelet makes the API server's container while etcd starts. Not earlier: an API server that does not
     # find etcd asks again after a second, and then after ever more of them (gRPC, connection-backoff.md).
     pods = arguments["pods"] and static_pods.bring_back(machine, static_pods.API_SERVER)

@@ -119,6 +119,7 @@ def _of_member(machine: Machine, own: Configuration) -> t.Dict[str, t.Any]:
         )
     return {
         "configured": True,
+        "url": own.peer_url.rpartition(":")[0],
         "data_dir": own.data_dir,
         "free_bytes": status.f_bavail * status.f_frsize,
         "problems": problems,

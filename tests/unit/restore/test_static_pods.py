@@ -134,6 +134,27 @@ def test_an_api_server_that_does_not_come_up(
     assert present(server) == {"other", *static_pods.PODS}
 
 
+HERE = "https://127.0.0.1"
+
+
+def test_the_first_api_server_is_waited_for(server: Server, machine: Machine) -> None:
+    static_pods.wait_for_first(machine, HERE)
+    assert server.seen == [], "nothing is to be started here"
+    static_pods.take_away(machine)
+    static_pods.wait_for_first(machine, HERE)
+    assert server.seen == [{"other"}] * (server.refusals + 1)
+
+
+def test_an_api_server_that_does_not_come_up_keeps_the_others_only_for_a_while(
+    server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.refusals = 1000
+    monkeypatch.setattr(static_pods, "FIRST_SECONDS", 0.3)
+    static_pods.take_away(machine)
+    static_pods.wait_for_first(machine, HERE)
+    assert 0 < len(server.seen) < 1000
+
+
 def test_a_program_that_does_not_end(
     server: Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def test_the_api_server_is_started_while_etcd_starts_and_controllers_when_it_is_
         Path(machine.path(f"{static_pods.MANIFESTS}/{name}.yaml")).touch()
     static_pods.take_away(machine)
     monkeypatch.setattr(static_pods, "running", lambda *_: [4194304])
-    assert steps.served(machine, {"data": True, "pods": True}) == {"changed": True}
+    assert steps.served(machine, {"data": True, "pods": True, "after": ""}) == {"changed": True}
     assert seen == [("etcd serves", ["kube-apiserver"]), ("ready", ["kube-apiserver"])]
     look("afterwards")
     assert seen[-1][1] == sorted(static_pods.PODS)
