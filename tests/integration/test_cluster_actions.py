@@ -456,7 +456,8 @@ def test_dead_api_server_is_named_within_its_patience(site: Site) -> None:
     assert "Check the load balancer" in text
 
 
-def interrupted(site: Site, number: signal.Signals) -> None:
+def begun(site: Site) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a verification; returns, once it has pods, its process and the one of its worker."""
     command, environment = playbook(site, [{"ironspan.hybrid.verify": {"timeout": 60}}])
     process = subprocess.Popen(
         command,
@@ -467,20 +468,25 @@ def interrupted(site: Site, number: signal.Signals) -> None:
         start_new_session=True,
     )
     site.control.wait(lambda: bool(pods_of(site)), 30)
-    os.killpg(process.pid, number)
-    process.wait(30)
+    (space,) = spaces(site)
+    return process, int(space["metadata"]["annotations"]["ironspan/owner"].split("/")[1])
 
 
 @pytest.mark.usefixtures("gvisor_class")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupt_takes_everything_away(site: Site, number: signal.Signals) -> None:
-    interrupted(site, number)
+    process, _ = begun(site)
+    os.killpg(process.pid, number)
+    process.wait(30)
     site.control.wait(lambda: spaces(site) == [], 15)
 
 
 @pytest.mark.usefixtures("gvisor_class")
 def test_next_run_takes_away_what_a_killed_one_left(site: Site) -> None:
-    interrupted(site, signal.SIGKILL)
+    process, worker = begun(site)
+    os.kill(worker, signal.SIGKILL)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
     left = spaces(site)
     assert len(left) == 1
     foreign: Object = smoke.namespace(

@@ -230,5 +230,7 @@ def _start_of(process: int) -> str:
         content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # Field 22 of proc(5), counted behind the program's name, which may hold anything.
-    return content.rpartition(")")[2].split()[19]
+    # Fields 3 and 22 of proc(5), counted behind the program's name, which may hold anything. A zombie is over:
+    # in a container whose first process asks for nobody's exit status it stays one.
+    fields = content.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]

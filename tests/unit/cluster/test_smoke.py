@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import subprocess
 import typing as t
 
 import pytest
@@ -181,6 +183,16 @@ def test_living_and_dead_owners() -> None:
     assert not smoke_run._is_dead(f"elsewhere/{2**22 + 1}/{start}"), "another machine's cannot be judged"
     for text in ("", "/", "//", "x", f"{machine}/x/1"):
         assert not smoke_run._is_dead(text)
+
+
+def test_an_owner_whose_exit_status_nobody_asked_for_is_dead() -> None:
+    machine = smoke_run._this_process().rsplit("/", 2)[0]
+    with subprocess.Popen(["sleep", "60"]) as process:
+        owner = f"{machine}/{process.pid}/{smoke_run._start_of(process.pid)}"
+        assert not smoke_run._is_dead(owner)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert smoke_run._is_dead(owner)
 
 
 @pytest.mark.parametrize(
