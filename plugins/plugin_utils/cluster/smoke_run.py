@@ -230,7 +230,7 @@ def _start_of(process: int) -> str:
         content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # Fields 3 and 22 of proc(5), counted behind the program's name, which may hold anything. A zombie is over:
-    # in a container whose first process asks for nobody's exit status it stays one.
+    # Fields 3 and 22 of proc(5), counted behind the name, which may hold anything. A zombie is dead:
+    # in a container whose first process asks for nobody's exit status it stays.
     fields = content.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import http
 import json
 import threading
 import time
@@ -19,6 +20,7 @@ NODES = "/api/v1/nodes"
 _CLIENT_THREADS = 16
 """Connections that one client keeps."""
 _TOLD = 250
+_AGAIN_SECONDS = 0.2
 
 
 def name(number: int) -> str:
@@ -81,22 +83,36 @@ def watched(server: str, server_name: str, context: t.Any) -> Iterator[Readiness
         ssl_context=context, server_hostname=server_name, assert_hostname=server_name, retries=False
     )
     url = f"{server}{NODES}?watch=1&timeoutSeconds=7200"
-    answer = pool.request("GET", url, preload_content=False, timeout=urllib3.Timeout(connect=10, read=None))
 
-    def follow() -> None:
-        # It ends with the API server; too early an end is noticed below.
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            for line in answer:
-                if stop.is_set():
-                    return
-                seen.take(json.loads(line))
+    def ask(version: str) -> urllib3.BaseHTTPResponse:
+        place = f"{url}&resourceVersion={version}" if version else url
+        return pool.request(
+            "GET", place, preload_content=False, timeout=urllib3.Timeout(connect=10, read=None)
+        )
 
-    thread = threading.Thread(target=follow, daemon=True)
+    def follow(answer: urllib3.BaseHTTPResponse) -> None:
+        # An API server ends watches when it likes: the next one goes on behind the last event, and nothing is
+        # missed unless that is too long ago, which ends this and is noticed below.
+        last = ""
+        while answer.status != http.HTTPStatus.GONE:
+            with contextlib.suppress(urllib3.exceptions.HTTPError):
+                for line in answer if answer.status == http.HTTPStatus.OK else ():
+                    event = json.loads(line)
+                    if stop.is_set() or event["type"] == "ERROR":
+                        return
+                    last = event["object"]["metadata"]["resourceVersion"]
+                    seen.take(event)
+            if stop.wait(_AGAIN_SECONDS):
+                return
+            with contextlib.suppress(urllib3.exceptions.HTTPError):
+                answer = ask(last)
+
+    thread = threading.Thread(target=follow, args=(ask(""),), name="watch on nodes", daemon=True)
     thread.start()
     try:
         yield seen
         if not thread.is_alive():
-            raise RuntimeError("the watch on nodes ended too early: flaps may have been missed")
+            raise RuntimeError("the watch on nodes was interrupted for too long: flaps may have been missed")
     finally:
         stop.set()
 
