@@ -41,13 +41,16 @@ class ActionModule(ClusterAction):
         state = arguments["state"]
         if state == "started":
             return {"changed": False, "inputs": self._started(session)}
+        limit = seconds(arguments["timeout_s"], "timeout_s")
+        if state == "voter" and not arguments["host"]:
+            return self._voters(session, limit)
         host = session.site.hosts.get(arguments["host"])
         if host is None:
             raise AnsibleActionFail(f"host is {arguments['host']!r}; write a host of the inventory")
         if state == "learner":
             return self._learner(session, host)
         if state == "voter":
-            return self._voter(session, host, seconds(arguments["timeout_s"], "timeout_s"))
+            return self._voter(session, host, limit)
         return self._absent(session, host)
 
     def _started(self, session: Session) -> dict[str, dict[str, str]]:
@@ -78,6 +81,13 @@ class ActionModule(ClusterAction):
         inputs, numbers = etcd.add(host, self.group(COMPARED_GROUP, "etcd"), self._bare())
         self.say(f"{host.name} joins the store without a vote ({numbers})")
         return {"changed": True, "inputs": {host.name: inputs}, "arithmetic": numbers}
+
+    def _voters(self, session: Session, limit: int) -> Result:
+        if session.site.is_slice:
+            return {"changed": False}
+        about = [h for h in store.EtcdStore(session).without_vote() if self.is_about(h.name, session.site)]
+        promoted = [self._voter(session, host, limit)["changed"] for host in about]
+        return {"changed": any(promoted)}
 
     def _voter(self, session: Session, host: Host, limit: int) -> Result:
         etcd = store.EtcdStore(session, without=[host.name])

@@ -30,13 +30,14 @@ options:
       - V(started) says how the hosts of the group etcd begin a store, if it is known of all of them that
         they have no data; it says nothing otherwise.
       - V(learner) adds O(host), which has no data, to the store that lives, without a vote.
-      - V(voter) waits until O(host) is in sync and gives it its vote.
+      - V(voter) waits until O(host) is in sync and gives it its vote; without O(host) all hosts whose members
+        have started and have none, as after a run that was killed.
       - V(absent) removes the member with the name or the address of O(host).
     type: str
     choices: [started, learner, voter, absent]
     required: true
   host:
-    description: The host, for every state but V(started).
+    description: The host. V(started) takes none, and V(voter) may do without one.
     type: str
     default: ""
   timeout_s:

@@ -208,6 +208,15 @@ def test_one_learner_at_a_time(world: World) -> None:
     world.remove("etcd-4")
 
 
+def test_a_learner_that_a_killed_run_left_is_found_and_promoted(world: World) -> None:
+    world.group.insert(0, "etcd-4")
+    world.control.start_etcd("etcd-4", joining=world.add("etcd-4"))
+    # It is asked first, and refuses nearly every call.
+    world.control.wait(lambda: [host.name for host in world.store().without_vote()] == ["etcd-4"], 30)
+    assert world.promote("etcd-4")
+    assert world.store().without_vote() == []
+
+
 @contextmanager
 def cut_off(world: World, name: str) -> Iterator[None]:
     """A member that nobody reaches: its connections stay, and nothing comes through them."""

@@ -52,7 +52,8 @@ PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
 _NOT_IN_SYNC = "in sync with leader"
-_NO_QUORUM = ("request timed out", "no leader", "context deadline exceeded", "leader changed")
+_NO_QUORUM = ("request timed out", "no leader", "context deadline exceeded", "leader changed", "for learner")
+"""What one member answers that another may not: a learner refuses nearly every call."""
 _UNHEALTHY = ("unhealthy cluster", "not enough started members")
 
 

@@ -166,6 +166,15 @@ class EtcdStore:
         if strangers:
             raise ClusterError(*_stranger(strangers))
 
+    def without_vote(self) -> list[Host]:
+        """Return the hosts of members that have started and have no vote; none without a quorum."""
+        try:
+            listed = self.membership().listed()
+        except ClusterError:
+            return []
+        learners = {member.name for member in listed if member.learner and member.started}
+        return [host for host in self.hosts if host.name in learners]
+
     def promote(self, host: Host, seconds: float, progress: Callable[[str], None]) -> bool:
         """Wait until a learner is in sync and give it its vote; returns whether it had none before.
 

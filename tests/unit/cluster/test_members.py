@@ -252,6 +252,15 @@ def test_the_next_member_is_asked_when_one_is_silent(gateway: Callable[..., Memb
     assert membership.calls == [("10.0.0.1", "list"), ("10.0.0.2", "list")]  # type: ignore[attr-defined]
 
 
+def test_a_learner_that_is_asked_does_not_answer_for_the_others(gateway: Callable[..., Membership]) -> None:
+    def answer(address: str, _path: str, _body: dict[str, t.Any]) -> Answer:
+        if address == "10.0.0.1":
+            return 503, {"message": "etcdserver: rpc not supported for learner"}
+        return 200, {"members": [entry(1, "az-1", learner=True)]}
+
+    assert [member.name for member in gateway(answer).listed()] == ["az-1"]
+
+
 def test_without_a_quorum_every_reason_is_named(gateway: Callable[..., Membership]) -> None:
     def answer(address: str, _path: str, _body: dict[str, t.Any]) -> Answer:
         if address == "10.0.0.1":

@@ -231,6 +231,16 @@ def test_promotion(etcd: Make) -> None:
     assert fake.calls == ["promote 3"]
 
 
+def test_who_has_started_and_has_no_vote(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, fake = etcd({1, 2, 3}, [*THREE[:2], entry(3, learner=True)])
+    assert made.without_vote() == [HOSTS[2]]
+    for third in (entry(3), entry(3, "", started=False, learner=True), entry(9, "foreign", learner=True)):
+        fake.entries[2] = third
+        assert made.without_vote() == []
+    monkeypatch.setattr(fake, "listed", lambda: (_ for _ in ()).throw(ClusterError("no quorum", "")))
+    assert made.without_vote() == []
+
+
 def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = etcd({1, 2, 3}, THREE)
     monkeypatch.setattr(store, "ELECTION_SECONDS", 60)
