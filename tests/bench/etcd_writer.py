@@ -23,16 +23,17 @@ IN_FLIGHT = 500
 
 
 def main() -> int:
-    """Run: ``ENDPOINT RATE EACH SECONDS SIZE RESULT``.
+    """Run: ``ENDPOINTS RATE EACH SECONDS SIZE RESULT``.
 
-    RATE transactions a second of EACH puts of SIZE bytes. RESULT gets the revision of every one that was
-    acknowledged, when (the machine's monotonic clock), and after how many seconds. SIGTERM ends it earlier.
+    RATE transactions a second of EACH puts of SIZE bytes, to the ENDPOINTS (ADDRESS:PORT,...) in turn, as an
+    API server's client does. RESULT gets the revision of every one that was acknowledged, when (the machine's
+    monotonic clock), and after how many seconds. SIGTERM ends it earlier.
     """
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    endpoint, result = sys.argv[1], Path(sys.argv[6])
+    endpoints, result = sys.argv[1], Path(sys.argv[6])
     rate, each, seconds, size = (float(argument) for argument in sys.argv[2:6])
-    channel = grpc.insecure_channel(endpoint.removeprefix("http://"))
+    channel = grpc.insecure_channel(f"ipv4:{endpoints}", options=[("grpc.lb_policy_name", "round_robin")])
     call: t.Any = channel.unary_unary(
         "/etcdserverpb.KV/Txn",
         request_serializer=rpc.TxnRequest.SerializeToString,

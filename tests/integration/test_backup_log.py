@@ -191,6 +191,29 @@ def test_a_member_that_is_killed_and_one_that_freezes_cost_nothing(
     assert {**logged, TRIED: None} == {**keys, TRIED: None}
 
 
+def wait_until_left(pipeline: Pipeline, endpoint: str) -> None:
+    wait(lambda: pipeline.reader.endpoint != endpoint)
+
+
+def leaders(client: EtcdClient) -> list[str]:
+    found = {endpoint: client.status(endpoint) for endpoint in client.endpoints}
+    return [endpoint for endpoint, status in found.items() if status.leader == status.header.member_id]
+
+
+def test_the_leader_is_not_read_from_nor_one_that_is_elected(client: EtcdClient, site: Site) -> None:
+    with started(site.pipeline()) as pipeline:
+        durable(pipeline, write(client, 20))
+        for seed in (2, 3):
+            (leader,), member = leaders(client), pipeline.reader.endpoint
+            assert member != leader
+            client.move_leader(leader, client.status(member).header.member_id)
+            wait_until_left(pipeline, member)
+            durable(pipeline, write(client, 20, seed))
+        assert pipeline.reader.endpoint not in leaders(client)
+        assert (pipeline.reader.connections, pipeline.reader.stalls, pipeline.reader.problem) == (3, 0, None)
+    assert replayed(site.log()) == stored_in_etcd(client)
+
+
 def test_a_member_without_a_leader_is_left_and_silence_is_no_good_news(
     client: EtcdClient, members: Members, site: Site
 ) -> None:

@@ -13,6 +13,7 @@ from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
 from ironspan.backup.etcd.watch import Watch
+from ironspan.backup.log.choice import Choice
 from ironspan.backup.log.group import Gap, Grouper
 from ironspan.backup.log.inbox import Closed, Inbox
 from ironspan.backup.log.position import Position
@@ -28,6 +29,7 @@ PATIENCE_MAX = 16
 class Reader:
     """Puts etcd's transactions into the inbox, in two threads of its own: one reads, one watches over it.
 
+    It reads from a member that does not lead (``Choice``) and leaves one that an election makes the leader.
     When a member breaks off, stalls, has no leader, or is behind, the next one is asked to go on. A stall
     is found within twice the interval: the member is asked for progress when it says nothing for half the
     interval, and given up when that is not answered. After a stall the next member gets twice the time, and
@@ -36,7 +38,7 @@ class Reader:
     ends both threads and is in ``failure``.
 
     Args:
-        client: of the cluster; its endpoints are used in order.
+        client: of the cluster.
         inbox: takes the records; while it is full nothing is read.
         position: is told of what came.
         cluster_id: of the cluster that the log belongs to.
@@ -61,8 +63,11 @@ class Reader:
         self._cluster_id = cluster_id
         self._interval = interval_s
         self._wall = wall
+        self._choice = Choice(client, interval_s / 2)
         self._grouper = Grouper(next_revision)
         self._watch: Watch | None = None
+        self._left: Watch | None = None
+        self._term = self._settled_term = 0
         self._waiting_since: float | None = None
         self._asked = False
         self._patience = 1
@@ -101,13 +106,14 @@ class Reader:
     # -- the reading thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        number, pause = 0, BACKOFF_S[0]
+        pause = BACKOFF_S[0]
         try:
             while not self._end.is_set():
-                self.endpoint = self._client.endpoints[number % len(self._client.endpoints)]
+                self.endpoint = self._choice.next()
                 before = self._grouper.next
                 try:
                     self._follow()
+                    continue
                 except Compacted as error:
                     # Also in the middle of a watch, when the reader had to wait for too long.
                     raise Gap(
@@ -115,8 +121,9 @@ class Reader:
                     ) from error
                 except EtcdError as error:
                     self.problem = error
-                number += 1
-                if self._grouper.next > before:
+                delivered = self._grouper.next > before
+                self._choice.failed(self.endpoint, delivered=delivered)
+                if delivered:
                     pause = BACKOFF_S[0]
                 self._end.wait(pause)
                 pause = min(pause * 2, BACKOFF_S[1])
@@ -132,22 +139,23 @@ class Reader:
             self.ended.set()
 
     def _follow(self) -> None:
+        """Read until the member breaks off, or is left because it leads."""
         self._grouper.restart()
         self._behind_since = None
         self.connections += 1
         watch = self._client.watch(self.endpoint, self._grouper.next)
         self._waiting_since, self._asked = time.monotonic(), False
         self._watch = watch
-        responses = iter(watch)
         try:
-            while not self._end.is_set():
-                try:
-                    response = next(responses)
-                except StopIteration:
-                    return
+            for response in watch:
                 self._waiting_since = None
                 self._take(response)
+                if self._end.is_set():
+                    return
                 self._waiting_since, self._asked = time.monotonic(), False
+        except Unreachable:
+            if self._left is not watch:
+                raise
         finally:
             self._waiting_since = None
             watch.cancel()
@@ -160,6 +168,9 @@ class Reader:
                 f"{self._cluster_id:x}.",
                 "After a restore the agent has to begin a new epoch.",
             )
+        if response.created:
+            self._settled_term = header.raft_term
+        self._term = header.raft_term
         time_ms = int(self._wall() * 1000)
         if response.fragment:
             self._patience = PATIENCE_MAX
@@ -206,6 +217,8 @@ class Reader:
                 self._asked = True
                 watch.request_progress()
                 self._see_whether_idle(since)
+            elif self._term > self._settled_term:
+                self._see_who_leads(watch)
 
     def _see_whether_idle(self, since: float) -> None:
         """Take the member's word for it that there is nothing new.
@@ -224,3 +237,13 @@ class Reader:
         self._patience = 1
         if self._waiting_since == since:
             self._waiting_since, self._asked = time.monotonic(), False
+
+    def _see_who_leads(self, watch: Watch) -> None:
+        """After an election leave the member if it leads now; that of the term it was chosen in is known."""
+        term = self._term
+        leads = self._choice.leads(self.endpoint)
+        if leads and self._watch is watch:
+            self._left = watch
+            watch.cancel()
+        if leads is not None:
+            self._settled_term = term

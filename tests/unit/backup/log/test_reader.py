@@ -26,20 +26,20 @@ CLUSTER = 7
 Step = rpc.WatchResponse | Exception | float
 
 
-def header(revision: int, cluster: int = CLUSTER) -> rpc.ResponseHeader:
-    return rpc.ResponseHeader(revision=revision, cluster_id=cluster)
+def header(revision: int, cluster: int = CLUSTER, term: int = 2) -> rpc.ResponseHeader:
+    return rpc.ResponseHeader(revision=revision, cluster_id=cluster, raft_term=term)
 
 
 def created(revision: int = 9) -> rpc.WatchResponse:
     return rpc.WatchResponse(header=header(revision), created=True)
 
 
-def events(*revisions: int, fragment: bool = False) -> rpc.WatchResponse:
+def events(*revisions: int, fragment: bool = False, term: int = 2) -> rpc.WatchResponse:
     found = [
         rpc.Event(type=rpc.Event.PUT, kv=rpc.KeyValue(key=b"k", mod_revision=revision))
         for revision in revisions
     ]
-    return rpc.WatchResponse(header=header(revisions[-1]), events=found, fragment=fragment)
+    return rpc.WatchResponse(header=header(revisions[-1], term=term), events=found, fragment=fragment)
 
 
 class FakeWatch:
@@ -54,7 +54,7 @@ class FakeWatch:
         self._cancelled = threading.Event()
         self.asked = 0
         for step in steps:
-            self._steps.put(step)
+            self.say(step)
 
     def __iter__(self) -> Iterator[rpc.WatchResponse]:
         while True:
@@ -66,6 +66,9 @@ class FakeWatch:
                 raise step
             else:
                 yield step
+
+    def say(self, step: Step) -> None:
+        self._steps.put(step)
 
     @property
     def cancelled(self) -> bool:
@@ -82,20 +85,30 @@ class FakeWatch:
 
 
 class FakeEtcd:
-    """Members of which each watch gives the next of the written steps."""
+    """Members of which each watch gives the next of the written steps; the last one leads at first."""
 
     endpoints = ("a", "b", "c")
 
-    def __init__(self, *plan: list[Step], progress: int | None = None) -> None:
+    def __init__(self, *plan: list[Step], progress: int | None = None, silent: str = "") -> None:
         self._plan = list(plan)
+        self._silent = silent
         self._progress = progress
         self.watches: list[tuple[str, int, FakeWatch]] = []
         self.revision = 99
         self.reads = 0
+        self.leader = "c"
+        self.asked: list[str] = []
 
     def header(self, **_options: object) -> rpc.ResponseHeader:
         self.reads += 1
         return header(self.revision)
+
+    def status(self, endpoint: str, timeout: float) -> rpc.StatusResponse:
+        self.asked.append(endpoint)
+        if endpoint in self._silent:
+            raise Unreachable("silent.")
+        member = rpc.ResponseHeader(member_id=ord(endpoint))
+        return rpc.StatusResponse(header=member, leader=ord(self.leader))
 
     def watch(self, endpoint: str, start: int) -> FakeWatch:
         made = FakeWatch(self._plan.pop(0) if self._plan else [created()], self._progress)
@@ -138,8 +151,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Setting]]:
     monkeypatch.setattr(module, "BACKOFF_S", (0.001, 0.002))
     made: list[Setting] = []
 
-    def start(*plan: list[Step], progress: int | None = None, **options: t.Any) -> Setting:
-        made.append(Setting(FakeEtcd(*plan, progress=progress), **options))
+    def start(*plan: list[Step], progress: int | None = None, silent: str = "", **options: t.Any) -> Setting:
+        made.append(Setting(FakeEtcd(*plan, progress=progress, silent=silent), **options))
         made[-1].reader.start()
         return made[-1]
 
@@ -261,6 +274,37 @@ def test_the_watchdog_leaves_a_reader_alone_that_waits_for_the_inbox(run: Callab
     time.sleep(0.6)
     assert (setting.reader.stalls, setting.position.received_revision) == (0, 10)
     setting.wait(lambda: setting.position.received_revision == 11)
+
+
+def test_a_member_that_is_elected_is_left(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10)], [created(10), events(11)], interval_s=0.4)
+    setting.wait(lambda: setting.position.received_revision == 10)
+    setting.etcd.leader = "a"
+    setting.etcd.watches[0][2].say(events(11, term=3))
+    setting.wait(lambda: len(setting.etcd.watches) == 2)
+    assert [(endpoint, start) for endpoint, start, _ in setting.etcd.watches] == [("a", 10), ("b", 12)]
+    assert setting.revisions() == [(10, False), (11, False)]
+    assert (setting.reader.problem, setting.reader.stalls) == (None, 0)
+
+
+def test_an_election_of_another_one_changes_nothing(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10)], interval_s=0.4, progress=10)
+    setting.wait(lambda: setting.position.received_revision == 10)
+    asked = len(setting.etcd.asked)
+    setting.etcd.leader = "b"
+    setting.etcd.watches[0][2].say(events(11, term=3))
+    setting.wait(lambda: len(setting.etcd.asked) > asked)
+    setting.etcd.watches[0][2].say(events(12, term=3))
+    time.sleep(0.3)
+    assert setting.etcd.asked[asked:] == ["a"]
+    assert len(setting.etcd.watches) == 1
+
+
+def test_the_only_one_that_answers_is_read_from_although_it_leads(run: Callable[..., Setting]) -> None:
+    setting = run([created(), events(10)], interval_s=0.4, progress=10, silent="ab")
+    setting.wait(lambda: setting.position.received_revision == 10)
+    time.sleep(0.3)
+    assert [endpoint for endpoint, *_ in setting.etcd.watches] == ["c"]
 
 
 def test_an_idle_cluster_is_said_to_be_idle(
