@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log's pipeline as a program of its own, to be killed and measured: see ``main`` for its arguments.
 
-While a file ``down`` is in its folder the store refuses everything. It writes ``state.json`` several times
-a second, and at its end (SIGTERM) ``stored.json``: when which revision was durable, on the machine's
-monotonic clock.
+While a file ``down`` is in its folder the store refuses everything. It writes ``state.json`` when that is
+not there, so that nothing of what is measured is for the measurement, and at its end (SIGTERM)
+``stored.json``: when which revision was durable, on the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def main() -> int:
         t.cast("t.Any", pipeline.position).stored = noting
         pipeline.start()
         while not stop.wait(0.1) and not pipeline.failure:
-            _write(folder / "state.json", _state(pipeline))
+            if not (folder / "state.json").exists():
+                _write(folder / "state.json", _state(pipeline))
         _write(folder / "state.json", _state(pipeline))
         pipeline.stop()
     _write(folder / "stored.json", stored)
@@ -121,7 +122,6 @@ class LogAgent:
 
     def start(self) -> None:
         """Begin a run and wait until it follows etcd."""
-        (self.folder / "state.json").unlink(missing_ok=True)
         root = Path(__file__).resolve().parent.parent.parent
         with (self.folder / "agent.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -142,9 +142,15 @@ class LogAgent:
         path.touch() if down else path.unlink()
 
     def state(self) -> dict[str, t.Any]:
-        """Return what the agent wrote last, or nothing."""
+        """Return what the agent says now, or what it said at its end."""
+        path = self.folder / "state.json"
+        if self._process is not None:
+            path.unlink(missing_ok=True)
+            end = time.monotonic() + 30
+            while not path.exists() and self._process.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
         with contextlib.suppress(OSError):
-            return dict(json.loads((self.folder / "state.json").read_text()))
+            return dict(json.loads(path.read_text()))
         return {}
 
     def wait(self, condition: t.Callable[[dict[str, t.Any]], bool], seconds: float = 30) -> dict[str, t.Any]:
