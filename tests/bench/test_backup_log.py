@@ -35,12 +35,12 @@ SECONDS = 60 if RECORDED else 10
 OUTAGE_S = 60 if RECORDED else 6
 RPO_S, RPO_BUSY_S, RECOVERY_S = 1, 2, 10
 SLOWER = 1.05
-TURNS, TURN_S, SETTLE_S = int(os.environ.get("IRONSPAN_BENCH_TURNS", "40")), 4.0, 2.0
+TURNS, TURN_S = int(os.environ.get("IRONSPAN_BENCH_TURNS", "40")), 4.0
 """The agent is on and off by turns so short that what else the machine does meets both alike. How long a disk
-takes to sync differs so much that some hundred turns are needed to tell a twentieth.
-
-Before each turn it settles: an agent that has just begun reads what was written while it was off, a second at
-most, which an agent in a site does once in months and here would be in every other turn."""
+takes to sync differs so much that some hundred turns are needed to tell a twentieth."""
+SETTLE_S = 2.0
+"""Before each turn. An agent that has just begun reads what was written while it was off, for a second at
+most; in a site it does so once in months, here it would in every other turn."""
 RESAMPLED = 2000
 CORES = 0.25
 MEMORY_MB = 200
