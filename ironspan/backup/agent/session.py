@@ -168,9 +168,7 @@ class Session:
                 return snapshot
         return snapshots[-1]
 
-    def _attend(
-        self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event, snapshots: Snapshots
-    ) -> None:
+    def _attend(self, pipeline: Pipeline, epoch: Epoch, stop: threading.Event, snapshots: Snapshots) -> None:
         """Watch over the log until it ends, ``stop`` is set, or another agent writes."""
         watched = Watched(pipeline, self._metrics, snapshots.missing)
         self._metrics.active.set(1)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ssl
 import threading
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import grpc
 
 from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
 
+MESSAGE_MAX = 64 << 20
+"""Bytes: larger than etcd's largest request (1.5 MiB unless raised) and than a page of a range."""
 OPTIONS: tuple[tuple[str, int], ...] = (
-    # Larger than etcd's largest request (1.5 MiB unless raised) and than a page of a range.
-    ("grpc.max_receive_message_length", 64 << 20),
-    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.max_receive_message_length", MESSAGE_MAX),
+    ("grpc.max_send_message_length", MESSAGE_MAX),
     # A member is reached directly, never through a proxy that the environment names.
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
@@ -29,6 +31,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     # Two clients of one process do not share connections: a test that cuts one cuts only that one.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_REMEDY = "The settings below etcd (ca, certificate, key) must name readable PEM files."
 _ELSEWHERE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -69,12 +72,25 @@ class Tls:
         except OSError as error:
             raise _unreadable(error) from error
 
+    def context(self) -> ssl.SSLContext:
+        """Read the files, for a connection that is not grpcio's.
+
+        Raises:
+            EtcdError: a file cannot be read, or is no PEM.
+        """
+        self.stamp()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_alpn_protocols(["h2"])
+        try:
+            context.load_verify_locations(self.ca)
+            context.load_cert_chain(self.certificate, self.key)
+        except ssl.SSLError as error:
+            raise EtcdError(f"{self.ca}, {self.certificate} or {self.key}: {error}.", _REMEDY) from error
+        return context
+
 
 def _unreadable(error: OSError) -> EtcdError:
-    return EtcdError(
-        f"cannot read {error.filename}: {error.strerror}.",
-        "The settings below etcd (ca, certificate, key) must name readable PEM files.",
-    )
+    return EtcdError(f"cannot read {error.filename}: {error.strerror}.", _REMEDY)
 
 
 class Channels:
@@ -85,7 +101,7 @@ class Channels:
     """
 
     def __init__(self, tls: Tls | None) -> None:
-        self._tls = tls
+        self.tls = tls
         self._made: dict[str, tuple[tuple[int, ...], grpc.Channel]] = {}
         self._lock = threading.Lock()
 
@@ -102,15 +118,15 @@ class Channels:
         scheme, _, target = endpoint.rstrip("/").partition("://")
         if scheme not in ("https", "http", "unix") or not target:
             raise EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")
-        if scheme == "https" and self._tls is None:
+        if scheme == "https" and self.tls is None:
             raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
-        stamp = self._tls.stamp() if self._tls and scheme == "https" else ()
+        stamp = self.tls.stamp() if self.tls and scheme == "https" else ()
         with self._lock:
             known = self._made.get(endpoint)
             if known and known[0] == stamp:
                 return known[1]
-            if self._tls and scheme == "https":
-                made = grpc.secure_channel(target, self._tls.credentials(), options=OPTIONS)
+            if self.tls and scheme == "https":
+                made = grpc.secure_channel(target, self.tls.credentials(), options=OPTIONS)
             else:
                 address = f"unix:{target}" if scheme == "unix" else target
                 made = grpc.insecure_channel(address, options=OPTIONS)
@@ -135,6 +151,18 @@ def translated(error: grpc.RpcError, endpoint: str, what: str) -> EtcdError:
     """
     code = error.code() if isinstance(error, grpc.Call) else None
     details = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
+    return problem(code, details, endpoint, what)
+
+
+def problem(code: grpc.StatusCode | None, details: str, endpoint: str, what: str) -> EtcdError:
+    """Return the end of a call as an error of the backup's.
+
+    Args:
+        code: gRPC's status code, where there is one.
+        details: what the member or gRPC said.
+        endpoint: the member that was asked.
+        what: the call, for the message.
+    """
     message = f"{endpoint}: {what}: {details}."
     if "has been compacted" in details:
         return Compacted(message, endpoint=endpoint)

@@ -274,7 +274,13 @@ class EtcdClient(Calls):
             raise Unreachable(f"{endpoint}: the snapshot ended early.", endpoint=endpoint)
 
     def watch(
-        self, endpoint: str, start_revision: int = 0, key: bytes = ALL, range_end: bytes = ALL
+        self,
+        endpoint: str,
+        start_revision: int = 0,
+        key: bytes = ALL,
+        range_end: bytes = ALL,
+        *,
+        pause_s: float = 0.0,
     ) -> Watch:
-        """Watch a range at one member; see ``Watch``."""
-        return Watch(self._channels.get(endpoint), endpoint, start_revision, key, range_end)
+        """Watch a range at one member, on a connection of its own; see ``Watch``."""
+        return Watch(endpoint, self._channels.tls, start_revision, key, range_end, pause_s)

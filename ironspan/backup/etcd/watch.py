@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import queue
-import typing as t
 from collections.abc import Iterator
 
-import grpc
-
 from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.channel import translated
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.backup.etcd.channel import Tls
+from ironspan.backup.etcd.errors import Compacted, EtcdError
+from ironspan.backup.etcd.stream import Stream
 
 REQUIRE_LEADER = (("hasleader", "true"),)
 """Without it a member that is cut off from its cluster keeps the stream open and silent."""
@@ -22,22 +19,31 @@ class Watch:
     """A stream of a range's changes from one member, in pieces: etcd cuts large messages.
 
     One thread iterates. ``request_progress`` and ``cancel`` may be called by any other thread;
-    ``cancel`` ends the iteration. Nothing is read ahead of the reader but what fits gRPC's window, so a
-    slow reader slows the member's stream and not the member.
+    ``cancel`` ends the iteration. Nothing is read ahead of the reader but what fits the stream's window, so
+    a slow reader slows the member's stream and not the member.
 
     Args:
-        channel: to the member.
-        endpoint: the member's URL, for messages.
+        endpoint: the member's URL.
+        tls: needed for https.
         start_revision: the first revision to see; 0 for what comes from now on.
         key: first key of the range.
         range_end: its end.
+        pause_s: see ``Stream``.
+
+    Raises:
+        EtcdError: the endpoint is no URL, or a TLS file is missing or cannot be read.
     """
 
     def __init__(
-        self, channel: grpc.Channel, endpoint: str, start_revision: int, key: bytes, range_end: bytes
+        self,
+        endpoint: str,
+        tls: Tls | None,
+        start_revision: int,
+        key: bytes,
+        range_end: bytes,
+        pause_s: float = 0.0,
     ) -> None:
         self.endpoint = endpoint
-        self._requests: queue.SimpleQueue[rpc.WatchRequest | None] = queue.SimpleQueue()
         create = rpc.WatchCreateRequest(
             key=key,
             range_end=range_end,
@@ -45,13 +51,8 @@ class Watch:
             progress_notify=True,
             fragment=True,
         )
-        self._requests.put(rpc.WatchRequest(create_request=create))
-        method: t.Any = channel.stream_stream(
-            "/etcdserverpb.Watch/Watch",
-            request_serializer=rpc.WatchRequest.SerializeToString,
-            response_deserializer=rpc.WatchResponse.FromString,
-        )
-        self._stream = method(iter(self._requests.get, None), metadata=REQUIRE_LEADER)
+        self._stream = Stream(endpoint, tls, "etcdserverpb.Watch/Watch", REQUIRE_LEADER, pause_s)
+        self._request(rpc.WatchRequest(create_request=create))
 
     def __iter__(self) -> Iterator[rpc.WatchResponse]:
         """Yield the responses: first the one with ``created``, then events and progress.
@@ -62,30 +63,31 @@ class Watch:
             EtcdError: etcd ended the watch for another reason.
         """
         try:
-            for response in self._stream:
-                if response.compact_revision:
-                    raise Compacted(
-                        f"{self.endpoint}: the history before revision {response.compact_revision} is gone.",
-                        compact_revision=response.compact_revision,
-                        endpoint=self.endpoint,
-                    )
-                if response.canceled:
-                    raise EtcdError(
-                        f"{self.endpoint}: the watch was ended: {response.cancel_reason}.",
-                        endpoint=self.endpoint,
-                    )
-                yield response
-        except grpc.RpcError as error:
-            raise translated(error, self.endpoint, "Watch/Watch") from None
+            while True:
+                for message in self._stream.receive():
+                    response = rpc.WatchResponse.FromString(message)
+                    if error := self._end_in(response):
+                        raise error
+                    yield response
         finally:
-            self.cancel()
-        raise Unreachable(f"{self.endpoint}: the watch ended.", endpoint=self.endpoint)
+            self._stream.close()
+
+    def _end_in(self, response: rpc.WatchResponse) -> EtcdError | None:
+        if revision := response.compact_revision:
+            message = f"{self.endpoint}: the history before revision {revision} is gone."
+            return Compacted(message, compact_revision=revision, endpoint=self.endpoint)
+        if response.canceled:
+            message = f"{self.endpoint}: the watch was ended: {response.cancel_reason}."
+            return EtcdError(message, endpoint=self.endpoint)
+        return None
+
+    def _request(self, request: rpc.WatchRequest) -> None:
+        self._stream.send(request.SerializeToString())
 
     def request_progress(self) -> None:
         """Ask the member for a response with its revision, once all before it was sent."""
-        self._requests.put(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
+        self._request(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
 
     def cancel(self) -> None:
         """End the stream."""
-        self._requests.put(None)
         self._stream.cancel()

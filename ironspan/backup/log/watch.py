@@ -20,6 +20,9 @@ from ironspan.backup.log.position import Position
 from ironspan.backup.records import Progress
 
 INTERVAL_S = 2.0
+PAUSE_S = 0.002
+"""Seconds from one reading to the next one. What is read as soon as a write is done is out of the way of the
+next write; where writes come faster than that, several are read at once."""
 PROGRESS_S = 10.0
 """How often an idle cluster's log says that there was nothing."""
 BACKOFF_S = (0.1, 2.0)
@@ -143,7 +146,7 @@ class Reader:
         self._grouper.restart()
         self._behind_since = None
         self.connections += 1
-        watch = self._client.watch(self.endpoint, self._grouper.next)
+        watch = self._client.watch(self.endpoint, self._grouper.next, pause_s=PAUSE_S)
         self._waiting_since, self._asked = time.monotonic(), False
         self._watch = watch
         try:

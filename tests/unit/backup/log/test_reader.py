@@ -110,7 +110,7 @@ class FakeEtcd:
         member = rpc.ResponseHeader(member_id=ord(endpoint))
         return rpc.StatusResponse(header=member, leader=ord(self.leader))
 
-    def watch(self, endpoint: str, start: int) -> FakeWatch:
+    def watch(self, endpoint: str, start: int, *, pause_s: float) -> FakeWatch:
         made = FakeWatch(self._plan.pop(0) if self._plan else [created()], self._progress)
         self.watches.append((endpoint, start, made))
         return made
