@@ -33,9 +33,6 @@ from ironspan.backup.takeover import segments_of, take_over
 from tests.support.backup_log import NAMES, file_keys
 from tests.support.faulty_store import FaultyStore
 
-NICE = "5"
-"""As in roles/etcd_backup/templates/ironspan-etcd-backup.service.j2."""
-
 
 def main() -> int:
     """Run: ``FOLDER AFTER ENDPOINT...``; AFTER is the revision to begin behind, where the log is empty."""
@@ -104,12 +101,15 @@ class LogAgent:
         folder: its own; keeps the store, the spool and the keys from run to run.
         endpoints: of etcd.
         after: the revision to begin behind.
+        idle: run it as its unit does, when nothing else wants the processor. The unit has a share of its own
+            besides; this process has not, and starves where others want all of it.
     """
 
-    def __init__(self, folder: Path, endpoints: Sequence[str], after: int) -> None:
+    def __init__(self, folder: Path, endpoints: Sequence[str], after: int, *, idle: bool = False) -> None:
         self.folder = folder
         program = [sys.executable, "-m", "tests.support.log_agent"]
-        self._command = ["nice", "-n", NICE, *program, str(folder), str(after), *endpoints]
+        scheduling = ["chrt", "--idle", "0"] if idle else []
+        self._command = [*scheduling, *program, str(folder), str(after), *endpoints]
         self._process: subprocess.Popen[bytes] | None = None
         self.store = FileStore(folder / "store")
         self.after = after

@@ -194,6 +194,8 @@ def test_the_unit(render: Render) -> None:
     assert service["ExecStart"].split()[0] == "/opt/ironspan/etcd-backup/bin/ironspan-etcd-backup"
     assert service["ReadWritePaths"] == "/var/lib/ironspan/etcd-backup /srv/etcd-backup"
     assert (service["MemoryMax"], service["CPUQuota"]) == (str(2**29), "100%")
+    assert (service["CPUSchedulingPolicy"], service["CPUWeight"]) == ("idle", "20")
+    assert "Slice" not in service, "a weight is one among those of the same slice, and etcd's is the system's"
     assert service["ProtectSystem"] == "strict"
     assert found["Install"]["WantedBy"] == "multi-user.target"
 
