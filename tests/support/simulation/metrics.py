@@ -101,7 +101,8 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float:
     lower, below = 0.0, 0.0
     for bound, count in sorted(buckets.items()):
         if count >= rank and bound != math.inf:
-            return lower + (bound - lower) * (rank - below) / (count - below)
+            # Rounding must not carry it out of its bucket.
+            return min(bound, lower + (bound - lower) * (rank - below) / (count - below))
         if bound != math.inf:
             lower, below = bound, count
     return lower

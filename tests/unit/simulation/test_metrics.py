@@ -8,7 +8,7 @@ import bisect
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.simulation.metrics import DURATION, Scrape, differences, quantile, requests
@@ -33,6 +33,7 @@ def scrape(rows: dict[tuple[str, str, str], list[float]], extra: str = "") -> Sc
 
 
 @given(st.lists(st.floats(0.0001, 0.999), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
+@example([0.5, 0.5, 0.5, 0.75, 0.75, 0.75], 0.5)
 def test_a_quantile_lies_in_the_bucket_of_the_value_itself(values: list[float], share: float) -> None:
     exact = sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
     upper = BOUNDS[bisect.bisect_left(BOUNDS, exact)]
