@@ -30,7 +30,7 @@ class Connection:
     """Bytes to and from a member. One thread opens, waits, reads, writes and closes.
 
     Args:
-        endpoint: ``https://ADDRESS:PORT``, or ``http://ADDRESS:PORT``.
+        endpoint: ``https://ADDRESS:PORT``, ``http://ADDRESS:PORT``, or ``unix:///PATH`` of its socket.
         tls: needed for https.
 
     Raises:
@@ -43,9 +43,11 @@ class Connection:
             self._host, self._port = url.hostname, url.port
         except ValueError as error:
             raise _no_endpoint(endpoint) from error
-        if url.scheme not in ("https", "http") or not self._host or not self._port:
+        self._path = url.path if url.scheme == "unix" else ""
+        if not self._path and (url.scheme not in ("https", "http") or not self._host or not self._port):
             raise _no_endpoint(endpoint)
-        self.scheme, self.authority = url.scheme, url.netloc
+        self.scheme = "https" if url.scheme == "https" else "http"
+        self.authority = url.netloc or "localhost"
         if url.scheme == "https" and tls is None:
             raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
         self._context = tls.context() if tls and url.scheme == "https" else None
@@ -80,12 +82,17 @@ class Connection:
             OSError: it failed, also by TLS (``ssl.SSLError``).
         """
         end = time.monotonic() + CONNECT_S
-        found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        self._socket = plain = socket.socket(family, kind, protocol)
-        plain.setblocking(False)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = plain.connect_ex(address)
+        if self._path:
+            self._socket = plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            plain.setblocking(False)
+            code = plain.connect_ex(self._path)
+        else:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = found[0]
+            self._socket = plain = socket.socket(family, kind, protocol)
+            plain.setblocking(False)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = plain.connect_ex(address)
         if code == errno.EINPROGRESS:
             self._wait_in_time(select.POLLOUT, end)
             code = plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -44,7 +44,7 @@ class Stream:
     One thread calls ``receive`` and ``close``; ``send`` and ``cancel`` may be called by any.
 
     Args:
-        endpoint: ``https://ADDRESS:PORT``, or ``http://ADDRESS:PORT``.
+        endpoint: see ``Connection``.
         tls: needed for https.
         method: ``SERVICE/METHOD``.
         metadata: what the call carries besides.

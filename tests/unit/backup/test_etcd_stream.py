@@ -45,8 +45,13 @@ def framed(message: bytes) -> bytes:
 class Peer:
     """The other side of one stream, driven by a script in a thread of its own."""
 
-    def __init__(self, script: Script, context: ssl.SSLContext | None = None) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(
+        self, script: Script, context: ssl.SSLContext | None = None, path: Path | None = None
+    ) -> None:
+        if path:
+            self._listener = socket.create_server(str(path), family=socket.AF_UNIX)
+        else:
+            self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(30)
         self._script, self._context = script, context
         self.http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
@@ -56,7 +61,8 @@ class Peer:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         scheme = "https" if context else "http"
-        self.endpoint = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+        name = self._listener.getsockname()
+        self.endpoint = f"unix://{path}" if path else f"{scheme}://127.0.0.1:{name[1]}"
 
     def close(self) -> None:
         self._thread.join(30)
@@ -341,11 +347,28 @@ def test_nobody_listens() -> None:
 
 @pytest.mark.parametrize(
     "endpoint",
-    ["unix:///run/etcd.sock", "http://127.0.0.1", "127.0.0.1:2379", "http://[::1", "http://a:client", ""],
+    [
+        "unix://",
+        "ftp://127.0.0.1:21",
+        "http://127.0.0.1",
+        "127.0.0.1:2379",
+        "http://[::1",
+        "http://a:client",
+        "",
+    ],
 )
 def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(EtcdError, match="Write https://ADDRESS:PORT"):
         Stream(endpoint, None, METHOD)
+
+
+def test_a_socket_of_the_machine_serves_too(tmp_path: Path) -> None:
+    peer = Peer(answered(lambda peer: peer.say(framed(b"yes"))), path=tmp_path / "etcd.sock")
+    stream = Stream(peer.endpoint, None, METHOD)
+    assert stream.receive() == [b"yes"]
+    assert peer.headers[b":authority"] == b"localhost"
+    stream.close()
+    peer.close()
 
 
 # -- TLS -------------------------------------------------------------------------------------------
