@@ -101,14 +101,9 @@ class Writer:
         self._seconds = seconds
         endpoints = ",".join(members.endpoints).replace("http://", "")
         arguments = [endpoints, rate, each, seconds, 1024, self._result]
+        scheduling = ["chrt", "--fifo", "1"] if at_once else []
         self._process = subprocess.Popen(
-            [
-                *(["chrt", "--fifo", "1"] if at_once else []),
-                sys.executable,
-                "-m",
-                "tests.bench.etcd_writer",
-                *map(str, arguments),
-            ],
+            [*scheduling, sys.executable, "-m", "tests.bench.etcd_writer", *map(str, arguments)],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
@@ -239,7 +234,7 @@ def test_writes_to_etcd_take_no_longer_with_it(
     """
     with cluster(count) as members:
         turns = by_turns(members, tmp_path, in_memory)
-    quiet = [turn for turn in turns if turn.stolen <= STOLEN]
+    quiet = [turn for turn in turns if turn.quiet]
     took = {
         backed: [p99(sorted(turn.took)) for turn in quiet if turn.backed == backed]
         for backed in (True, False)
@@ -274,16 +269,21 @@ class Turn:
     stolen: float = 0.0
     took: list[float] = dataclasses.field(default_factory=list)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether the machine had its processors."""
+        return self.stolen <= STOLEN
+
 
 def by_turns(members: Members, folder: Path, in_memory: Path) -> list[Turn]:
-    """Write all the time, until there are enough turns in which the machine had its processors."""
+    """Write all the time, until there are enough quiet turns."""
     with EtcdClient(members.endpoints) as client:
         start = client.header().revision
     agent = LogAgent(in_memory, members.endpoints, start, idle=True)
     writer = Writer(folder, members, 300, 1, 7200, at_once=True)
     turns: list[Turn] = []
     try:
-        while len(turns) < TRIES * TURNS and sum(turn.stolen <= STOLEN for turn in turns) < TURNS:
+        while len(turns) < TRIES * TURNS and sum(turn.quiet for turn in turns) < TURNS:
             backed = len(turns) % 4 in (0, 3)
             if backed and not agent.running:
                 agent.start()

@@ -65,12 +65,8 @@ class Tls:
         Raises:
             EtcdError: a file cannot be read.
         """
-        try:
-            return grpc.ssl_channel_credentials(
-                self.ca.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
-            )
-        except OSError as error:
-            raise _unreadable(error) from error
+        ca, certificate, key = self._contents()
+        return grpc.ssl_channel_credentials(ca, key, certificate)
 
     def context(self) -> ssl.SSLContext:
         """Read the files, for a connection that is not grpcio's.
@@ -78,7 +74,7 @@ class Tls:
         Raises:
             EtcdError: a file cannot be read, or is no PEM.
         """
-        self.stamp()
+        self._contents()  # ssl does not say which one it cannot read.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.set_alpn_protocols(["h2"])
         try:
@@ -87,6 +83,35 @@ class Tls:
         except ssl.SSLError as error:
             raise EtcdError(f"{self.ca}, {self.certificate} or {self.key}: {error}.", _REMEDY) from error
         return context
+
+    def _contents(self) -> list[bytes]:
+        try:
+            return [path.read_bytes() for path in (self.ca, self.certificate, self.key)]
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+def parted(endpoint: str, tls: Tls | None) -> tuple[str, str]:
+    """Return the scheme of a member's URL and what it leads to.
+
+    Args:
+        endpoint: ``https://ADDRESS:PORT``, ``http://ADDRESS:PORT``, or ``unix:///PATH`` of its socket.
+        tls: needed for https.
+
+    Raises:
+        EtcdError: it is no such URL, or the TLS files are missing.
+    """
+    scheme, _, target = endpoint.rstrip("/").partition("://")
+    if scheme not in ("https", "http", "unix") or not target:
+        raise no_endpoint(endpoint)
+    if scheme == "https" and tls is None:
+        raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
+    return scheme, target
+
+
+def no_endpoint(endpoint: str) -> EtcdError:
+    """Return the error that says so."""
+    return EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")
 
 
 def _unreadable(error: OSError) -> EtcdError:
@@ -115,11 +140,7 @@ class Channels:
         Raises:
             EtcdError: the endpoint is no such URL, or a TLS file cannot be read.
         """
-        scheme, _, target = endpoint.rstrip("/").partition("://")
-        if scheme not in ("https", "http", "unix") or not target:
-            raise EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")
-        if scheme == "https" and self.tls is None:
-            raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
+        scheme, target = parted(endpoint, self.tls)
         stamp = self.tls.stamp() if self.tls and scheme == "https" else ()
         with self._lock:
             known = self._made.get(endpoint)

@@ -12,10 +12,10 @@ import socket
 import ssl
 import threading
 import time
+import typing as t
 import urllib.parse
 
-from ironspan.backup.etcd.channel import Tls
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.backup.etcd.channel import Tls, no_endpoint, parted
 
 CONNECT_S = 5.0
 """Seconds for the connection and TLS's handshake together."""
@@ -38,19 +38,18 @@ class Connection:
     """
 
     def __init__(self, endpoint: str, tls: Tls | None) -> None:
+        scheme, target = parted(endpoint, tls)
+        self._path = target if scheme == "unix" else ""
+        self.authority = "localhost" if self._path else target
         try:
-            url = urllib.parse.urlsplit(endpoint)
+            url = urllib.parse.urlsplit(f"//{self.authority}")
             self._host, self._port = url.hostname, url.port
         except ValueError as error:
-            raise _no_endpoint(endpoint) from error
-        self._path = url.path if url.scheme == "unix" else ""
-        if not self._path and (url.scheme not in ("https", "http") or not self._host or not self._port):
-            raise _no_endpoint(endpoint)
-        self.scheme = "https" if url.scheme == "https" else "http"
-        self.authority = url.netloc or "localhost"
-        if url.scheme == "https" and tls is None:
-            raise EtcdError(f"{endpoint} needs TLS files.", "Give ca, certificate and key.")
-        self._context = tls.context() if tls and url.scheme == "https" else None
+            raise no_endpoint(endpoint) from error
+        if not self._path and not (self._host and self._port):
+            raise no_endpoint(endpoint)
+        self.scheme = "https" if scheme == "https" else "http"
+        self._context = tls.context() if tls and scheme == "https" else None
         self._socket: socket.socket | None = None
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
@@ -82,17 +81,15 @@ class Connection:
             OSError: it failed, also by TLS (``ssl.SSLError``).
         """
         end = time.monotonic() + CONNECT_S
-        if self._path:
-            self._socket = plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            plain.setblocking(False)
-            code = plain.connect_ex(self._path)
-        else:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = found[0]
-            self._socket = plain = socket.socket(family, kind, protocol)
-            plain.setblocking(False)
+        family: int = socket.AF_UNIX
+        address: t.Any = self._path
+        if not self._path:
+            family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
+        self._socket = plain = socket.socket(family, socket.SOCK_STREAM)
+        plain.setblocking(False)
+        if not self._path:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = plain.connect_ex(address)
+        code = plain.connect_ex(address)
         if code == errno.EINPROGRESS:
             self._wait_in_time(select.POLLOUT, end)
             code = plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -174,7 +171,3 @@ class Connection:
             for one in (self._socket, self._bell, self._ringer):
                 if one is not None:
                     one.close()
-
-
-def _no_endpoint(endpoint: str) -> EtcdError:
-    return EtcdError(f"{endpoint!r} is no etcd endpoint.", "Write https://ADDRESS:PORT.")

@@ -148,7 +148,7 @@ class Stream:
             self._connection.pause(early)
         received = self._connection.read(READ_BYTES)
         if received == b"":
-            self._end = self._end or self._broken("the connection was closed")
+            self._end_by("the connection was closed")
         elif received:
             for event in self._http.receive_data(received):
                 self._handle(event)
@@ -161,11 +161,15 @@ class Stream:
             case h2.events.ResponseReceived(headers=headers) | h2.events.TrailersReceived(headers=headers):
                 self._see_status({str(name): str(value) for name, value in headers or ()})
             case h2.events.StreamEnded():
-                self._end = self._end or self._broken("it was ended without a reason")
+                self._end_by("it was ended without a reason")
             case h2.events.StreamReset(error_code=code):
-                self._end = self._end or self._broken(f"it was reset ({code!s})")
+                self._end_by(f"it was reset ({code!s})")
             case h2.events.ConnectionTerminated():
-                self._end = self._end or self._broken("the member ends its connections")
+                self._end_by("the member ends its connections")
+
+    def _end_by(self, why: str) -> None:
+        """Note an end, unless a reason is known already."""
+        self._end = self._end or self._broken(why)
 
     def _see_status(self, headers: dict[str, str]) -> None:
         status = headers.get("grpc-status")

@@ -158,9 +158,11 @@ def answered(*then: Script) -> Script:
 
 
 @contextlib.contextmanager
-def stream_to(script: Script, pause_s: float = 0.0) -> Iterator[tuple[Stream, Peer]]:
-    peer = Peer(script)
-    stream = Stream(peer.endpoint, None, METHOD, [("hasleader", "true")], pause_s)
+def stream_to(
+    script: Script, pause_s: float = 0.0, tls: Tls | None = None, path: Path | None = None
+) -> Iterator[tuple[Stream, Peer]]:
+    peer = Peer(script, server_context(tls) if tls else None, path)
+    stream = Stream(peer.endpoint, tls, METHOD, [("hasleader", "true")], pause_s)
     try:
         yield stream, peer
     finally:
@@ -363,12 +365,10 @@ def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
 
 
 def test_a_socket_of_the_machine_serves_too(tmp_path: Path) -> None:
-    peer = Peer(answered(lambda peer: peer.say(framed(b"yes"))), path=tmp_path / "etcd.sock")
-    stream = Stream(peer.endpoint, None, METHOD)
-    assert stream.receive() == [b"yes"]
-    assert peer.headers[b":authority"] == b"localhost"
-    stream.close()
-    peer.close()
+    script = answered(lambda peer: peer.say(framed(b"yes")))
+    with stream_to(script, path=tmp_path / "etcd.sock") as (stream, peer):
+        assert stream.receive() == [b"yes"]
+        assert peer.headers[b":authority"] == b"localhost"
 
 
 # -- TLS -------------------------------------------------------------------------------------------
@@ -423,13 +423,8 @@ def test_tls_both_know_each_other(tmp_path: Path, pause_s: float) -> None:
         peer.say(b"".join(map(framed, messages)))
         peer.wait_for_the_end()
 
-    peer = Peer(script, server_context(tls))
-    stream = Stream(peer.endpoint, tls, METHOD, pause_s=pause_s)
-    try:
+    with stream_to(script, pause_s, tls) as (stream, _):
         assert all_of(stream, len(messages)) == messages
-    finally:
-        stream.close()
-        peer.close()
 
 
 def test_tls_a_member_of_another_authority_is_refused(tmp_path: Path) -> None:
@@ -464,5 +459,9 @@ def test_tls_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(EtcdError, match=r"client\.crt.*must name readable PEM files"):
         Stream("https://127.0.0.1:2379", tls, METHOD)
     tls.certificate.unlink()
+    tls.certificate.mkdir()
+    with pytest.raises(EtcdError, match=r"cannot read .*client\.crt: Is a directory"):
+        Stream("https://127.0.0.1:2379", tls, METHOD)
+    tls.certificate.rmdir()
     with pytest.raises(EtcdError, match=r"cannot read .*client\.crt.*must name readable PEM files"):
         Stream("https://127.0.0.1:2379", tls, METHOD)
