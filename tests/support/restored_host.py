@@ -76,13 +76,13 @@ SYSTEMCTL = """\
             start()
     """
 CONFIGURATION = """\
-    name: az-1
+    name: "az-1"
     data-dir: /var/lib/etcd/uid
     listen-peer-urls: https://127.0.0.2:{peer}
     listen-client-urls: https://127.0.0.2:{client},https://127.0.0.1:{client}
     initial-advertise-peer-urls: https://127.0.0.2:{peer}
     advertise-client-urls: https://127.0.0.2:{client}
-    initial-cluster-token: uid
+    initial-cluster-token: "uid"
     heartbeat-interval: 10
     election-timeout: 100
     unsafe-no-fsync: true

@@ -24,9 +24,20 @@ from jinja2 import nodes
 
 # YAML 1.1 (section 5.1, character set) takes these only as escapes; json.dumps leaves them as they are.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\ufeff\ufffe\uffff]")
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _OTHERS = (nodes.Extends, nodes.FromImport, nodes.Import, nodes.Include)
 _TELLING = (nodes.Name, nodes.Getattr, nodes.Call, *_OTHERS)
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Quotes what is a text to PyYAML and a number or a truth value to the parser of etcd and Kubernetes."""
+
+
+# go.yaml.in/yaml/v2, resolve.go: 12e34, 08 and 0o17 are numbers, with underscores too, and y is true.
+_NUMBER = r"(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9_]+)?|0[oOxXbB][0-9a-fA-F_]+"
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(f"[-+]?({_NUMBER})$"), list("-+.0123456789")
+)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
 
 
 def to_json(value: t.Any) -> str:
@@ -37,7 +48,7 @@ def to_json(value: t.Any) -> str:
 
 def to_yaml(value: t.Any) -> str:
     """Return a value as YAML in block style, keys in the order given."""
-    return str(yaml.dump(value, Dumper=_DUMPER, default_flow_style=False, sort_keys=False, width=1000))
+    return str(yaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1000))
 
 
 def b64encode(value: str) -> str:

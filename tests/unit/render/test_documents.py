@@ -292,6 +292,29 @@ def test_json_in_a_template_survives_yaml(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["12e34", "0123456789e12345", "1.e5", ".5e-1", "-1E+2", "08", "1_0e2", "0o17", "-0X1f", "0b2", "y", "N"],
+)
+def test_a_text_that_is_a_number_to_etcd_and_kubernetes_is_quoted(text: str) -> None:
+    assert to_yaml({"a": text}) == f"a: '{text}'\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        (5, "5"),
+        (0.5, "0.5"),
+        (True, "true"),
+        ("100m", "100m"),
+        ("10.244.0.0/16", "10.244.0.0/16"),
+        ("0x", "0x"),
+    ],
+)
+def test_whatever_nobody_misreads_stays_plain(value: t.Any, result: str) -> None:
+    assert to_yaml({"a": value}) == f"a: {result}\n"
+
+
+@pytest.mark.parametrize(
     ("name", "value", "result"),
     [
         ("b64encode", "ä", "w6Q="),

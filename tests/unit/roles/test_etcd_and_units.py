@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import typing as t
 from collections.abc import Callable
 
@@ -45,6 +46,25 @@ ETCD = [
 @pytest.mark.parametrize(("variables", "key", "value"), ETCD)
 def test_etcd(render: Render, variables: dict[str, t.Any], key: str, value: t.Any) -> None:
     assert yaml.safe_load(render(variables=variables).content("az-2", "etcd/config"))[key] == value
+
+
+@pytest.mark.parametrize(
+    ("host", "resource", "text", "keys"),
+    [
+        ("az-2", "etcd/config", "content", {"name", "initial-cluster-token"}),
+        ("az-2", "etcd_events/config", "content", {"name", "initial-cluster-token"}),
+        ("az-2", "control_plane/member", "config", {"name", "clusterName"}),
+        ("rack-1", "node/join", "config", {"name"}),
+    ],
+)
+def test_names_and_tokens_are_quoted_lest_they_are_read_as_numbers(
+    render: Render, host: str, resource: str, text: str, keys: set[str]
+) -> None:
+    """Of 16 hexadecimal digits, the site's identity, one in 750 is a number like 1234567890e12345 to etcd."""
+    rendered = render(variables={"etcd_events_enabled": True}).resources(host)[resource][text]
+    found = re.findall(r"^ *(name|clusterName|initial-cluster-token): *(.)", rendered, re.MULTILINE)
+    assert {key for key, _ in found} == keys
+    assert {first for _, first in found} == {'"'}
 
 
 def test_how_a_member_starts_is_no_part_of_its_document(render: Render) -> None:
