@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import time
 import typing as t
 
@@ -110,7 +109,7 @@ def show(arguments: argparse.Namespace) -> int:
     if display.mode == "json":
         display.event("backups", **listed[0])
     else:
-        display.note(backup_text.listing(stores, time.time(), shutil.get_terminal_size((120, 24)).columns))
+        display.note(backup_text.listing(stores, time.time()))
     return int(Exit.OK if backup_text.sound(stores) else Exit.FAILED)
 
 

@@ -16,19 +16,18 @@ import rich.table
 from ironspan.backup.text import size
 
 Answer = collections.abc.Mapping[str, t.Any]
-LEAST_WIDTH = 118
-"""The table's own. A narrower terminal wraps lines; names cut short would be of no use."""
+WIDTH = 1000
+"""More than any table has of its own. A narrower terminal wraps lines; a revision cut short is of no use."""
 
 
-def listing(stores: collections.abc.Iterable[Answer], now: float, width: int = 120) -> str:
+def listing(stores: collections.abc.Iterable[Answer], now: float) -> str:
     """Return a table for each store: its snapshots, newest first, and how far the log leads.
 
     Args:
         stores: ``stores`` of the answer to ``list``.
         now: seconds since 1970.
-        width: columns that there are.
     """
-    out = rich.console.Console(file=io.StringIO(), width=max(width, LEAST_WIDTH), highlight=False)
+    out = rich.console.Console(file=io.StringIO(), width=WIDTH, highlight=False)
     for number, store in enumerate(stores, 1):
         out.print(f"{number}. {store['store']}", markup=False, soft_wrap=True)
         if store["snapshots"]:

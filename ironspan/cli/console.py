@@ -132,7 +132,8 @@ class Console:
             elif self.mode == "plain":
                 print(text, file=self.stream, flush=True)
             else:
-                self._rich.print(text, markup=False)
+                # The terminal wraps it: a command that is shown can be copied in one piece.
+                self._rich.print(text, markup=False, soft_wrap=True)
 
     def event(self, kind: str, /, **fields: t.Any) -> None:
         """Write one JSON line; nothing in the other modes."""
@@ -170,7 +171,8 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
         ("--plain", "write plain lines even on a terminal"),
     ):
         if flag not in parser._option_string_actions:
-            parser.add_argument(flag, action="store_true", help=text)
+            # Without a default of its own, a subcommand does not take back what was said before its name.
+            parser.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=text)
 
 
 def from_arguments(arguments: argparse.Namespace, stream: t.TextIO | None = None) -> Console:

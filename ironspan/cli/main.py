@@ -43,9 +43,10 @@ def build_parser(parts: collections.abc.Iterable[str] = PARTS) -> argparse.Argum
         prog="ironspan",
         description="Build and run a two-site Kubernetes cluster: validate, apply, verify; and its lab.",
         epilog="Exit codes: 0 done, 1 a change failed and was rolled back, 2 input refused, "
-        "4 a host unreachable or unfit, 130 interrupted.",
+        "3 the run was cut off, 4 a host unreachable or unfit, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"ironspan {ironspan.__version__}")
+    parser.set_defaults(json=False, plain=False)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for part in parts:
         try:
@@ -55,7 +56,7 @@ def build_parser(parts: collections.abc.Iterable[str] = PARTS) -> argparse.Argum
                 raise
             continue
         module.register(subparsers)
-    for command in _leaves(subparsers):
+    for command in _runnable(subparsers):
         console.add_output_options(command)
     return parser
 
@@ -79,15 +80,15 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
         return int(Exit.FAILED)
 
 
-def _leaves(
+def _runnable(
     subparsers: argparse._SubParsersAction[t.Any],
 ) -> collections.abc.Iterator[argparse.ArgumentParser]:
     for parser in set(subparsers.choices.values()):
         nested = [item for item in parser._actions if isinstance(item, argparse._SubParsersAction)]
-        if nested:
-            for item in nested:
-                yield from _leaves(item)
-        else:
+        for item in nested:
+            yield from _runnable(item)
+        # One with subcommands may do something by itself.
+        if not nested or parser.get_default("func"):
             yield parser
 
 

@@ -15,6 +15,8 @@ class Exit(enum.IntEnum):
     """A change failed on at least one host; the failing host was rolled back."""
     BAD_INPUT = 2
     """The input was refused before anything was touched."""
+    UNFINISHED = 3
+    """The end of the run was never seen: ansible-playbook was killed. The next run finishes it."""
     HOSTS = 4
     """At least one host was unreachable or unfit; the others finished."""
     INTERRUPTED = 130

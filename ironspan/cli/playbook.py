@@ -80,7 +80,7 @@ class PlaybookRun:
         self.console = console
         self.log = log
         self.verbose = verbose
-        self.run = Run()
+        self.run = Run(again=shlex.join(["ironspan", *sys.argv[1:]]))
         self.output: list[str] = []
         self._interrupts = 0
         self._process = 0
@@ -88,12 +88,14 @@ class PlaybookRun:
     def execute(self, project: pathlib.Path) -> Exit:
         """Run the playbook in the project folder and return how it ended."""
         import ansible_runner
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import children_bound
 
         # Events pass through files; they go to a private folder in memory where there is one.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with (
             tempfile.TemporaryDirectory(prefix="ironspan-run-", dir=memory) as private,
             self._interruptible(),
+            children_bound(),
             open(self.log, "w", encoding="utf-8", opener=_private_opener) as log,
         ):
 
@@ -119,7 +121,7 @@ class PlaybookRun:
                     "ANSIBLE_HOST_KEY_CHECKING": "True",
                 },
             )
-        return self.run.exit_code(int(result.rc if result.rc is not None else 1), self._interrupts > 0)
+        return self.run.exit_code(None if result.rc is None else int(result.rc), self._interrupts > 0)
 
     def _handle(self, event: dict[str, t.Any], log: t.TextIO) -> None:
         self._process = self._process or int(event.get("pid") or 0)

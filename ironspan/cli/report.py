@@ -25,6 +25,9 @@ UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
 STUCK_REMEDY = "mend that and run the same again; to give up instead: kubectl uncordon {}"
+CUT_OFF = "the end of this run was never seen: ansible-playbook was killed, or gave up by an error of its own"
+INTERRUPTED = "interrupted before the end"
+AGAIN = "every host finishes or takes back what it had begun"
 FAILED_REMEDY = "read the log named below, correct the cause and run again"
 
 
@@ -115,10 +118,15 @@ class Run:
 
     Args:
         clock: seconds, monotonic.
+        again: the command that runs the same again.
     """
 
-    def __init__(self, clock: collections.abc.Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: collections.abc.Callable[[], float] = time.monotonic, again: str = "the same command"
+    ) -> None:
         self._clock = clock
+        self._again = again
+        self._cut = ""
         self.began = clock()
         self.phases: list[Phase] = []
         self.failures: list[Failure] = []
@@ -191,15 +199,19 @@ class Run:
         if self.phases and not self.phases[-1].ended:
             self.phases[-1].ended = self._clock()
 
-    def exit_code(self, status: int, interrupted: bool = False) -> Exit:
-        """Return how the command ends.
+    def exit_code(self, status: int | None, interrupted: bool = False) -> Exit:
+        """Return how the command ends, and remember it for the summary.
 
         Args:
-            status: ``ansible-playbook``'s own exit status.
+            status: ``ansible-playbook``'s own exit status, None when a signal ended it.
             interrupted: the operator pressed Ctrl-C.
         """
         if interrupted:
+            self._cut = "" if self.finished else INTERRUPTED
             return Exit.INTERRUPTED
+        if not self.finished and (status is None or (status and self.phases)):
+            self._cut = CUT_OFF
+            return Exit.UNFINISHED
         reasons = {failure.why for failure in self.failures}
         if "input" in reasons:
             return Exit.BAD_INPUT
@@ -209,7 +221,7 @@ class Run:
             return Exit.BAD_INPUT
         if reasons:
             return Exit.HOSTS
-        if status == 0:
+        if not status:
             return Exit.OK
         # Nothing failed on a host and yet Ansible gave up: it refused its input (a playbook that does not
         # parse, an inventory that is not there, an unknown option).
@@ -227,10 +239,12 @@ class Run:
             return [line for failure in self.failures for line in failure.reason.splitlines()]
         lines = (
             [f"{len(healthy)} of {len(hosts)} hosts finished, {changes} changes, {took:.1f} s"]
-            if hosts
+            if hosts and not self._cut
             else []
         )
-        if self.failures and healthy:
+        if self._cut:
+            lines += self._unfinished(len(hosts), took)
+        elif self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")
         lines.extend(self.notes)
         for failure in self.failures:
@@ -243,6 +257,15 @@ class Run:
             lines.extend(f"    -> {line}" for line in remedy.splitlines())
         return lines
 
+    def _unfinished(self, hosts: int, took: float) -> list[str]:
+        where = f" (phase {self.phases[-1].name})" if self.phases else ""
+        return [
+            f"{self._cut}{where}",
+            f"    {hosts} hosts answered until then, {self.changes} changes, {took:.1f} s; "
+            "any host may be between two states",
+            f"    -> {self._again}   {AGAIN}; what is open: ironspan doctor",
+        ]
+
     def as_dict(self) -> dict[str, t.Any]:
         """Return the whole run as JSON-able data (the last event of ``--json``)."""
         return {
@@ -252,5 +275,6 @@ class Run:
             ],
             "failures": [dataclasses.asdict(item) for item in self.failures],
             "stats": self.stats,
+            "finished": self.finished,
             "seconds": round(self._clock() - self.began, 3),
         }

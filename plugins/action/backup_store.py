@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management i
     credential,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.setup import set_up
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 _CONTAINER = {
     "subscription": {"type": "str", "required": True},
@@ -41,6 +42,8 @@ _MANAGEMENT = {
     "audience": {"type": "str", "default": URL},
     "ca": {"type": "str", "default": ""},
 }
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -9,8 +9,11 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.collected import keep
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.certificates"
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

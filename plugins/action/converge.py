@@ -49,6 +49,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.converge"
 ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
@@ -57,7 +58,8 @@ MODES = ("apply", "assess", "plan", "reset", "rollback")
 WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
 
-prepare()  # here, because the main process imports this file before it starts workers
+bind_children()
+prepare()  # both here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

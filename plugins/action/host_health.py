@@ -12,8 +12,11 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.notebook import Notebook
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.host_health"
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

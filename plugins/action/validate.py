@@ -28,11 +28,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 PURPOSES = ("check", "plan", "apply", "reset")
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
-prepare()  # here, because the main process imports this file before it starts workers
+bind_children()
+prepare()  # both here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import typing as t
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,15 @@ import pytest
 from tests.support.fake_api import NODES, SECRETS, FakeApi, Fault, Joins, api_of
 from tests.support.faults import insist
 from tests.support.playbooks import recap_of
-from tests.support.simulated_site import ADDRESSES, API_NAME, SimulatedSite, make_store
+from tests.support.simulated_site import (
+    ADDRESSES,
+    API_NAME,
+    SimulatedSite,
+    controllers_of,
+    kill_all,
+    make_store,
+    wait_for,
+)
 
 ASSESSED = 5
 """The boundary at which the first play on hosts begins: the site is locked by then."""
@@ -63,6 +73,63 @@ def test_a_second_run_is_refused_until_the_first_one_is_dead(world: World) -> No
     status, output = site.finish()
     assert status == 0, output
     assert api.names(NODES) == ["w1"]
+
+
+HANGING = """#!/bin/sh
+echo $$ >"$IRONSPAN_ROOT/run/hanging"
+exec sleep 600
+"""
+
+
+@contextlib.contextmanager
+def hung(site: SimulatedSite, *program: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    """Start a run whose worker waits for a join that does not end; yield it, its name, the join's process."""
+    (site.root("w1") / "usr/local/ironspan-test-bin/kubeadm").write_text(HANGING)
+    mark, name = site.root("w1") / "run/hanging", uuid.uuid4().hex
+    running = site.start(run=name, program=program)
+    wait_for(lambda: mark.exists() and mark.read_text().endswith("\n"), "the join begins", 120)
+    join = int(mark.read_text())
+    try:
+        yield running, name, join
+    finally:
+        kill_all(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(join, signal.SIGKILL)
+        running.wait()
+
+
+def test_workers_end_with_a_killed_run(world: World) -> None:
+    """Nobody waits for the run that was killed, as in a container whose first process reaps nobody."""
+    with hung(world[0], "ansible-playbook") as (running, name, join):
+        assert len(controllers_of(name)) > 1
+        running.send_signal(signal.SIGKILL)
+        wait_for(lambda: not controllers_of(name), "workers of a killed run go on")
+        assert "sleep" in Path(f"/proc/{join}/cmdline").read_text(), "what a host does goes on"
+
+
+def test_the_run_ends_with_a_killed_command(world: World) -> None:
+    with hung(world[0], "ironspan", "apply") as (running, name, _):
+        assert len(controllers_of(name)) > 2
+        running.send_signal(signal.SIGKILL)
+        wait_for(lambda: not controllers_of(name), "ansible-playbook goes on without its command")
+
+
+def test_a_run_whose_end_was_never_seen_does_not_say_that_it_finished(world: World) -> None:
+    site, _ = world
+    with hung(site, "ironspan", "apply") as (running, name, _):
+        (playbook,) = [one for one in controllers_of(name) if parent_of(one) == running.pid]
+        os.kill(playbook, signal.SIGKILL)
+        assert running.wait(60) == 3
+        assert controllers_of(name) == []
+    output = (site.folder / "log").read_text()
+    assert "hosts finished" not in output
+    insist("run-cut-off", output)
+    assert f"-> ironspan apply -i {site.folder}/hosts.yml {site.folder}/site.yml " in output
+
+
+def parent_of(process: int) -> int:
+    """Return the number of a process's parent."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def unauthorized(method: str, path: str) -> Fault:

@@ -17,6 +17,7 @@ import sys
 import time
 import typing as t
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
@@ -117,7 +118,7 @@ class SimulatedSite:
             "site_pki_store": str(folder / "pki"),
             "site_pki_key_file": str(folder / "key"),
             "ansible_connection": "local",
-            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_python_interpreter": str(_interpreter(folder)),
             "user_root": f"{folder}/roots/{{{{ inventory_hostname }}}}",
         }
         hosts = {name: {"site_address": ADDRESSES[name]} for name in ("a1", *self.workers)}
@@ -146,19 +147,22 @@ class SimulatedSite:
             (programs / program).write_text(text)
             (programs / program).chmod(0o755)
 
-    def start(self, *options: str, run: str = "", **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *options: str, run: str = "", program: Sequence[str] = ("ansible-playbook",), **environment: str
+    ) -> subprocess.Popen[str]:
         """Start the playbook; its output goes to ``log``.
 
         Args:
             options: of ansible-playbook.
+            program: what runs it, without its folder; ``("ironspan", "apply")`` for the command.
             run: the name by which ``kill_all`` finds everything it started; "" for a new one.
             environment: more variables.
         """
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        words = [str(Path(sys.executable).with_name(program[0])), *program[1:]]
         self.runs.append(run or uuid.uuid4().hex)
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(
-                [program, "-i", str(self.folder / "hosts.yml"), str(self.folder / "site.yml"), *options],
+                [*words, "-i", str(self.folder / "hosts.yml"), str(self.folder / "site.yml"), *options],
                 cwd=ROOT,
                 env={
                     **os.environ,
@@ -219,6 +223,14 @@ class SimulatedSite:
         return found
 
 
+def _interpreter(folder: Path) -> Path:
+    """Make a Python in a session of its own, as behind sshd: it does not end with the run."""
+    path = folder / "python"
+    path.write_text('#!/bin/sh\nexec setsid --wait /usr/bin/python3 "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def playbook() -> list[dict[str, t.Any]]:
     """Return site.yml as one playbook for hosts that are private roots."""
     plays: list[dict[str, t.Any]] = []
@@ -248,6 +260,27 @@ def processes_of(run: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def controllers_of(run: str) -> list[int]:
+    """Return the processes of a run that are ansible-playbook's, workers included, or the command's."""
+    found = []
+    for process in processes_of(run):
+        try:
+            words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.endswith((b"/ansible-playbook", b"/ironspan")) for word in words):
+            found.append(process)
+    return found
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    """Wait until something is so; fail with what it is when it does not become so."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
 
 
 def kill_all(run: str) -> None:

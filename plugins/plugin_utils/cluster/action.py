@@ -29,11 +29,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import end_with_the_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 Result = dict[str, t.Any]
 PATIENCE_OF_A_CHECK = 2.0
 """Seconds that a check waits for an API that may not have been built yet."""
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ClusterAction(ActionBase):  # type: ignore[misc]
@@ -54,7 +56,6 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Check the arguments, open the site, do the work; errors become messages with a remedy."""
-        end_with_the_run()
         result: Result = super().run(tmp, task_vars)
         self._variables = task_vars or {}
         _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)

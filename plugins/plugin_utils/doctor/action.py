@@ -19,8 +19,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 Result = dict[str, t.Any]
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class PageAction(ActionBase):  # type: ignore[misc]

@@ -129,6 +129,19 @@ def test_the_list_says_what_is_wrong() -> None:
     assert not backup_text.sound(empty)
 
 
+def test_no_revision_is_cut() -> None:
+    """A revision grows for years, and is what a restore is asked for."""
+    stores = listed(filled())["stores"]
+    great = 2**63 - 1
+    for snapshot in stores[0]["snapshots"]:
+        snapshot["revision"] = great
+    stores[0]["log"]["last_revision"] = great
+    text = backup_text.listing(stores, START + 7200)
+    # Three snapshots, the log of the newest one, and the line about the log.
+    assert text.count(str(great)) == 3 + 2
+    assert "…" not in text
+
+
 def test_list_asks_every_member_and_one_answer_is_enough(
     fake: type[FakeRun], capsys: pytest.CaptureFixture[str]
 ) -> None:

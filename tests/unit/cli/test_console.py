@@ -50,6 +50,15 @@ def test_live_mode_keeps_brackets_of_the_text() -> None:
     assert "[cached]" in shown("live")
 
 
+def test_notes_are_not_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal itself wraps a line; what is in it can then be copied in one piece."""
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = io.StringIO()
+    command = f"ironspan backup restore revision:{2**63 - 1} -i inventories/somewhere"
+    Console("live", stream).note(f"    -> {command}")
+    assert command in stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("flags", "terminal", "mode"),
     [

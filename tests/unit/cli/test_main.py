@@ -65,6 +65,23 @@ def test_every_command_is_there_and_takes_json(capsys: pytest.CaptureFixture[str
         assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "plain"),
+    [
+        (["certs", "--plain"], True),
+        (["certs"], False),
+        (["certs", "show", "--plain"], True),
+        (["certs", "--plain", "show"], True),
+        (["lab", "status"], False),
+        (["lab", "status", "--plain"], True),
+    ],
+    ids=str,
+)
+def test_whatever_can_be_run_can_be_plain(words: list[str], plain: bool) -> None:
+    parsed = frame.build_parser().parse_args(words)
+    assert (parsed.plain, parsed.json) == (plain, False)
+
+
 def test_a_missing_part_leaves_its_command_out_a_broken_one_is_an_error(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

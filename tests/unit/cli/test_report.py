@@ -101,6 +101,42 @@ def test_a_run_that_ansible_gave_up_without_a_failed_host_is_a_failure() -> None
     assert run_of(play("assess"), stats("a")).exit_code(1) == Exit.FAILED
 
 
+@pytest.mark.parametrize("status", [None, 1, 250], ids=["a signal", "an error", "a fault of Ansible's"])
+def test_a_run_whose_end_was_never_seen_says_so(status: int | None) -> None:
+    run = Run(clock=lambda: 0.0, again="ironspan apply -i here")
+    changed = {"changed": True, "changes": [{}, {}]}
+    for event in (play("Workers"), result("ok", "a", changed), result("failed", "b", BROKEN)):
+        run.take(event)
+    assert int(run.exit_code(status)) == 3
+    text = "\n".join(run.summary())
+    assert "finished" not in text
+    assert text.startswith("the end of this run was never seen: ansible-playbook was killed")
+    assert "(phase Workers)\n    2 hosts answered until then, 2 changes" in text
+    assert "-> ironspan apply -i here " in text
+    assert "b: failed in phase Workers" in text
+    assert run.as_dict()["finished"] is False
+
+
+def test_ansible_killed_before_the_first_phase_has_not_refused_anything() -> None:
+    run = run_of()
+    assert run.exit_code(None) == Exit.UNFINISHED
+    assert run.summary()[0].startswith("the end of this run was never seen")
+
+
+def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
+    run = run_of(play("prepare"), result("ok", "a", {"changed": True}))
+    assert run.exit_code(99, interrupted=True) == Exit.INTERRUPTED
+    lines = run.summary()
+    assert lines[0] == "interrupted before the end (phase prepare)"
+    assert lines[1].startswith("    1 hosts answered until then, 1 changes")
+
+
+def test_one_that_ended_is_not_cut_off_by_a_late_ctrl_c() -> None:
+    run = run_of(play("prepare"), result("ok", "a", {}), stats("a"))
+    assert run.exit_code(0, interrupted=True) == Exit.INTERRUPTED
+    assert run.summary()[0].startswith("1 of 1 hosts finished")
+
+
 def test_summary_names_host_resource_reason_remedy_and_who_finished() -> None:
     run = run_of(
         play("prepare"),
@@ -137,7 +173,8 @@ def test_every_verdict_of_an_unfit_host_is_listed() -> None:
 def test_hosts_that_got_stuck_are_named_although_the_controller_says_it() -> None:
     stuck = {"r1": ["pod a is held", "pod b is held"], "r2": ["pod c is held"]}
     report = result("failed", "localhost", {"msg": "Not drained", "stuck": stuck, "notes": ["removed: r3."]})
-    run = run_of(play("Remove"), result("ok", "r1", {}), result("ok", "r3", {}), play("Report"), report)
+    done = [result("ok", "r1", {}), result("ok", "r3", {})]
+    run = run_of(play("Remove"), *done, play("Report"), report, stats("r1", "r3"))
     text = "\n".join(run.summary())
     assert text.startswith("1 of 3 hosts finished")
     assert "finished: r3\nremoved: r3." in text
