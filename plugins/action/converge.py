@@ -15,8 +15,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
-    SECRETS_OF_A_BACKUP,
-    SECRETS_OF_A_CONTROL_PLANE,
     ExchangeError,
     Request,
     Stopwatch,
@@ -47,6 +45,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import (
+    JOIN_TOKEN,
+    named_in_text,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
@@ -140,12 +142,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 document=whole,
                 mode="apply" if mode == "reset" else ask,
                 mirror=notes["mirror"],
-                secrets=_secrets(arguments, credentials),
+                secrets=_secrets(arguments, text, notes, credentials, ask),
                 check_mode=self._task.check_mode,
                 root=arguments.get("root") or "/",
                 plan=planned.head()["digest"] if planned else "",
                 layers=layers,
                 more=more,
+                composed=notes["composed"],
             )
             execute = Stopwatch(
                 lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
@@ -176,6 +179,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 
                 entry = build.host_entry(json.loads(text), result, notes["mirror"])
+                if ask == "rollback":
+                    # The document is the host's; which secrets it may name is the inventory's.
+                    entry["secrets"] = notes["secrets"]
                 RunFolder().put_assessment(host, entry)
                 # The plan shows it, for all hosts together.
                 result.pop("diff", None)
@@ -283,18 +289,18 @@ def _names(arguments: dict[str, t.Any], name: str) -> list[str]:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
 
 
-def _secrets(arguments: dict[str, t.Any], credentials: Credentials) -> dict[str, str]:
+def _secrets(
+    arguments: dict[str, t.Any], text: str, notes: HostNotes, credentials: Credentials, mode: str
+) -> dict[str, str]:
+    """Return what goes beside the document: the secrets that it names, where they are written to the host."""
+    if "secrets" in arguments:
+        raise AnsibleActionFail("secrets goes with document; otherwise a host gets those its document names")
     secrets: dict[str, str] = {}
-    known = {
-        SECRETS_OF_A_CONTROL_PLANE: credentials.of_control_plane,
-        SECRETS_OF_A_BACKUP: credentials.of_backup,
-    }
-    for name in _names(arguments, "secrets"):
-        if name not in known:
-            raise AnsibleActionFail(f"secrets has {name!r}; write {' or '.join(known)}")
-        secrets.update(known[name]())
-    if arguments.get("join_token"):
-        secrets["join-token"] = str(arguments["join_token"])
+    if mode == "apply":
+        names = set(named_in_text(text)) & set(notes["secrets"])
+        secrets = credentials.secrets(names - {JOIN_TOKEN})
+        if JOIN_TOKEN in names and arguments.get("join_token"):
+            secrets[JOIN_TOKEN] = str(arguments["join_token"])
     for name, value in (arguments.get("inputs") or {}).items():
         if name not in ONE_TIME_INPUTS:
             raise AnsibleActionFail(f"inputs has {name!r}; write one of {', '.join(ONE_TIME_INPUTS)}")

@@ -15,13 +15,12 @@ description:
   - A change that fails undoes the whole transaction. A run that was killed is finished by the next one.
   - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
     C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
-    to a bare host, or V(plan), which assesses for C(ironspan.hybrid.write_plan), C(secrets) as a list
-    (V(ca_keys), what a control plane needs, or V(backup_keys), what a host that backs etcd up needs),
-    C(join_token), C(inputs) (what C(ironspan.hybrid.etcd_membership) and C(ironspan.hybrid.cluster_start)
-    say of the host), O(root), and for V(reset) C(consent), which must be the site's name, or the host's where
-    destructive steps are allowed or planned, and C(skip_unreachable), with which a host that does not answer
-    is no failure.
-    It signs the certificates the host asks for and runs the module once more then.
+    to a bare host, or V(plan), which assesses for C(ironspan.hybrid.write_plan), C(join_token), C(inputs)
+    (what C(ironspan.hybrid.etcd_membership) and C(ironspan.hybrid.cluster_start) say of the host), O(root),
+    and for V(reset) C(consent), which must be the site's name, or the host's where destructive steps are
+    allowed or planned, and C(skip_unreachable), with which a host that does not answer is no failure.
+    It sends each host the secrets that the host's document names, and no others. It signs the certificates
+    that the document has and the host asks for, and runs the module once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
     from its document is put into the group C(ironspan_pending); into C(ironspan_pending_LAYER) when it has
     something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not

@@ -1,11 +1,11 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What only the PKI store gives: signatures, and the keys a control plane needs. Opened when first asked."""
+"""What only the PKI store gives: signatures, and secrets by their names. Opened when first asked."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
 
@@ -31,13 +31,17 @@ class Credentials:
         """
         return self._ask(lambda store: str(store.sign(request, profile, expected)))
 
-    def of_control_plane(self) -> dict[str, str]:
-        """Return the private keys that kubeadm needs on a control plane host, by secret name."""
-        return self._ask(lambda store: dict(store.control_plane_secrets()))
+    def secrets(self, names: Collection[str]) -> dict[str, str]:
+        """Return secrets by name, and of no other one; what the store does not have is left out.
 
-    def of_backup(self) -> dict[str, str]:
-        """Return the keys for backups and the store itself, sealed, by secret name; nothing of no store."""
-        return self._ask(lambda store: dict(store.backup_keys.secrets()) if store.exists() else {})
+        Args:
+            names: those that the document of one host names.
+        """
+        if not names:
+            return {}
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import handed_out
+
+        return self._ask(lambda store: handed_out.secrets(store, names))
 
     def _ask[T](self, question: Callable[[t.Any], T]) -> T:
         # Imported late: it brings `cryptography`, and most executions need no credentials at all.

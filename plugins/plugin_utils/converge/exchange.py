@@ -17,8 +17,6 @@ Execute = Callable[[dict[str, t.Any]], Result]
 """Runs the module on the host with these parameters."""
 Sign = Callable[[str, str, dict[str, t.Any]], str]
 """Called with (request PEM, profile, what is expected); returns the certificate PEM."""
-SECRETS_OF_A_CONTROL_PLANE = "ca_keys"
-SECRETS_OF_A_BACKUP = "backup_keys"
 
 
 class ExchangeError(ActionableError):
@@ -41,6 +39,7 @@ class Request:
         layers: those of the document that this is about; all of them when empty. The host is sent the whole
             document, because that is what it keeps.
         more: other parameters of the module: ``release``, ``trial``, ``to``.
+        composed: the host made up the document, and nothing is signed that only the host asks for.
     """
 
     document: str
@@ -52,6 +51,7 @@ class Request:
     plan: str = ""
     layers: Sequence[str] = ()
     more: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    composed: bool = False
 
 
 def only_layers(document: str, layers: Sequence[str]) -> str:
@@ -100,11 +100,9 @@ def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
     failed = result.get("failed") or result.get("unreachable")
     if failed or not requests or request.mode != "apply" or request.check_mode:
         return result
-    document = json.loads(request.document)
-    if "rollback" in document:
-        # The host composed it, and nothing is signed that only the host asks for.
+    if request.composed:
         return result
-    certificates = sign_all(document, requests, sign)
+    certificates = sign_all(json.loads(request.document), requests, sign)
     second = execute({**arguments, "certificates": certificates})
     return combined(result, second)
 

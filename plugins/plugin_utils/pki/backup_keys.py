@@ -9,13 +9,14 @@ store.json counts them, so that one that is lost is missed and not made anew.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import io
 import json
 import secrets
 import tarfile
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
@@ -115,10 +116,10 @@ class BackupKeys:
             self._folder.publish(BUNDLE, text.encode())
         return text
 
-    def secrets(self) -> dict[str, str]:
-        """Return what a host that makes backups is given, by the names documents use."""
-        keys = {secret_name(version): self.key(version) for version in self.versions()}
-        return {**keys, recovery_name(self.stamp()): self.bundle()}
+    def secrets(self) -> dict[str, Callable[[], str]]:
+        """Return what opens each secret for backups, by the name documents use; nothing is opened yet."""
+        keys = {secret_name(version): functools.partial(self.key, version) for version in self.versions()}
+        return {**keys, recovery_name(self.stamp()): self.bundle}
 
     def _make(self, version: int) -> None:
         # The key first: a kill between the two leaves a key that nothing was encrypted with; it is used then.

@@ -117,13 +117,13 @@ class EncryptionKeys:
         }
         return json.dumps(content, indent=1) + "\n"
 
-    def secrets(self) -> dict[str, str]:
-        """Return what a control plane is given, by the names documents use."""
+    def secrets(self) -> dict[str, t.Callable[[], str]]:
+        """Return what opens each secret of API servers, by the name documents use; nothing is opened yet."""
         state = self.state()
         if not state.used:
             return {}
-        found = {state.secret_name: self.configuration()}
-        return {**found, CACHE_KEY: self.cache_key()} if state.needs_plugin else found
+        found = {state.secret_name: self.configuration}
+        return {**found, CACHE_KEY: self.cache_key} if state.needs_plugin else found
 
     def _described(self, provider: str) -> dict[str, t.Any]:
         kind = states.kind_of(provider)

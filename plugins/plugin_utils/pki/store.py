@@ -176,15 +176,6 @@ class Store:
         order = sorted(state.trusted, key=lambda number: number != state.signing)
         return "".join(self._material.service_account_public_key(number) for number in order)
 
-    def control_plane_secrets(self) -> dict[str, str]:
-        """Return the secrets a control plane host needs, by the names documents use for them."""
-        return {
-            self.secret_name("kubernetes"): self.ca("kubernetes").key_pem(),
-            self.secret_name("front-proxy"): self.ca("front-proxy").key_pem(),
-            self.secret_name(SERVICE_ACCOUNT): self.service_account_key(),
-            **self.encryption.secrets(),
-        }
-
     def secret_name(self, name: str) -> str:
         """Return what documents call the key in use; another generation has another name."""
         return secret_name(name, self.generations(name).signing)

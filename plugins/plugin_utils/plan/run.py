@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 if t.TYPE_CHECKING:
@@ -25,6 +26,8 @@ if t.TYPE_CHECKING:
 # Every execution on a host imports this module: what only a planned run needs is imported where it is used.
 
 VARIABLE = "ironspan_plan"
+ROLLBACK = "rollback"
+"""The operation whose documents the hosts have composed."""
 
 
 def plan_file(variables: Mapping[str, t.Any]) -> str:
@@ -116,9 +119,8 @@ class PlannedRun:
             self._write(
                 f"{name}.host.json", {key: entry[key] for key in ("fingerprint", "changes", "pending")}
             )
-        self._folder.put(
-            (name, plan.document_text(name), _notes(site, plan, entry)) for name, entry in plan.hosts.items()
-        )
+        texts = {name: plan.document_text(name) for name in plan.hosts}
+        self._folder.put((name, text, _notes(site, plan, name, text)) for name, text in texts.items())
         return plan
 
     def _write(self, name: str, value: t.Any) -> None:
@@ -187,8 +189,10 @@ class PlannedRun:
         )
 
 
-def _notes(site: Site, plan: Plan, entry: Mapping[str, t.Any]) -> HostNotes:
+def _notes(site: Site, plan: Plan, name: str, text: str) -> HostNotes:
+    entry = plan.hosts[name]
     fitness = entry["document"].get("fitness", {})
+    composed = plan.content["operation"] == ROLLBACK
     return HostNotes(
         mirror=entry["mirror"],
         pki_store=site.pki_store,
@@ -197,6 +201,8 @@ def _notes(site: Site, plan: Plan, entry: Mapping[str, t.Any]) -> HostNotes:
         pythons=fitness.get("pythons", []),
         approvals=0,
         release={"digest": plan.digest, "time": plan.content["created"]},
+        secrets=entry.get("secrets", []) if composed else named_in_text(text),
+        composed=composed,
     )
 
 

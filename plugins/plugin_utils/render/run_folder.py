@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 
@@ -32,7 +33,11 @@ _FOLDERS = {DESIRED: "documents", RESET: "reset"}
 
 
 class HostNotes(t.TypedDict):
-    """What the controller needs to know about a host beside its document."""
+    """What the controller needs to know about a host beside its document.
+
+    ``secrets`` are the names that the document of the inventory has; ``composed`` says that the host made up
+    the one that stands in its place, from which nothing follows but what is done on that host.
+    """
 
     mirror: str
     pki_store: str
@@ -41,6 +46,8 @@ class HostNotes(t.TypedDict):
     pythons: list[str]
     approvals: int
     release: Release
+    secrets: list[str]
+    composed: bool
 
 
 class Release(t.TypedDict):
@@ -131,6 +138,8 @@ class RunFolder:
                 pythons=fitness.get("pythons", []),
                 approvals=site.plan.approvals,
                 release=release,
+                secrets=named_in_text(text),
+                composed=False,
             )
             found.append((host.name, text, notes))
         if problems:
@@ -159,11 +168,13 @@ class RunFolder:
         building.rename(self._folder(template))
 
     def replace(self, host: str, text: str) -> None:
-        """Put another document in the place of a host's, for the rest of this run."""
-        file = self._folder(DESIRED) / f"{host}.json"
-        temporary = file.with_suffix(f".{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(file)
+        """Put a document that a host composed in the place of its own, for the rest of this run."""
+        notes: HostNotes = {**self.read(host)[1], "composed": True}
+        # The notes first: a document of the host's making is never taken for one of the inventory's.
+        for file, content in ((f"{host}.notes", json.dumps(notes)), (f"{host}.json", text)):
+            temporary = self._folder(DESIRED) / f"{file}.{os.getpid()}"
+            temporary.write_text(content, encoding="utf-8")
+            temporary.replace(self._folder(DESIRED) / file)
 
     def put_assessment(self, host: str, entry: Mapping[str, t.Any]) -> None:
         """Keep what a plan says of a host until the plan is written."""

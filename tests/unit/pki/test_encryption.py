@@ -164,7 +164,7 @@ def test_a_configuration_has_the_providers_in_their_order_with_their_keys(own: S
     state = own.encryption.move(READ, KMS)
     found = own.encryption.secrets()
     assert set(found) == {state.secret_name, "encryption-cache-key"}
-    (entry,) = json.loads(found[state.secret_name])["resources"]
+    (entry,) = json.loads(found[state.secret_name]())["resources"]
     assert entry["resources"] == ["secrets"]
     first, second = entry["providers"]
     (key,) = first["secretbox"]["keys"]

@@ -27,6 +27,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     moved,
     parsed,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.handed_out import secrets
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
@@ -140,7 +141,7 @@ def test_the_service_account_key_is_changed_by_overlap(own: Store) -> None:
     new = own.service_account_key()
     assert new != old
     assert own.secret_name(name) != old_secret
-    assert own.control_plane_secrets()[own.secret_name(name)] == new
+    assert secrets(own, {own.secret_name(name)}) == {own.secret_name(name): new}
     # The API server signs with the private key and kubeadm reads the first public one beside it.
     first = load_pem_public_key(own.service_account_public_key().encode())
     assert first == load_pem_private_key(new.encode(), None).public_key()

@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     open_store,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import files as files_module
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.handed_out import known, secrets
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -82,9 +83,11 @@ def test_key_pairs_belong_together(store: Store) -> None:
 
 
 def test_control_plane_gets_no_etcd_authority(store: Store) -> None:
-    secrets = store.control_plane_secrets()
-    assert set(secrets) == {"kubernetes-ca-key", "front-proxy-ca-key", "service-account-key"}
-    assert store.ca("etcd").key_pem() not in secrets.values()
+    names = set(known(store))
+    planes = {"kubernetes-ca-key", "front-proxy-ca-key", "service-account-key"}
+    assert names == {*planes, "backup-key-1", f"recovery-{store.backup_keys.stamp()}"}
+    assert store.ca("etcd").key_pem() not in secrets(store, names).values()
+    assert set(secrets(store, [*planes, "etcd-ca-key", "etcd-key"])) == planes
 
 
 def test_wrong_key_changes_nothing(copy: Path, tmp_path: Path) -> None:

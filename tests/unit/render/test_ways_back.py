@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build, host_entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
+from tests.support.converge_action import notes_of
 from tests.support.small_plays import APPLY, COMPARE, TWO, VALIDATE, play
 from tests.support.stand_ins import SYSTEMCTL
 from tests.unit.plan import samples
@@ -87,11 +88,12 @@ def composed(release: dict[str, t.Any]) -> dict[str, t.Any]:
 def test_what_stays_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(Display, "warning", lambda self, text: said.append(text))
-    (tmp_path / "documents").mkdir()
+    folder = RunFolder(tmp_path)
+    folder.put([("a", "{}", notes_of("{}"))])
     result = composed(RELEASE)
     result["rollback"]["left"] = [{"resource": "base/p", "why": "packages stay"}]
     result["pending"] = [{"resource": "etcd/server", "needs": "certificate:etcd/server"}]
-    back.lay_out(result, "a", "", RunFolder(tmp_path))
+    back.lay_out(result, "a", "", folder)
     (warning,) = said
     assert "warnings" not in result
     assert "base/p: packages stay; etcd/server: needs certificate:etcd/server" in warning
@@ -109,15 +111,16 @@ def test_a_plan_says_what_stays() -> None:
 @pytest.mark.parametrize("to", ["", "abc"])
 def test_of_several_hosts_those_of_the_last_change_go_back(tmp_path: Path, to: str) -> None:
     folder = RunFolder(tmp_path)
-    (tmp_path / "documents").mkdir()
     releases = {
         "a": {"digest": "new", "time": 20},
         "b": {"digest": "old", "time": 10},
         # A run that was cut off is the same change, later.
         "c": {"digest": "new", "time": 15},
     }
+    folder.put((host, "{}", notes_of("{}")) for host in releases)
     for host, release in releases.items():
         text = back.lay_out(composed(release), host, to, folder)
+        assert folder.read(host)[1]["composed"]
         assert json.loads((tmp_path / "documents" / f"{host}.json").read_text()) == json.loads(text)
     alone = {
         host: bool(back.left_alone(composed(release)["document"], host, folder))
@@ -139,10 +142,9 @@ def test_nothing_is_signed_for_a_document_that_the_host_composed() -> None:
     def sign(*_: t.Any) -> str:
         raise AssertionError("nothing is signed")
 
-    document = json.dumps({"layers": ["etcd"], "resources": [], "rollback": {}})
-    request = Request(
-        document, "apply", "", layers=["etcd"], more={"release": RELEASE, "trial": {}, "to": ""}
-    )
+    document = json.dumps({"layers": ["etcd"], "resources": []})
+    more = {"release": RELEASE, "trial": {}, "to": ""}
+    request = Request(document, "apply", "", layers=["etcd"], more=more, composed=True)
     assert exchange(request, execute, sign)["changed"]
     assert asked[0]["layers"] == ["etcd"] and asked[0]["release"] == RELEASE
     assert not {"trial", "to"} & asked[0].keys()
