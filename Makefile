@@ -11,17 +11,22 @@ SOURCE ?= auto
 # Plugins are checked by the path they are imported by: seen from the root, each would be two modules.
 COLLECTION := collections/ansible_collections/ironspan/hybrid
 
+# What the user tells Ansible in other projects says nothing about this one; `ironspan` passes over it by itself.
+unexport $(filter ANSIBLE_%,$(filter-out ANSIBLE_NOCOLOR,$(.VARIABLES)))
+# Ansible and its linters refuse a locale that is not installed, or not UTF-8.
+export LC_ALL := C.UTF-8
 # Ansible and the linters look for their siblings (ansible-playbook, ansible-galaxy) on the PATH.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit integration long random simulate cilium cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long random simulate cilium cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
 	@echo 'make lab-down   remove it'
 	@echo 'make test       everything: lint, types, unit tests, lab tests, budgets (what .ci/run needs)'
-	@echo 'make lint | unit | integration | molecule   parts of it'
+	@echo 'make lint | unit | used-home | integration | molecule   parts of it (used-home: the unit tests with foreign'
+	@echo '                caches, settings, locale, time zone, umask and proxy)'
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
@@ -101,6 +106,11 @@ unit: venv
 	@echo '== Unit tests'
 	@$(PYTHON) -m pytest $(HANGS) -n auto --dist worksteal tests/unit
 
+# As on a machine that was used for other things: foreign caches and settings, locale, time zone, umask and proxy.
+used-home: venv
+	@echo '== Unit tests, in the home of somebody with other projects'
+	@$(PYTHON) -m tests.support.hostile_home $(PYTHON) -m pytest $(HANGS) -n auto --dist worksteal tests/unit
+
 # Labs wait more than they compute: two files at a time. Not those that measure, or count what a lab leaves behind.
 TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 ALONE := tests/integration/test_lab.py tests/bench
@@ -146,7 +156,7 @@ bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
 # A pytest summary is the last thing printed. What fails among the first keeps nobody from seeing the rest.
-test: all-artifacts lint unit
+test: all-artifacts lint used-home
 	@failed=0; \
 	echo '== Integration tests'; \
 	$(PYTHON) -m pytest $(HANGS) $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%) || failed=1; \

@@ -12,7 +12,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ironspan.cli import environment
 from tests.bench.table import Table
+
+# Tests run ansible-playbook, too. What the user's Ansible is told says nothing about this project.
+environment.settle()
 
 # A busy machine is slow, not wrong.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -19,6 +19,10 @@ GOMODS = pathlib.Path(__file__).resolve().parent / "gomods"
 DEBIAN_KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 TOOLCHAIN_SWITCH = (1, 21)
 """Since this release Go fetches the newer toolchain that a go.mod asks for (go.dev/doc/toolchain)."""
+OTHER_BUILDS = frozenset(
+    {"GODEBUG", "GOEXPERIMENT", "GOFIPS140", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS"}
+)
+"""Variables that other builds set and that would make other programs of the same recipe."""
 COMPILE_MEMORY = 3 << 30
 """Bytes that one component's compilation may take; Kubernetes was measured at 2 GiB."""
 
@@ -31,7 +35,12 @@ def go_environment(component: Component | None, arch: str) -> dict[str, str]:
         arch: amd64 or arm64.
     """
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in OTHER_BUILDS},
+        # Set to what they are by default: a user's own `go env -w` counts where a variable is not set.
+        "GO111MODULE": "on",
+        "GOAMD64": "v1",
+        "GOARM64": "v8.0",
+        "CGO_CFLAGS": "-O2 -g",
         "CGO_ENABLED": "1" if component is not None and component.cgo else "0",
         # readonly: a build that wants other modules than go.mod and go.sum name fails.
         "GOFLAGS": "-buildvcs=false -trimpath -mod=readonly",

@@ -11,7 +11,7 @@ import sys
 import typing as t
 
 import ironspan
-from ironspan.cli import console
+from ironspan.cli import console, environment
 from ironspan.cli.outcome import CommandError, Exit
 
 PARTS = (
@@ -64,6 +64,11 @@ def build_parser(parts: collections.abc.Iterable[str] = PARTS) -> argparse.Argum
 def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code (see ``Exit``)."""
     parsed = build_parser().parse_args(arguments)
+    if ignored := environment.settle():
+        print(
+            f"ironspan: not heeded: {', '.join(ignored)} (ansible.cfg says how this project runs)",
+            file=sys.stderr,
+        )
     try:
         return int(parsed.func(parsed))
     except CommandError as error:

@@ -117,6 +117,8 @@ class PlaybookRun:
                     "PATH": os.pathsep.join(
                         [str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")]
                     ),
+                    # Found without being named, but not in a folder that everybody may write to.
+                    "ANSIBLE_CONFIG": str(project / "ansible.cfg"),
                     # ansible-runner turns host key checking off unless told otherwise.
                     "ANSIBLE_HOST_KEY_CHECKING": "True",
                 },

@@ -63,6 +63,10 @@ WantedBy=sysinit.target
 """
 
 
+#: How the names of the hosts' outermost processes begin.
+PROCESS = "host-"
+
+
 def folder(lab: Path, host: LabHost) -> Path:
     """Everything of this host in files."""
     return lab / "hosts" / host.name
@@ -85,7 +89,7 @@ def resources(machine: Machine, lab: Path, host: LabHost) -> list[Resource]:
 
 def process_name(host: LabHost) -> str:
     """The name under which the host's outermost process is remembered."""
-    return f"host-{host.name}"
+    return f"{PROCESS}{host.name}"
 
 
 def tree_files(machine: Machine, lab: Path, host: LabHost) -> dict[str, tuple[str, int]]:

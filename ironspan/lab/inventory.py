@@ -49,7 +49,7 @@ def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False
         "    ansible_user: root",
         f"    ansible_ssh_private_key_file: {keys.private_key(folder)}",
         "    ansible_ssh_common_args: >-",
-        f"      -o UserKnownHostsFile={keys.known_hosts(folder)}",
+        f"      -F /dev/null -o UserKnownHostsFile={keys.known_hosts(folder)}",
         "      -o GlobalKnownHostsFile=/dev/null -o IdentitiesOnly=yes",
         f"    site_name: lab-{layout.name}",
         f"    site_api_endpoint: {API_NAME}:{API_PORT}",

@@ -50,6 +50,12 @@ def ensure(lab: Path, layout: Layout) -> None:
         files.write_atomic(store_key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n", 0o600)
 
 
+def forget(lab: Path, host: str) -> None:
+    """Delete the key of a host that is gone: one of the same name is another host."""
+    for path in (host_key(lab, host).with_suffix(".pub"), host_key(lab, host)):
+        path.unlink(missing_ok=True)
+
+
 def _keypair(path: Path, comment: str) -> None:
     if path.with_suffix(".pub").exists():
         return  # written after the private half, so both are there

@@ -27,7 +27,9 @@ from ironspan.lab import (
     processes,
     removal,
     report,
+    resize,
     state,
+    surroundings,
 )  # fmt: skip
 from ironspan.lab.azure import install, service, settings
 from ironspan.lab.errors import LabError
@@ -71,6 +73,8 @@ class Lab:
     ) -> None:
         """Bring the lab up, or make a lab that is partly up whole; returns when every host answers SSH.
 
+        A lab that is there gets more rack hosts, or loses those with the highest numbers, as `rack` says.
+
         Args:
             azure: Hosts on the Azure side; default 3, or what the lab has.
             rack: Hosts on the rack side; default 2, or what the lab has.
@@ -90,7 +94,7 @@ class Lab:
         for warning in machine.warnings():
             progress("machine", "skip", warning)
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
-        with files.locked(state.lab_lock(self.name), busy):
+        with surroundings.ordinary(), files.locked(state.lab_lock(self.name), busy):
             current = self._open(azure, rack, wan_mtu, azure_services)
             inotify.ensure()
             if build_artifacts and not mirror.filled():
@@ -117,6 +121,7 @@ class Lab:
             current.record(mirror.resources())
             mirror.start(self.folder, current.layout, progress)
             services = current.azure_services and self._start_services(current, progress)
+            resize.remove_surplus(machine, current, progress)
             self._start_hosts(machine, current, base, progress)
             if services:
                 service.wait(self.folder)
@@ -142,13 +147,16 @@ class Lab:
                 f"lab {self.name!r} is there with{'' if current.azure_services else 'out'} Azure's services; "
                 f"take it down first: ironspan lab down --name {self.name}"
             )
-        have = (current.layout.azure, current.layout.rack, current.wan_mtu)
-        wanted = (azure or have[0], rack or have[1], wan_mtu or have[2])
-        if have != wanted:
+        have = (current.layout.azure, current.wan_mtu)
+        if have != (azure or have[0], wan_mtu or have[1]):
             raise LabError(
-                f"lab {self.name!r} is there with {have[0]}+{have[1]} hosts and WAN MTU {have[2]}; "
+                f"lab {self.name!r} is there with {have[0]}+{current.layout.rack} hosts "
+                f"and WAN MTU {have[1]}: "
+                "the number of rack hosts alone can change while it is up; "
                 f"take it down first: ironspan lab down --name {self.name}"
             )
+        if rack and rack != current.layout.rack:
+            resize.resize(current, rack)
         return current
 
     def _build_artifacts(self, progress: Progress) -> None:

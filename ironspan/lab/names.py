@@ -7,7 +7,9 @@ A resolver that does not answer costs kubeadm 10 s a name, and without one CoreD
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import socket
 import struct
 import time
@@ -50,8 +52,12 @@ def command(folder: Path, layout: Layout) -> list[str]:
 
 def ensure(folder: Path, layout: Layout) -> bool:
     """Start the name server unless it runs; returns whether it was started."""
-    files.write_if_changed(folder / "names", hosts_text(layout))
-    if processes.running(folder, PROCESS) is not None:
+    changed = files.write_if_changed(folder / "names", hosts_text(layout))
+    pid = processes.running(folder, PROCESS)
+    if pid is not None:
+        if changed:
+            # It reads the names again (dnsmasq(8), NOTES).
+            os.kill(pid, signal.SIGHUP)
         return False
     processes.spawn(command(folder, layout), folder, PROCESS)
     for site in layout.sites:

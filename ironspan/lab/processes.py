@@ -60,6 +60,11 @@ def remember(folder: Path, name: str, pid: int) -> None:
     files.write_atomic(folder / "run" / f"{name}.json", json.dumps(record) + "\n")
 
 
+def forget(folder: Path, name: str) -> None:
+    """Forget the process NAME, which has ended for good."""
+    (folder / "run" / f"{name}.json").unlink(missing_ok=True)
+
+
 def running(folder: Path, name: str) -> int | None:
     """Number of the process NAME when it is still the one that was started, else None."""
     try:

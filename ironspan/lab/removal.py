@@ -64,6 +64,27 @@ def tidy_run_folders() -> None:
 def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource], None]) -> None:
     """Remove everything; goes on past what fails and raises LabError naming all that is left at the end."""
     processes.kill(processes.marked(folder))
+    try:
+        remove_each(folder, resources, done)
+    finally:
+        # A process killed above may have been starting another one.
+        processes.kill(processes.marked(folder))
+
+
+def remove_each(
+    folder: Path, resources: list[Resource], done: Callable[[Resource], None], again: str = "lab down"
+) -> None:
+    """Remove these and nothing else of the lab; goes on past what fails.
+
+    Args:
+        folder: the lab's folder.
+        resources: what to remove.
+        done: called after each.
+        again: the command that goes on where this stopped.
+
+    Raises:
+        LabError: names all that is left at the end.
+    """
     problems = []
     for resource in order(resources):
         try:
@@ -72,9 +93,7 @@ def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource
             problems.append(f"{resource.kind} {resource.name}: {error}")
         else:
             done(resource)
-    # A process killed above may have been starting another one.
-    processes.kill(processes.marked(folder))
     if problems:
         raise LabError(
-            "not everything could be removed; run `lab down` again:\n  " + "\n  ".join(problems), 1
+            f"not everything could be removed; run `{again}` again:\n  " + "\n  ".join(problems), 1
         )

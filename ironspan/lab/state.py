@@ -57,6 +57,13 @@ class State:
                 self.resources.extend(fresh)
                 self.save()
 
+    def forget(self, resources: Iterable[Resource]) -> None:
+        """Strike out what has been removed; returns when it is safely on disk."""
+        with self._guard:
+            gone = set(resources)
+            self.resources = [resource for resource in self.resources if resource not in gone]
+            self.save()
+
     def save(self) -> None:
         """Write the state file, whole or not at all."""
         document = {

@@ -245,6 +245,34 @@ def test_the_inventory_can_say_where_etcd_is_backed_up_to(lab: Lab) -> None:
     assert "etcd_backup" not in lab.inventory_path.read_text()
 
 
+def test_a_running_lab_grows_and_shrinks(lab: Lab) -> None:
+    before, traced = {h["name"]: h["pid"] for h in lab.status()["hosts"]}, traces()
+    mask, nice = os.umask(0o077), os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, 7)
+    try:
+        lab.up(rack=2)
+        lab.up(rack=2)
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+        os.umask(mask)
+    found = lab.status()
+    assert found["up"] is True
+    assert {h["name"]: h["pid"] for h in found["hosts"] if h["name"] in before} == before
+    # Neither the operator's umask nor the nice value is in the host.
+    assert on(lab, "rack-2", "stat -c %a / /etc; ps -o ni= -p 1").split() == ["755", "755", "0"]
+    # The others find it, and it is in the inventory.
+    assert on(lab, "az-1", "getent hosts rack-2 && ping -c 1 -W 2 rack-2").split()[0].startswith("10.98.")
+    assert "rack-2:" in lab.inventory_path.read_text()
+    said: list[str] = []
+    lab.up(rack=1, progress=lambda what, step, detail: said.append(f"{what} {step} {detail}"))
+    lab.up(rack=1)
+    assert "rack-2 done removed" in said
+    assert {h["name"]: h["pid"] for h in lab.status()["hosts"]} == before
+    assert traces() == traced
+    assert "rack-2:" not in lab.inventory_path.read_text()
+    assert not attempt(lab.ssh_command("az-1", ["getent hosts rack-2"])).stdout
+
+
 def test_another_size_is_refused(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"is there with 1\+1 hosts.*lab down --name t1"):
         lab.up(3, 2)
@@ -468,6 +496,27 @@ def test_up_goes_on_where_a_killed_up_stopped(step: int) -> None:
         assert Lab("t2").status()["up"] is True
     finally:
         Lab("t2").down()
+    assert traces() - before == set()
+
+
+def test_a_change_of_size_that_was_killed_is_finished_or_was_never_begun() -> None:
+    before, whole = traces(), {}
+    one = Lab("t2")
+    try:
+        for rack in (1, 2):
+            one.up(1, rack)
+            whole[rack] = traces()
+        for wanted, steps in ((1, (1, 3, 5, 8, 12)), (2, (2, 9, 16, 23))):
+            for step in steps:
+                one.up(rack=3 - wanted)
+                killed = _killed(f"up{wanted}", step)
+                one.up()
+                hosts = one.status()["hosts"]
+                assert all(h["ssh"] for h in hosts)
+                assert killed or len(hosts) == 1 + wanted
+                assert traces() == whole[len(hosts) - 1], f"to {wanted}, killed before change {step}"
+    finally:
+        one.down()
     assert traces() - before == set()
 
 

@@ -15,6 +15,12 @@ from ironspan.artifacts import cache
 from .stage import GO, Server, file_server
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reach the tests' own servers without the user's proxy, through which real downloads go."""
+    monkeypatch.setenv("no_proxy", "*")
+
+
 @pytest.fixture
 def place(tmp_path: pathlib.Path) -> cache.Cache:
     """Return an empty cache."""

@@ -229,10 +229,16 @@ def test_a_build_does_not_depend_on_the_machines_go_settings(
 ) -> None:
     monkeypatch.setenv("GOFLAGS", "-mod=vendor")
     monkeypatch.setenv("GOWORK", "/some/go.work")
+    monkeypatch.setenv("GO111MODULE", "off")
+    monkeypatch.setenv("GOAMD64", "v4")  # runs on this machine, and on no host that is older
+    monkeypatch.setenv("GOEXPERIMENT", "arenas")
+    monkeypatch.setenv("CGO_LDFLAGS", "-L/some")
     environment = toolchain.go_environment(REAL[component] if component else None, "arm64")
     assert environment["CGO_ENABLED"] == cgo
     assert environment["GOFLAGS"] == "-buildvcs=false -trimpath -mod=readonly"
     assert (environment["GOWORK"], environment["GOARCH"]) == ("off", "arm64")
+    assert (environment["GO111MODULE"], environment["GOAMD64"]) == ("on", "v1")
+    assert not {"GOEXPERIMENT", "CGO_LDFLAGS"} & set(environment)
 
 
 @pytest.mark.parametrize(("cores", "gibibytes", "answer"), [(1, 2, 1), (2, 24, 1), (8, 32, 4), (64, 256, 4), (16, 7, 2)])  # fmt: skip  # noqa: E501

@@ -7,15 +7,16 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+from collections.abc import Mapping
 
 import pytest
 
+from ironspan.artifacts import lock, toolchain
 from tools import protocol
 
 MESSAGE = re.compile(r"^\s*(message|enum|oneof)\s+(\w+)\s*\{")
 FIELD = re.compile(r"^\s*((?:repeated\s+)?[\w.]+)\s+(\w+)\s*=\s*(\d+)\s*(?:\[.*\])?;")
 VALUE = re.compile(r"^\s*(\w+)\s*=\s*(-?\d+)\s*(?:\[.*\])?;")
-MODULES = "pkg/mod/go.etcd.io/etcd/api"
 
 
 def fields(text: str) -> dict[str, str]:
@@ -43,15 +44,40 @@ def test_the_generated_code_is_fresh() -> None:
     assert not stale, "run python -m tools.protocol"
 
 
-def etcd_modules() -> list[pathlib.Path]:
-    folder = pathlib.Path(os.environ.get("GOPATH") or pathlib.Path.home() / "go") / MODULES
-    return sorted(folder.glob("v3@*"))
+def locked_versions() -> list[str]:
+    """Return the versions of etcd's API that the components of the lock file are built with."""
+    found: set[str] = set()
+    for component in lock.load().components.values():
+        if any(module.startswith("go.etcd.io/etcd/") for module in component.modules):
+            text = (toolchain.GOMODS / component.name / "go.mod").read_text(encoding="utf-8")
+            found |= set(re.findall(r"^\s*go\.etcd\.io/etcd/api/v3 (v\S+)", text, re.MULTILINE))
+    return sorted(found)
 
 
-@pytest.mark.parametrize("module", etcd_modules() or [None], ids=lambda path: path.name if path else "none")
-def test_every_field_has_etcds_number_and_type(module: pathlib.Path | None) -> None:
-    if module is None:
-        pytest.skip("etcd's API module is not in the Go module cache of this machine")
+def module_cache(variables: Mapping[str, str]) -> pathlib.Path:
+    """Return Go's module cache, as `go env GOMODCACHE` finds it without a file of settings."""
+    if named := variables.get("GOMODCACHE"):
+        return pathlib.Path(named)
+    first = variables.get("GOPATH", "").split(os.pathsep)[0]
+    return pathlib.Path(first or pathlib.Path.home() / "go") / "pkg/mod"
+
+
+def test_the_lock_file_says_which_etcd() -> None:
+    assert len(locked_versions()) >= 2
+
+
+def test_the_module_cache_is_where_go_has_it(tmp_path: pathlib.Path) -> None:
+    assert module_cache({}) == pathlib.Path.home() / "go/pkg/mod"
+    assert module_cache({"GOPATH": "/a:/b"}) == pathlib.Path("/a/pkg/mod")
+    assert module_cache({"GOPATH": "/a", "GOMODCACHE": "/c"}) == pathlib.Path("/c")
+
+
+@pytest.mark.parametrize("version", locked_versions())
+def test_every_field_has_etcds_number_and_type(version: str) -> None:
+    # The cache is the user's: what other builds brought says nothing about this project.
+    module = module_cache(os.environ) / f"go.etcd.io/etcd/api/v3@{version}"
+    if not module.is_dir():
+        pytest.skip(f"{module} is not there: `ironspan artifacts build --source go` brings it")
     etcd: dict[str, str] = {}
     for name in ("etcdserverpb/rpc.proto", "mvccpb/kv.proto"):
         etcd |= fields((module / name).read_text())

@@ -73,6 +73,8 @@ def test_ssh_keeps_checking_host_keys() -> None:
     variables = render(1, 1)["all"]["vars"]
     assert "UserKnownHostsFile=/s/lab/ssh/known_hosts" in variables["ansible_ssh_common_args"]
     assert "StrictHostKeyChecking" not in variables["ansible_ssh_common_args"]
+    # Nothing of the user's: a `ProxyCommand` or `User` for all hosts would be theirs, too.
+    assert "-F /dev/null " in variables["ansible_ssh_common_args"]
     assert variables["ansible_ssh_private_key_file"] == "/s/lab/ssh/id_ed25519"
 
 
