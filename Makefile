@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long random simulate cilium cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long random simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -32,6 +32,8 @@ help:
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
 	@echo '                after which make test runs a short version too'
+	@echo 'make conformance  Kubernetes own conformance tests, by default and hardened; builds them first, after which make test'
+	@echo '                runs a few of them, too'
 	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
@@ -144,6 +146,15 @@ cilium: venv packages
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium
 	@IRONSPAN_CILIUM_STARTS=$(STARTS) IRONSPAN_CILIUM_CHANGES=$(CHANGES) $(PYTHON) -m pytest -m 'lab or long' \
 	    -rA --durations=15 tests/integration/test_cilium_lab.py
+
+# Kubernetes' own conformance tests, with default and with hardened settings: logs and reports in build/conformance.
+# From nothing it compiles for a quarter of an hour, and runs for hours: CONFORMANCE names what of it, as pytest's -k does.
+CONFORMANCE ?= all_that or a_few
+conformance: venv packages
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set conformance
+	@$(PYTHON) -m tests.support.conformance
+	@IRONSPAN_CONFORMANCE=$(CURDIR)/build/conformance $(PYTHON) -m pytest -m 'lab or long' -rA --durations=5 \
+	    -k '$(CONFORMANCE)' tests/integration/test_conformance.py
 
 cni-migrate: venv packages
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set cilium

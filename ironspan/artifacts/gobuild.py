@@ -39,6 +39,9 @@ def recipe(component: Component, folder: pathlib.Path = toolchain.GOMODS) -> str
     fields = dataclasses.asdict(component)
     # What a person reads, not what the compiler does.
     del fields["licence"]
+    if not component.tests:
+        # Only where there are some: the recipes of all other components stay as they were.
+        del fields["tests"]
     digest = hashlib.sha256(json.dumps([BUILDER, fields], sort_keys=True).encode())
     for path in sorted((folder / component.name).rglob("*")):
         if path.is_file():
@@ -158,10 +161,13 @@ class Builder:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _compile_go(self, component: Component, program: str, made: pathlib.Path, say: Say) -> None:
-        command = ["go", "build", "-ldflags", " ".join(("-s", "-w", *component.ldflags)), "-o", str(made)]
+        tests = program in component.tests
+        verb = ["go", "test", "-c"] if tests else ["go", "build"]
+        command = [*verb, "-ldflags", " ".join(("-s", "-w", *component.ldflags)), "-o", str(made)]
         if component.tags:
             command += ["-tags", ",".join(component.tags)]
-        self._run(component, [*command, component.programs[program]], say)
+        package = component.tests[program] if tests else component.programs[program]
+        self._run(component, [*command, package], say)
 
     def _compile_c(self, component: Component, program: CProgram, made: pathlib.Path) -> None:
         source = self._module(component, program.module) / program.source

@@ -50,6 +50,8 @@ class Component:
     libraries: tuple[str, ...]
     tags: tuple[str, ...]
     ldflags: tuple[str, ...]
+    tests: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Name of a program -> Go package whose tests it is (``go test -c``)."""
 
     def built_from(self) -> str:
         """Return modules and versions in one line, for the index and for lists."""

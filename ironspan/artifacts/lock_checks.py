@@ -27,8 +27,8 @@ from ironspan.artifacts.lock import (
 FIELDS: dict[str, set[str]] = {
     "lock": {"schema", "components", "bases", "environments", "files", "images"},
     "component": {
-        "version", "licence", "modules", "programs", "c_programs", "replace", "staging", "cgo", "libraries",
-        "tags", "ldflags",
+        "version", "licence", "modules", "programs", "c_programs", "tests", "replace", "staging", "cgo",
+        "libraries", "tags", "ldflags",
     },
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
@@ -111,7 +111,7 @@ class Reader:
         component = lock.components.get(name)
         if component is None:
             self.problem(where, f"there is no component {name!r}")
-        elif program not in component.programs and program not in component.c_programs:
+        elif program not in {**component.programs, **component.c_programs, **component.tests}:
             self.problem(where, f"component {name} has no program {program!r}")
 
     def source(self, lock: Lock, source: str, where: str) -> None:
@@ -152,6 +152,7 @@ class Reader:
             libraries=self.listing(fields.get("libraries", []), f"{where}.libraries"),
             tags=self.listing(fields.get("tags", []), f"{where}.tags"),
             ldflags=self.listing(fields.get("ldflags", []), f"{where}.ldflags"),
+            tests=self.strings(fields.get("tests", {}), f"{where}.tests"),
         )
 
     def c_program(self, data: t.Any, where: str) -> CProgram:

@@ -151,7 +151,7 @@ def _plain(component: Component, work: pathlib.Path) -> None:
 
 
 def _packages(component: Component) -> list[str]:
-    return sorted(set(component.programs.values()))
+    return sorted({*component.programs.values(), *component.tests.values()})
 
 
 def _version(component: Component, package: str) -> str:
@@ -189,6 +189,13 @@ def _staged(component: Component, work: pathlib.Path) -> None:
     (work / "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (work / "go.sum").write_bytes((source / "go.sum").read_bytes())
     _go(work, component, ["mod", "tidy"])
+    if component.tests:
+        # What only tests of a dependency import is not resolved by itself.
+        imports = '{{join .TestImports "\\n"}}\\n{{join .XTestImports "\\n"}}'
+        named = _go(work, component, ["list", "-f", imports, *sorted(component.tests.values())]).split()
+        lines += [f"tool {package}" for package in sorted({one for one in named if "." in one.split("/")[0]})]
+        (work / "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _go(work, component, ["mod", "tidy"])
 
 
 def _go(work: pathlib.Path, component: Component, arguments: collections.abc.Sequence[str]) -> str:

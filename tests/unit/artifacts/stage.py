@@ -24,7 +24,7 @@ echo "$*" >> "$FAKE_GO_LOG"
 case "$1 $2" in
 "env GOVERSION") echo "${FAKE_GO_VERSION:-go1.27.0}"; exit;;
 "env GOTOOLCHAIN") echo "${FAKE_GO_TOOLCHAIN:-local}"; exit;;
-"build "*) ;;
+"build "*|"test -c") ;;
 *) exit 3;;
 esac
 while [ $# -gt 1 ]; do [ "$1" = -o ] && output=$2; shift; done

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from ironspan.lab import host, keys, lab, names, processes, removal, resize, state, surroundings
 from ironspan.lab.errors import LabError
+from ironspan.lab.layout import Layout
 from ironspan.lab.machine import Machine
 from ironspan.lab.state import Resource, State
 
@@ -48,7 +50,7 @@ def test_what_is_too_many_is_what_was_recorded_and_is_not_in_the_layout(
 ) -> None:
     records = [Resource("process", "wan"), Resource("process", "host-az-1"), Resource("link", "host-rack-99")]
     records += [Resource("process", f"host-rack-{n}") for n in range(1, max(first, second) + 1)]
-    current = State(lab.state.Layout("a", 1, 1, third), 1400, resources=records)
+    current = State(Layout("a", 1, 1, third), 1400, resources=records)
     assert [one.name for one in resize.surplus(current)] == [
         f"rack-{n}" for n in range(third + 1, max(first, second) + 1)
     ]
@@ -66,10 +68,12 @@ def test_a_host_goes_with_all_it_has_and_nothing_else(
         processes.remember(made.folder, host.process_name(one), 1)
     removed: list[Resource] = []
     monkeypatch.setattr(host, "stop", lambda *_: None)
+
+    def remover(kind: str) -> Callable[[Path, str], None]:
+        return lambda _, name: removed.append(Resource(kind, name))
+
     for kind in removal._REMOVERS:
-        monkeypatch.setitem(
-            removal._REMOVERS, kind, lambda _, name, kind=kind: removed.append(Resource(kind, name))
-        )
+        monkeypatch.setitem(removal._REMOVERS, kind, remover(kind))
     resize.resize(made, 1)
     said: list[tuple[str, str, str]] = []
     resize.remove_surplus(workstation, made, lambda *words: said.append(words))
