@@ -96,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
         options += ["-e", json.dumps({"ironspan_try": arguments.trial})]
     if arguments.allow_destructive:
         options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
-    code, running = run_playbook("apply", playbook, options, display, arguments.verbose)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.keep import ENDS
+
+    code, running = run_playbook("apply", playbook, options, display, arguments.verbose, {ENDS: "1"})
     if arguments.trial and not arguments.check and running.run.changes:
         display.note(f"what changed is on trial for {arguments.trial}; to keep it: ironspan confirm")
     checked = running.run.results.get(VALIDATE, {})

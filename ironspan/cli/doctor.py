@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import typing as t
 
 from ironspan.cli.apply import add_run_options
 from ironspan.cli.asked import answered
 
 DOCTOR = "ironspan.hybrid.doctor"
+INVENTORIED = ("apply", "plan", "confirm", "doctor", "status", "verify", "backup accept")
+"""Commands that remedies name and that are about an inventory."""
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -31,4 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
 
-    return answered(arguments, "doctor", DOCTOR, page)[1]
+    return answered(
+        arguments, "doctor", DOCTOR, lambda report: with_inventory(page(report), arguments.inventory)
+    )[1]
+
+
+def with_inventory(text: str, given: list[str]) -> str:
+    """Return a page whose commands are about the inventories that were given, so that they can be pasted."""
+    options = "".join(f" -i {shlex.quote(name)}" for name in given)
+    known = "|".join(INVENTORIED)
+    return re.sub(rf"\bironspan ({known})\b", lambda command: command[0] + options, text) if given else text

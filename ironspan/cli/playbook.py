@@ -65,6 +65,7 @@ class PlaybookRun:
         console: where progress goes.
         log: file that receives Ansible's own output.
         verbose: show Ansible's own output instead of the progress display.
+        environment: more variables of the environment.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class PlaybookRun:
         console: Console,
         log: pathlib.Path,
         verbose: bool = False,
+        environment: collections.abc.Mapping[str, str] | None = None,
     ) -> None:
         self.playbook = playbook
         self.arguments = list(arguments)
         self.console = console
         self.log = log
         self.verbose = verbose
+        self.environment = dict(environment or {})
         self.run = Run(again=shlex.join(["ironspan", *sys.argv[1:]]))
         self.output: list[str] = []
         self._interrupts = 0
@@ -121,6 +124,7 @@ class PlaybookRun:
                     "ANSIBLE_CONFIG": str(project / "ansible.cfg"),
                     # ansible-runner turns host key checking off unless told otherwise.
                     "ANSIBLE_HOST_KEY_CHECKING": "True",
+                    **self.environment,
                 },
             )
         return self.run.exit_code(None if result.rc is None else int(result.rc), self._interrupts > 0)
@@ -193,6 +197,7 @@ def run_playbook(
     arguments: collections.abc.Sequence[str],
     console: Console,
     verbose: bool = False,
+    environment: collections.abc.Mapping[str, str] | None = None,
 ) -> tuple[Exit, PlaybookRun]:
     """Run a playbook of the project and print its summary.
 
@@ -202,13 +207,14 @@ def run_playbook(
         arguments: options for ``ansible-playbook``.
         console: where progress goes.
         verbose: show Ansible's own output.
+        environment: more variables of the environment.
 
     Returns:
         How it ended, and the run with its events.
     """
     project = project_folder()
     path = find_playbook(playbook, project)
-    running = PlaybookRun(path, arguments, console, log_file(command), verbose)
+    running = PlaybookRun(path, arguments, console, log_file(command), verbose, environment)
     with console:
         code = running.execute(project)
     if console.mode == "json":

@@ -82,6 +82,8 @@ def drift(document: t.Optional[t.Mapping[str, t.Any]], root: str) -> Answer:
         "pending": result["pending"][:CHANGES_SHOWN],
         "verdicts": [verdict for verdict in result.get("verdicts") or () if not verdict["ok"]],
         "plan": result.get("plan", ""),
+        "digest": result["digest"],
+        "fingerprint": result["fingerprint"],
     }
 
 

@@ -110,6 +110,7 @@ def look_here(session: Session, no_documents: str = "") -> Controller:
         authorities=_authorities(session) if built else {},
         no_documents=no_documents,
         built=built,
+        rotating=_rotating(session) if built else {},
         encryption=_or(session.store.encryption.state, Encryption()) if built else Encryption(),
     )
 
@@ -134,6 +135,13 @@ def _authorities(session: Session) -> dict[str, int]:
     return found
 
 
+def _rotating(session: Session) -> dict[str, str]:
+    def stage_of(name: str) -> str:
+        return _or(lambda: session.store.generations(name).stage, "")
+
+    return {name: stage_of(name) for name in _AUTHORITIES}
+
+
 def open_plans(site: Site) -> list[Content]:
     """Return the plan that was applied last from here, if that run did not end well."""
     folder = keep.kept_folder(site.name, "x").parent
@@ -149,15 +157,22 @@ def _plans(folder: Path) -> Iterator[Content]:
             begun = max(line["time"] for line in lines if line["event"] == "begin")
             ends = [line for line in lines if line["event"] == "end" and line["time"] >= begun]
             # Without the ironspan command nobody writes an end: then only a failed host tells.
-            ended = ends[-1]["code"] == 0 if ends else not _failed_since(lines, begun)
-            expires = json.loads((kept / "plan.json").read_bytes())["plan"]["expires"]
+            expected = any(line.get("ends") for line in lines if line["time"] >= begun)
+            ended = ends[-1]["code"] == 0 if ends else not (expected or _failed_since(lines, begun))
+            plan = json.loads((kept / "plan.json").read_bytes())["plan"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         yield {
             "digest": kept.name,
             "file": str(kept / "plan.json"),
             "begun": begun,
-            "expires": expires,
+            "expires": plan["expires"],
+            "operation": plan["operation"],
+            "arguments": plan["arguments"],
+            "hosts": {
+                name: {key: entry[key] for key in ("digest", "fingerprint")}
+                for name, entry in plan["hosts"].items()
+            },
             "ended": ended,
         }
 

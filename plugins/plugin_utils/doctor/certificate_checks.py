@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     PROBLEM,
     Evidence,
     Finding,
+    operation,
     together,
 )
 
@@ -21,8 +22,8 @@ KUBELET_NOTICE_DAYS = 14
 latest (client-go, certificate manager); two weeks before the end something is wrong."""
 AUTHORITY_PROBLEM_DAYS, AUTHORITY_NOTICE_DAYS = 90, 365
 """A change of authority has several stages, with everything restarted in between."""
-RENEW = "ironspan apply certs_renew"
-ROTATE = "ironspan plan ca_rotate -e ironspan_authority={name}"
+RENEW = "certs_renew"
+ROTATE = "ca_rotate -e ironspan_authority={name} -e ironspan_stage={stage}"
 
 
 def certificates(evidence: Evidence) -> Iterator[Finding]:
@@ -49,12 +50,13 @@ def certificates(evidence: Evidence) -> Iterator[Finding]:
                 problems.append((name, f"{path} {ends(days)}"))
             elif days < LEAF_NOTICE_DAYS:
                 notices.append((name, f"{path} {ends(days)}"))
-    yield from together(PROBLEM, unreadable, lambda _hosts: RENEW)
-    yield from together(PROBLEM, problems, lambda _hosts: RENEW)
+    renew = operation(evidence.site, RENEW)
+    yield from together(PROBLEM, unreadable, lambda _hosts: renew)
+    yield from together(PROBLEM, problems, lambda _hosts: renew)
     yield from together(
         PROBLEM, kubelets, lambda hosts: f"ssh {hosts[0]} systemctl restart kubelet; then ironspan doctor"
     )
-    yield from together(NOTICE, notices, lambda _hosts: RENEW)
+    yield from together(NOTICE, notices, lambda _hosts: renew)
 
 
 def authorities(evidence: Evidence) -> Iterator[Finding]:
@@ -63,7 +65,9 @@ def authorities(evidence: Evidence) -> Iterator[Finding]:
         days = (not_after - evidence.now) / DAY_S
         if days < AUTHORITY_NOTICE_DAYS:
             level = PROBLEM if days < AUTHORITY_PROBLEM_DAYS else NOTICE
-            yield Finding(level, f"the authority {name} {ends(days)}", ROTATE.format(name=name))
+            stage = "next" if evidence.controller.rotating.get(name) else "trust"
+            remedy = f"ironspan plan {ROTATE.format(name=name, stage=stage)}"
+            yield Finding(level, f"the authority {name} {ends(days)}", remedy)
 
 
 def ends(days: float) -> str:

@@ -15,10 +15,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Evidence,
     Finding,
     apply_command,
-    duration,
     names,
     together,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import mend
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import (
     SLOW_ANSWER_MS,
     VERY_SLOW_ANSWER_MS,
@@ -40,7 +40,7 @@ def api(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             f"the API is not ready: {', '.join(broken)}",
-            f"ssh {leaders[0]} journalctl -u kubelet -n 100; then {apply_command(evidence.site, leaders)}",
+            f"ssh {leaders[0]} journalctl -u kubelet -n 100; then {mend(evidence, leaders)}",
         )
     took = answers["milliseconds"]
     if took >= SLOW_ANSWER_MS:
@@ -216,16 +216,3 @@ def lock(evidence: Evidence) -> Iterator[Finding]:
     if holder:
         what = f"a run is changing this site now: {holder}"
         yield Finding(NOTICE, what, "wait until it has ended, and run the doctor again")
-
-
-def plans(evidence: Evidence) -> Iterator[Finding]:
-    """Applied plans whose run did not end well."""
-    for plan in evidence.controller.open_plans:
-        if evidence.controller.lock_holder:
-            continue
-        age = duration(max(0.0, evidence.now - plan["begun"]))
-        what = f"the plan {plan['digest'][:12]} was begun {age} ago and not finished"
-        if evidence.now < plan["expires"]:
-            yield Finding(PROBLEM, what, f"ironspan apply {plan['file']}; it resumes")
-        else:
-            yield Finding(NOTICE, f"{what}; it has expired", "ironspan plan, and apply the new one")

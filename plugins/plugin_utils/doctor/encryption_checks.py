@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     PROBLEM,
     Evidence,
     Finding,
+    operation,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
     IDENTITY,
@@ -19,7 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE, wanted_kind
 
-ROTATE = "ironspan apply encryption_rotate -e ironspan_stage={stage}"
+ROTATE = "encryption_rotate -e ironspan_stage={stage}"
 
 
 def secrets(evidence: Evidence) -> Iterator[Finding]:
@@ -29,9 +30,9 @@ def secrets(evidence: Evidence) -> Iterator[Finding]:
         return
     if state.stage:
         what = f"a change of the encryption of secrets is in the stage {state.stage} since {state.since}"
-        yield Finding(NOTICE, what, ROTATE.format(stage="next"))
+        yield Finding(NOTICE, what, operation(evidence.site, ROTATE.format(stage="next")))
     elif kind_of(state.writes) != wanted:
         clear = kind_of(state.writes) == IDENTITY
         stored = "in clear" if clear else f"with {state.writes}"
         what = f"secrets are stored {stored} in etcd, and {VARIABLE} says otherwise"
-        yield Finding(PROBLEM if clear else NOTICE, what, ROTATE.format(stage=READ))
+        yield Finding(PROBLEM if clear else NOTICE, what, operation(evidence.site, ROTATE.format(stage=READ)))

@@ -42,6 +42,7 @@ class Controller:
         lock_holder: who changes the site now, empty when nobody does.
         open_plans: applied plans whose run did not end well: digest, file and when it was begun.
         authorities: name of a certificate authority to the Unix time at which it ends.
+        rotating: name of an authority that is being changed to the stage of that.
         no_documents: why hosts were not compared with what they shall be, empty when they were.
         built: whether the site's PKI store exists, which every site that was built has.
         encryption: how secrets are stored in etcd.
@@ -53,6 +54,7 @@ class Controller:
     no_documents: str = ""
     built: bool = True
     encryption: Encryption = dataclasses.field(default_factory=Encryption)
+    rotating: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,12 +88,24 @@ class Evidence:
                 yield name, answer
 
 
-def apply_command(site: Site, hosts: Iterable[str], playbook: str = "") -> str:
+def apply_command(site: Site, hosts: Iterable[str]) -> str:
     """Return the command that makes hosts as the inventory wants them; a plan where the site asks for one."""
-    limit = f"--limit {','.join(hosts)}"
+    return operation(site, f"--limit {','.join(hosts)}")
+
+
+def operation(site: Site, words: str = "", *, destructive: bool = False) -> str:
+    """Return the command that runs an operation, or site.yml; a plan where the site asks for approvals.
+
+    Args:
+        site: with its approvals.
+        words: the operation's name, if any, and its options.
+        destructive: it needs consent, which belongs to applying.
+    """
+    consent = "--allow-destructive" if destructive else ""
     if site.plan.approvals:
-        return f"ironspan plan {limit}, then let it be approved and apply it"
-    return f"ironspan apply {f'{playbook} ' if playbook else ''}{limit}"
+        then = f"then let it be approved and apply it{f' with {consent}' if consent else ''}"
+        return f"{' '.join(filter(None, ('ironspan plan', words)))}, {then}"
+    return " ".join(filter(None, ("ironspan apply", words, consent)))
 
 
 def together(

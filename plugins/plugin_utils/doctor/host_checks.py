@@ -14,9 +14,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Finding,
     apply_command,
     duration,
+    operation,
     size,
     together,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import mend
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.plan_checks import resumable
 
 DISK_PROBLEM, DISK_NOTICE = 0.10, 0.15
 """Free share of a file system. The kubelet evicts pods below 10 % (nodefs.available) and removes images above
@@ -123,11 +126,11 @@ def services(evidence: Evidence) -> Iterator[Finding]:
         PROBLEM,
         closed,
         lambda hosts: (
-            "ironspan apply etcd_restore --allow-destructive, or, to go on with this database, "
+            f"{operation(site, 'etcd_restore', destructive=True)}, or, to go on with this database, "
             "ironspan backup accept --allow-destructive: docs/restore.md"
         ),
     )
-    yield from together(PROBLEM, stopped, lambda hosts: apply_command(site, hosts))
+    yield from together(PROBLEM, stopped, lambda hosts: mend(evidence, hosts))
     yield from together(NOTICE, restless, lambda hosts: f"ssh {hosts[0]} journalctl -b -p warning")
     yield from together(NOTICE, failed, lambda hosts: f"ssh {hosts[0]} systemctl status --failed")
 
@@ -153,9 +156,11 @@ def drift(evidence: Evidence) -> Iterator[Finding]:
             listed = ", ".join(f"{change['resource']}" for change in changes[:6])
             rest = max(0, len(changes) - 6) + more
             differing.append((name, f"differs in {listed}{f' and {rest} more' if rest else ''}"))
-    yield from together(PROBLEM, unfit, lambda hosts: f"ironspan doctor --limit {','.join(hosts)} --json")
+    yield from together(
+        PROBLEM, unfit, lambda hosts: f"ironspan apply assess --limit {','.join(hosts)}; it says what to do"
+    )
     yield from together(PROBLEM, unknown, lambda hosts: apply_command(site, hosts))
-    yield from together(PROBLEM, differing, lambda hosts: apply_command(site, hosts))
+    yield from together(PROBLEM, differing, lambda hosts: mend(evidence, hosts))
 
 
 def transactions(evidence: Evidence) -> Iterator[Finding]:
@@ -168,7 +173,7 @@ def transactions(evidence: Evidence) -> Iterator[Finding]:
         if until:
             yield _trial(name, float(until) - evidence.now)
             continue
-        kept = [plan["file"] for plan in evidence.controller.open_plans if plan["digest"] == found["plan"]]
+        kept = [plan["file"] for plan in resumable(evidence) if plan["digest"] == found["plan"]]
         remedy = f"ironspan apply {kept[0]}" if kept else apply_command(evidence.site, [name])
         what = f"a change was cut short {duration(found['seconds'])} ago, the host is between two states"
         yield Finding(PROBLEM, what, f"{remedy}; it resumes", (name,))

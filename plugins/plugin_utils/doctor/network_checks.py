@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Evidence,
     Finding,
     apply_command,
+    operation,
     together,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
@@ -73,7 +74,7 @@ def mtu(evidence: Evidence) -> Iterator[Finding]:
             PROBLEM,
             f"packets of {evidence.site.wan_mtu} bytes (site_wan_mtu) do not pass the WAN unfragmented, "
             f"the largest that does has about {least}",
-            f"write site_wan_mtu: {least // 10 * 10} in the inventory, then ironspan apply network; "
+            f"write site_wan_mtu: {least // 10 * 10} in the inventory, then {operation(evidence.site)}; "
             "or let the link carry larger packets",
             tuple(name for name, _largest in small),
         )

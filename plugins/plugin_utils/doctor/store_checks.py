@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
@@ -13,8 +14,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Evidence,
     Finding,
     apply_command,
+    operation,
     size,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import finding, mend
 
 QUOTA_PROBLEM, QUOTA_NOTICE = 0.90, 0.75
 """Share of the quota in use. At all of it etcd refuses writes (alarm NOSPACE)."""
@@ -31,13 +34,19 @@ def on_member(host: str, command: str) -> str:
 
 
 def health(evidence: Evidence) -> Iterator[Finding]:
-    """Members that do not answer, differ, or have no leader."""
+    """Members that have lost their data, do not answer, differ, or have no leader."""
+    yield from finding(evidence)
     for problem in etcd.problems(evidence.members, _version(evidence)):
         host = problem.split(" ", 1)[0]
         hosts = (host,) if host in evidence.site.hosts else ()
         if " reports the alarm " in problem:
             continue
-        yield Finding(PROBLEM, problem, apply_command(evidence.site, hosts or _all(evidence)), hosts)
+        remedy = mend(evidence, hosts or _all(evidence))
+        running = re.search(r" runs version (\d+\.\d+)", problem)
+        if running and not _version(evidence).startswith(f"{running[1]}."):
+            # site.yml refuses another minor version.
+            remedy = "ironspan plan upgrade"
+        yield Finding(PROBLEM, problem, remedy, hosts)
 
 
 def alarms(evidence: Evidence) -> Iterator[Finding]:
@@ -50,9 +59,9 @@ def alarms(evidence: Evidence) -> Iterator[Finding]:
                     f"then {on_member(member.name, 'alarm disarm')}"
                 )
             else:
+                replace = f"member_replace -e ironspan_hosts={member.name}"
                 remedy = (
-                    f"ironspan apply member_replace -e ironspan_hosts={member.name} --allow-destructive, "
-                    "for the member whose data differ"
+                    f"{operation(evidence.site, replace, destructive=True)}, for the member whose data differ"
                 )
             yield Finding(PROBLEM, f"the store has the alarm {alarm}", remedy, (member.name,))
 
@@ -69,7 +78,8 @@ def space(evidence: Evidence) -> Iterator[Finding]:
         if share >= QUOTA_NOTICE:
             level = PROBLEM if share >= QUOTA_PROBLEM else NOTICE
             what = f"the store is {share:.0%} full ({size(member.database_bytes)} of {size(quota)})"
-            remedy = defragment if holes >= FRAGMENTED else "raise etcd_quota_bytes, then ironspan apply etcd"
+            larger = f"raise etcd_quota_bytes, then {apply_command(evidence.site, _all(evidence))}"
+            remedy = defragment if holes >= FRAGMENTED else larger
             yield Finding(level, what, remedy, (member.name,))
         elif holes >= FRAGMENTED and member.database_bytes >= SMALLEST_BYTES:
             what = f"{holes:.0%} of the store's {size(member.database_bytes)} are holes"

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
     encryption_checks,
     host_checks,
     network_checks,
+    plan_checks,
     store_checks,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
@@ -21,7 +22,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Content,
     Evidence,
     Finding,
+    apply_command,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import lost, mend
 
 SCHEMA = 1
 HEALTHY, UNHEALTHY, NOTHING_ASKED = 0, 1, 4
@@ -47,7 +50,7 @@ class Check(t.NamedTuple):
 
 CHECKS: tuple[Check, ...] = (
     Check("run", CONTROLLER, "the lock of the site", cluster_checks.lock),
-    Check("plans", CONTROLLER, "plans kept on this controller", cluster_checks.plans),
+    Check("plans", CONTROLLER, "plans kept on this controller", plan_checks.plans),
     Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
     Check("encryption", CONTROLLER, "how the PKI store says secrets are stored", encryption_checks.secrets),
     Check("reachable", HOSTS, "SSH", host_checks.reachable),
@@ -116,7 +119,8 @@ def examine(evidence: Evidence, started: str, seconds: float) -> Content:
             }
         )
     if evidence.controller.built and evidence.api.get("error"):
-        checks.append(_down("api-down", f"the API gives no answer: {evidence.api['error']}", _API_REMEDY))
+        remedy = f"check the load balancer, the link and the API servers: {_api_remedy(evidence)}"
+        checks.append(_down("api-down", f"the API gives no answer: {evidence.api['error']}", remedy))
     if evidence.controller.built and evidence.store_error:
         checks.append(_down("store-down", f"the store: {evidence.store_error}", _STORE_REMEDY))
     answered = sum(1 for _ in evidence.answers())
@@ -142,10 +146,17 @@ def examine(evidence: Evidence, started: str, seconds: float) -> Content:
     }
 
 
-_API_REMEDY = (
-    "check the load balancer, the link and the API servers: ironspan apply --limit control_plane,haproxy"
+_STORE_REMEDY = (
+    "give this controller the PKI store and its key (site_pki_store, site_pki_key_file); then ironspan doctor"
 )
-_STORE_REMEDY = "ironspan apply etcd"
+
+
+def _api_remedy(evidence: Evidence) -> str:
+    """Return what brings the API back: where the store has lost its data, that comes first."""
+    found = lost(evidence)
+    if found.store or found.unsure:
+        return f"the store comes first: {mend(evidence, found.hosts)}"
+    return apply_command(evidence.site, ["control_plane", "haproxy"])
 
 
 def _down(name: str, what: str, remedy: str) -> Content:

@@ -20,6 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.approvals imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
 
 REPORT = "report.jsonl"
+ENDS = "IRONSPAN_WRITES_THE_END"
+"""Environment variable of a run whose command adds its end to the report of a plan."""
 
 
 def kept_folder(site: str, digest: str, environment: Mapping[str, str] | None = None) -> Path:
@@ -38,7 +40,9 @@ def keep(plan: Plan, path: Path, approved_by: list[str], inventory_moved: bool) 
         write_file(file, plan.data, 0o600)
     if folder_of(path).is_dir() and folder_of(path) != folder_of(file):
         shutil.copytree(folder_of(path), folder_of(file), dirs_exist_ok=True)
-    report(folder, event="begin", approved_by=approved_by, inventory_moved=inventory_moved)
+    # A run of the ironspan command writes an end too: without one it was killed.
+    ends = bool(os.environ.get(ENDS))
+    report(folder, event="begin", approved_by=approved_by, inventory_moved=inventory_moved, ends=ends)
     return folder
 
 

@@ -120,3 +120,19 @@ def test_status_deep_is_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(whole) <= set(vars(seen[0])) | {"report", "func"}
     assert seen[0].inventory == ["x.yml"] and seen[0].limit is None
     assert status.run is not doctor.run
+
+
+def test_commands_can_be_pasted(
+    fake: type[FakeRun], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the inventory they would be about the default one's site."""
+    fake.brings = {doctor.DOCTOR: {"report": REPORT}}
+    arguments = build_parser().parse_args(["doctor", "-i", "inventories/a site", "-i", "more.yml", "--plain"])
+    assert doctor.run(arguments) == 1
+    assert "-> ironspan apply -i 'inventories/a site' -i more.yml\n" in capsys.readouterr().out
+    text = "ironspan plan --limit a, or: ironspan backup accept --allow-destructive; ironspan lab status"
+    assert doctor.with_inventory(text, ["x"]) == (
+        "ironspan plan -i x --limit a, or: ironspan backup accept -i x --allow-destructive; "
+        "ironspan lab status"
+    )
+    assert doctor.with_inventory(text, []) == text

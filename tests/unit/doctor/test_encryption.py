@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
     READ,
     Encryption,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import PlanPolicy
 
 A = Encryption(("secretbox-1",))
 
@@ -38,7 +39,8 @@ A = Encryption(("secretbox-1",))
 )
 def test_what_is_not_as_the_inventory_says(state: Encryption, wish: str, level: str, says: str) -> None:
     host = types.SimpleNamespace(variables={"control_plane_secrets_encryption": wish})
-    site = t.cast("t.Any", types.SimpleNamespace(group=lambda name: [host]))
+    policy = PlanPolicy(approvals=0)
+    site = t.cast("t.Any", types.SimpleNamespace(group=lambda name: [host], plan=policy))
     evidence = Evidence(site=site, now=0, controller=Controller(encryption=state))
     found = list(secrets(evidence))
     assert [finding.level for finding in found] == [level] * bool(level)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import typing as t
 from pathlib import Path
@@ -15,7 +16,20 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 
 from ironspan.cli.main import build_parser
-from tests.unit.doctor.samples import DAY, GIB, NOW, Change, Draft, member, node, pod, site, unit
+from tests.unit.doctor.samples import (
+    DAY,
+    GIB,
+    NOW,
+    Change,
+    Draft,
+    answer,
+    host,
+    member,
+    node,
+    pod,
+    site,
+    unit,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON, PAST = int(NOW) + 3 * DAY, int(NOW) - 2 * DAY
@@ -91,7 +105,39 @@ def trial(left: int) -> Change:
     return change
 
 
-PLAN = {"digest": "ab" * 32, "file": "/state/plan.json", "begun": int(NOW) - 600, "expires": int(NOW) + 60}
+PLAN: dict[str, t.Any] = {
+    "digest": "ab" * 32,
+    "file": "/state/plan.json",
+    "begun": int(NOW) - 600,
+    "expires": int(NOW) + 60,
+}
+PLANNED = {
+    **PLAN,
+    "operation": "site",
+    "arguments": {},
+    "hosts": {"rack-1": {"digest": "d", "fingerprint": "f"}},
+}
+
+
+def planned(begun: dict[str, t.Any], **drift_now: str) -> Change:
+    """Return the change to a site on which a plan was cut short, and whose worker is in some state now."""
+
+    def change(d: Draft) -> None:
+        known(open_plans=[begun])(d)
+        d.hosts["rack-1"]["drift"].update({"digest": "d", "fingerprint": "f", **drift_now})
+
+    return change
+
+
+def without_data(d: Draft) -> None:
+    """The only member lost its disk: etcd cannot start, and nobody reaches the API."""
+    waiting_for = {"resource": "etcd/config", "needs": "membership:etcd"}
+    d.hosts["az-1"]["drift"]["pending"] = [waiting_for]
+    d.hosts["az-1"]["units"]["etcd.service"] = unit("failed")
+    d.members = [member(error="Connection refused", healthy=False)]
+    d.api = {"error": "https://10.0.0.9:6443 cannot be reached: refused."}
+
+
 CHANGE = {"resource": "containerd/config", "kind": "file", "action": "update", "reason": "content differs"}
 
 CASES: list[tuple[str, str, Change, str, str]] = [
@@ -120,7 +166,7 @@ CASES: list[tuple[str, str, Change, str, str]] = [
      "ironspan apply --limit rack-1"),
     ("drift", "problem", drift(error="boom"), "cannot be compared with its document: boom", "ironspan apply"),
     ("drift", "problem", drift(verdicts=[{"check": "memory", "found": "1 MiB", "wanted": "2 MiB"}]),
-     "does not fit: memory is 1 MiB, wanted 2 MiB", "ironspan doctor --limit rack-1 --json"),
+     "does not fit: memory is 1 MiB, wanted 2 MiB", "ironspan apply assess --limit rack-1"),
     ("transaction", "problem",
      lambda d: d.hosts["rack-1"].update(transaction={"seconds": 7200, "steps": 4, "plan": ""}),
      "a change was cut short 2 hours ago", "ironspan apply --limit rack-1; it resumes"),
@@ -157,7 +203,9 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("link", "notice", network("api", {"ms": 200.0}), "a round trip to the API takes 200 ms", "WAN link"),
     ("link", "problem", network("api", {"ms": 900.0}), "takes 900 ms", "WAN link"),
     ("authorities", "notice", known(authorities={"etcd": int(NOW) + 200 * DAY}), "authority etcd ends in 200",
-     "ironspan plan ca_rotate -e ironspan_authority=etcd"),
+     "ironspan plan ca_rotate -e ironspan_authority=etcd -e ironspan_stage=trust"),
+    ("authorities", "notice", known(authorities={"etcd": int(NOW) + 200 * DAY}, rotating={"etcd": "trust"}),
+     "authority etcd ends in 200", "ironspan_stage=next"),
     ("authorities", "problem", known(authorities={"etcd": SOON}), "the authority etcd ends in 3 days",
      "ca_rotate"),
     ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
@@ -167,6 +215,19 @@ CASES: list[tuple[str, str, Change, str, str]] = [
      "ironspan apply /state/plan.json"),
     ("plans", "notice", known(open_plans=[{**PLAN, "expires": int(NOW) - 1}]), "it has expired",
      "ironspan plan"),
+    ("plans", "problem", planned(PLANNED), "was begun 10 minutes ago", "ironspan apply /state/plan.json"),
+    ("plans", "problem", planned(PLANNED, fingerprint="g", plan=PLAN["digest"]), "was begun 10 minutes ago",
+     "ironspan apply /state/plan.json"),
+    ("plans", "notice", planned(PLANNED, fingerprint="g"), "it is out of date, for rack-1 changed since",
+     "ironspan plan; if it still has something to do, apply the new one"),
+    ("plans", "notice", planned(PLANNED, digest="e"), "it is out of date", "ironspan plan;"),
+    ("plans", "notice",
+     planned({**PLANNED, "operation": "upgrade", "arguments": {"ironspan_hosts": "rack-1"}}, fingerprint="g"),
+     "it is out of date", """ironspan plan upgrade -e '{"ironspan_hosts": "rack-1"}'"""),
+    ("store", "problem", without_data, "az-1: has lost its data, as 1 of 1 members",
+     "ironspan apply etcd_restore --allow-destructive"),
+    ("store", "problem", store(version="3.5.24"), "az-1 runs version 3.5.24, wanted 3.6.14",
+     "ironspan plan upgrade"),
     ("store", "problem", store(error="timed out", healthy=False), "az-1 at 10.0.0.1 does not answer",
      "ironspan apply --limit az-1"),
     ("store", "problem", store(leader="0"), "there is no leader", "ironspan apply --limit az-1"),
@@ -252,7 +313,7 @@ def test_what_is_wrong_is_named_with_its_remedy(
     assert wrong.get(name) == level, page(report)
     assert report["exit_code"] == (1 if "problem" in wrong.values() else 0)
     lines = page(report).splitlines()
-    (at,) = [number for number, line in enumerate(lines) if says in line]
+    (at,) = [number for number, line in enumerate(lines) if f" {name}: " in line and says in line]
     assert lines[at].startswith("✗" if level == "problem" else "!")
     assert remedy in lines[at + 1]
 
@@ -274,6 +335,116 @@ def test_remedies_are_commands_of_this_project(case: tuple[str, str, Change, str
                 build_parser().parse_args(words)
                 if words[0] in ("apply", "plan") and len(words) > 1 and not words[1].startswith(("-", "/")):
                     assert (ROOT / "playbooks" / f"{words[1]}.yml").is_file(), finding["remedy"]
+
+
+UNPLANNED = {"approve_csrs", "assess"}
+"""Playbooks that change nothing that approvals are for."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[3][:30]}")
+def test_no_remedy_is_refused_for_lack_of_a_plan(case: tuple[str, str, Change, str, str]) -> None:
+    def change(d: Draft) -> None:
+        d.site = site(approvals=2)
+        case[2](d)
+
+    for check in examined(change)["checks"]:
+        for finding in check["findings"]:
+            for word in re.findall(r"ironspan apply ([^ ,;)]+)", finding["remedy"]):
+                assert word.removesuffix(":") in UNPLANNED or word.endswith(".json"), finding["remedy"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[3][:30]}")
+def test_operations_that_remedies_name_have_what_they_need(case: tuple[str, str, Change, str, str]) -> None:
+    needs = {
+        "node_add": ["-e ironspan_hosts="],
+        "member_replace": ["-e ironspan_hosts="],
+        "ca_rotate": ["-e ironspan_authority=", "-e ironspan_stage="],
+        "encryption_rotate": ["-e ironspan_stage="],
+    }
+    for check in examined(case[2])["checks"]:
+        for finding in check["findings"]:
+            for verb, name, rest in re.findall(r"ironspan (apply|plan) (\w+)([^;(]*)", finding["remedy"]):
+                assert all(word in rest for word in needs.get(name, [])), finding["remedy"]
+                if verb == "apply" and name in ("member_replace", "etcd_restore"):
+                    assert "--allow-destructive" in rest, finding["remedy"]
+
+
+def three(*bare: str, down: tuple[str, ...] = (), serving: tuple[str, ...] = ()) -> Change:
+    """Return the change to a site of three members: without data, not reachable, and those that serve."""
+
+    def change(d: Draft) -> None:
+        groups = ("etcd", "control_plane")
+        hosts = dict(d.site.hosts)
+        for number in (2, 3):
+            hosts[f"az-{number}"] = host(f"az-{number}", f"10.0.0.{number}", "azure", *groups)
+            d.hosts[f"az-{number}"] = answer("etcd.service", "kubelet.service", "containerd.service")
+            d.api["nodes"].append(node(f"az-{number}"))
+        d.site.hosts = hosts
+        for name in bare:
+            waits = {"resource": "etcd/config", "needs": "membership:etcd"}
+            d.hosts[name]["drift"].update(pending=[waits], changes=[CHANGE], count=1)
+        d.hosts.update({name: {"unreachable": "timed out"} for name in down})
+        listed = ("1", "2", "3")
+        whole = {name: member(listed=listed)._replace(name=name) for name in serving}
+        d.members = [
+            whole.get(name) or member(error="refused", healthy=False)._replace(name=name)
+            for name in ("az-1", "az-2", "az-3")
+        ]
+
+    return change
+
+
+RESTORE, REPLACE = "ironspan apply etcd_restore --allow-destructive", "ironspan apply member_replace"
+
+
+@pytest.mark.parametrize(
+    ("change", "of", "remedy"),
+    [
+        (three("az-1", "az-2", "az-3"), "az-1, az-2, az-3", f"-> {RESTORE}"),
+        (three("az-1", "az-2"), "az-1, az-2", f"-> {RESTORE}"),
+        (three("az-1", "az-2", down=("az-3",)), "az-1, az-2", f"-> {RESTORE}"),
+        (three("az-3", serving=("az-1", "az-2")), "az-3", f"-> {REPLACE} -e ironspan_hosts=az-3 "),
+        (three("az-3"), "az-3", f"-> {REPLACE} -e ironspan_hosts=az-3 "),
+        (
+            three("az-3", down=("az-2",)),
+            "az-3",
+            f"-> bring az-2 back (where those data are gone too: {RESTORE})",
+        ),
+    ],
+)
+def test_lost_data_are_not_drift(change: Change, of: str, remedy: str) -> None:
+    """site.yml refuses a member without data that the store lists: no finding sends anybody there."""
+    lines = page(examined(change)).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "has lost its data" in line]
+    assert lines[at].startswith(f"✗ store: {of}: ")
+    assert remedy in lines[at + 1]
+    for line, after in itertools.pairwise(lines):
+        if line.startswith("✗ drift: "):
+            assert remedy in after
+    assert f"--limit {of.replace(', ', ',')}" not in "\n".join(lines)
+
+
+def test_members_that_begin_or_join_have_lost_nothing() -> None:
+    begin = [{"resource": "etcd/config", "needs": "membership:etcd"},
+             {"resource": "control_plane/kubeadm", "needs": "cluster:start-or-join"}]  # fmt: skip
+
+    def first(d: Draft) -> None:
+        without_data(d)
+        d.hosts["az-1"]["drift"]["pending"] = begin
+
+    assert "has lost its data" not in page(examined(first))
+
+    def joins(d: Draft) -> None:
+        three("az-3", serving=("az-1", "az-2"))(d)
+        d.members = [one._replace(listed=("1", "2")) if not one.error else one for one in d.members]
+
+    assert "has lost its data" not in page(examined(joins))
+
+
+def test_where_the_store_lost_its_data_the_api_comes_back_with_it() -> None:
+    lines = page(examined(without_data)).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "the API gives no answer" in line]
+    assert lines[at + 1].endswith(f"the store comes first: {RESTORE}")
 
 
 def test_one_line_says_what_is_wrong_with_many_hosts() -> None:
@@ -352,8 +523,8 @@ def test_a_cut_short_plan_is_resumed_with_its_file() -> None:
 
 def test_dns_that_fails_everywhere_is_the_clusters() -> None:
     def change(d: Draft) -> None:
-        for answer in d.hosts.values():
-            answer["network"]["dns"] = {"error": "no answer within 2 s"}
+        for said in d.hosts.values():
+            said["network"]["dns"] = {"error": "no answer within 2 s"}
 
     assert "rollout restart deployment/coredns" in page(examined(change))
 
