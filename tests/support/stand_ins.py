@@ -7,6 +7,7 @@ from __future__ import annotations
 SYSTEMCTL = r"""#!/bin/sh
 # Remembers what is enabled and active; a start fails when the unit's configuration says so.
 here="$IRONSPAN_ROOT/run/units"
+umask 022
 mkdir -p "$here"
 verb=$1; shift
 case "$verb" in

@@ -37,6 +37,8 @@ MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 PATIENCE_S = 8.0
 """Seconds for all of it: containerd gives up after 10 s, and would not say why."""
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""The mirror is the site's own: never through a proxy, which containerd's environment may name."""
 LARGEST_BYTES = 1 << 20
 MOST_SIGNATURES = 16
 
@@ -115,7 +117,7 @@ class Registry:
         """Return what is at a path below the repository."""
         request = urllib.request.Request(f"{self.base}/{path}", headers={"Accept": MANIFESTS})
         try:
-            with urllib.request.urlopen(request, timeout=self.seconds()) as answer:
+            with DIRECT.open(request, timeout=self.seconds()) as answer:
                 content: bytes = answer.read(LARGEST_BYTES + 1)
         except urllib.error.HTTPError as error:
             if error.code == 404 and path.startswith("manifests/"):

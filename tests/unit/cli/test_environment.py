@@ -88,3 +88,11 @@ def test_validate_says_the_same_in_a_used_home(tmp_path: pathlib.Path) -> None:
     assert answers[0] == answers[1]
     ignored = sorted(name for name in hostile_home.VARIABLES if name.startswith("ANSIBLE_"))
     assert f"not heeded: {', '.join(ignored)}" in done.stderr
+
+
+def test_what_is_the_sites_own_is_never_asked_through_a_proxy() -> None:
+    # `urlopen` heeds http_proxy: right for the official downloads, wrong for hosts, the mirror and the API.
+    code = [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "roles").rglob("*.py")]
+    code += [path for path in (ROOT / "ironspan").rglob("*.py") if path.parent.name != "artifacts"]
+    assert code
+    assert not [path for path in code if "urlopen(" in path.read_text(encoding="utf-8")]

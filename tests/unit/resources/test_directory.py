@@ -31,7 +31,8 @@ def test_contents_are_left_alone(sandbox: Sandbox) -> None:
 
 def test_a_link_to_a_folder_counts_as_one(sandbox: Sandbox) -> None:
     (sandbox.root / "srv/one").mkdir(parents=True)
-    (sandbox.root / "srv/real").mkdir(mode=0o750)
+    (sandbox.root / "srv/real").mkdir()
+    (sandbox.root / "srv/real").chmod(0o750)
     (sandbox.root / "srv/one/two").symlink_to("../real")
     assert sandbox.changed(FOLDER) == []
 
