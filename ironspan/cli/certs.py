@@ -78,6 +78,15 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     rekeyed.add_argument("new_key_file", help="file of the new key")
     rekeyed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
     rekeyed.set_defaults(func=rekey)
+    forgotten = actions.add_parser(
+        "forget",
+        help="delete secrets that the PKI store has put aside",
+        description="Delete what the folder `former` of the PKI store has: secrets under the store's former "
+        "keys, and keys of authorities that nobody trusts any more. First everything that the store needs is "
+        "opened; what the store may not have itself stays. Back the store up before.",
+    )
+    forgotten.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    forgotten.set_defaults(func=forget)
     backup_keys.register(actions)
 
 
@@ -189,6 +198,27 @@ def rekey(arguments: argparse.Namespace) -> int:
         raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display.note(f"the PKI store {store.path} is encrypted with the key in {new}")
     display.note(f"now name that file in site_pki_key_file, or put its content into {ENVIRONMENT}")
+    display.note("the secrets under the former key are kept in its folder former; back the store up, then")
+    display.note("delete them with: ironspan certs forget")
+    return int(Exit.OK)
+
+
+def forget(arguments: argparse.Namespace) -> int:
+    """Delete what the PKI store has put aside."""
+    site = read_site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
+
+    display = console.from_arguments(arguments)
+    try:
+        store = open_store(site.pki_store, site.pki_key_file or None)
+        if not store.exists():
+            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+        gone, left = store.forget()
+    except PkiError as error:
+        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+    display.note(f"{len(gone)} secrets that were put aside are deleted")
+    for name in left:
+        display.note(f"{store.path}/{name} stays: the store may not have what is in it")
     return int(Exit.OK)
 
 

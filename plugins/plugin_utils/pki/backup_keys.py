@@ -22,12 +22,14 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder, unread
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import ROTATABLE, parsed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import FROM_COPIES, secrets_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import KEY_BYTES
 
 NAME = "backup-key"
 FORMAT = "ironspan-recovery"
+_UNREAD = f"{BUNDLE}.unread"
 SCHEMA = 1
 
 
@@ -36,10 +38,12 @@ class BackupKeys:
 
     Args:
         folder: the store's folder.
+        prove: opens everything that the store has, or raises; called while the folder is locked.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, prove: Callable[[], None]) -> None:
         self._folder = folder
+        self._prove = prove
 
     def versions(self) -> list[int]:
         """Return the versions there are; the last one wraps what is written from now on."""
@@ -53,12 +57,20 @@ class BackupKeys:
         Raises:
             PkiError: a key is missing or damaged.
         """
-        versions = self.versions()
-        if not versions:
+        made = not self.versions()
+        if made:
             self._make(1)
-        for version in versions:
+        self.prove()
+        return made
+
+    def prove(self) -> None:
+        """Open every key.
+
+        Raises:
+            PkiError: one is missing or damaged.
+        """
+        for version in self.versions():
             self.key(version)
-        return not versions
 
     def add(self) -> int:
         """Make another key, which wraps what is written from now on, and return its version."""
@@ -77,7 +89,7 @@ class BackupKeys:
         if not self._folder.has(self._folder.secret_file(secret_name(version))):
             raise PkiError(
                 f"The store {self._folder.path} has lost its backup key {version}.",
-                "Restore the folder from a backup, or from its copy beside the backups (docs/backup.md).",
+                FROM_COPIES,
             )
         return self._folder.unseal(secret_name(version)).decode("ascii")
 
@@ -94,16 +106,21 @@ class BackupKeys:
     def bundle(self) -> str:
         """Return the whole store as one text, sealed with the store's key; the same text for the same stamp.
 
-        It is kept in the store's folder, so that making it again does not give another one.
+        It is kept in the store's folder, so that making it again does not give another one. A former one
+        stays until the store has proven complete and the new one was read back.
+
+        Raises:
+            PkiError: the store is not complete, or cannot be written.
         """
         with self._folder.writing():
             stamp = self.stamp()
-            if self._folder.has(BUNDLE):
-                kept = self._folder.public(BUNDLE).decode()
-                if described(kept)["stamp"] == stamp:
-                    return kept
+            kept = self._folder.public(BUNDLE).decode() if self._folder.has(BUNDLE) else ""
+            if kept and described(kept)["stamp"] == stamp:
+                return kept
+            self._prove()
             header = self._folder.header()
-            sealed = self._folder.sealed(FORMAT, _packed(self._folder.path))
+            packed = _packed(self._folder.path, header)
+            sealed = self._folder.sealed(FORMAT, packed)
             content = {
                 "format": FORMAT,
                 "schema": SCHEMA,
@@ -113,7 +130,11 @@ class BackupKeys:
                 "sealed": base64.b64encode(sealed).decode("ascii"),
             }
             text = json.dumps(content) + "\n"
-            self._folder.publish(BUNDLE, text.encode())
+            self._folder.publish(_UNREAD, text.encode())
+            read = described(self._folder.public(_UNREAD).decode())
+            if self._folder.opened(FORMAT, base64.b64decode(read["sealed"])) != packed:
+                raise unread(self._folder.path / _UNREAD)
+            (self._folder.path / _UNREAD).replace(self._folder.path / BUNDLE)
         return text
 
     def secrets(self) -> dict[str, Callable[[], str]]:
@@ -181,12 +202,13 @@ def recover(bundle: str, key: bytes, target: Path) -> list[str]:
         return sorted(archive.getnames())
 
 
-def _packed(folder: Path) -> bytes:
-    """Return the store's files as a tar, store.json last."""
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+def _packed(folder: Path, header: Mapping[str, t.Any]) -> bytes:
+    """Return the store's files as a tar, store.json last; not what was put aside."""
+    parts = ("authorities", "public", secrets_of(dict(header)))
+    names = [path.relative_to(folder).as_posix() for part in parts for path in (folder / part).glob("*")]
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name in [*sorted(set(names) - {"lock", BUNDLE, "store.json"}), "store.json"]:
+        for name in [*sorted(names), "store.json"]:
             data = (folder / name).read_bytes()
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o600 if name.endswith(".sealed") else 0o644

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import FROM_COPIES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import KEY_BYTES
 
 SCHEMA = 3
@@ -152,6 +153,6 @@ class EncryptionKeys:
         if not self._folder.has(self._folder.secret_file(name)):
             raise PkiError(
                 f"The store {self._folder.path} has lost {name}.",
-                "Restore the folder from a backup, or from its copy beside the backups (docs/backup.md).",
+                FROM_COPIES,
             )
         return self._folder.unseal(name).decode("ascii").strip()

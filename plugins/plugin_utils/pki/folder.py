@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store's folder on disk: its header, public files in clear and sealed secrets.
 
-store.json                   schema version, site uid, id of the key (not the key)
+store.json                   schema version, site uid, id of the key (not the key); see header.py
+store.json.newest            a copy of it
 authorities/NAME.crt         etcd, kubernetes, front-proxy
 public/service-account.pub
 secrets/NAME.sealed          keys, see sealing.py; secrets-2 and so on after the store's key was changed
+former/                      what was put aside, see former.py
 recovery.bundle              all of it as one sealed text, see backup_keys.py
 lock
 """
@@ -13,22 +15,17 @@ lock
 from __future__ import annotations
 
 import contextlib
-import json
 import re
-import secrets
-import shutil
 import typing as t
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import former, header, sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 
 BUNDLE = "recovery.bundle"
-SCHEMA_VERSIONS = (1, 2, 3)
-"""Format 2 has the generations of authorities, format 3 how secrets are encrypted; a store gets them when the
-first authority is changed and when encryption begins."""
+PARTS = ("authorities", "public", "secrets")
 
 
 class Folder:
@@ -46,7 +43,7 @@ class Folder:
 
     def exists(self) -> bool:
         """Tell whether a store was made in this folder."""
-        return (self.path / "store.json").exists()
+        return (self.path / header.FILE).exists()
 
     @contextlib.contextmanager
     def writing(self) -> t.Iterator[bool]:
@@ -73,61 +70,69 @@ class Folder:
                     f"the key given is {sealing.key_id(key)}.",
                     "Give the key that the store was made with (site_pki_key_file or IRONSPAN_PKI_KEY).",
                 )
-            for name in ("authorities", "public", self._secrets()):
-                (self.path / name).mkdir(mode=0o700, exist_ok=True)
-            self._remove_stale()
+            header.follow(self.path)
+            self._put_others_aside()
             yield made
 
     def _make_header(self, key: bytes) -> None:
-        strangers = sorted(entry.name for entry in self.path.iterdir() if entry.name != "lock")
+        strangers = sorted(
+            entry.name
+            for entry in self.path.iterdir()
+            if entry.name != "lock" and not (entry.name in PARTS and not any(entry.iterdir()))
+        )
         if strangers:
+            remedy = "Name another folder in site_pki_store, or restore store.json from a backup."
+            if header.newest_of(self.path):
+                remedy = f"If it was one: cp {self.path / header.COPY} {self.path / header.FILE}"
             raise PkiError(
                 f"{self.path} is not a PKI store, yet it is not empty: it has {', '.join(strangers[:5])}.",
-                "Name another folder in site_pki_store, or restore store.json from a backup.",
+                remedy,
             )
-        self._write_header({"schema": SCHEMA_VERSIONS[0], "key_id": sealing.key_id(key), "site_uid": _uid()})
-
-    def _write_header(self, header: dict[str, t.Any]) -> None:
-        write_file(self.path / "store.json", json.dumps(header, indent=2).encode() + b"\n", 0o644)
+        for name in PARTS:
+            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+        header.write(
+            self.path,
+            {
+                "schema": header.SCHEMA_VERSIONS[0],
+                "key_id": sealing.key_id(key),
+                "site_uid": header.uid(),
+            },
+        )
 
     def renew_site_uid(self) -> None:
         """Give the site another random identity; keys and authorities stay."""
         with self.writing():
-            self._write_header({**self.header(), "site_uid": _uid()})
+            self.change_header({"site_uid": header.uid()})
 
     def change_generations(self, name: str, state: dict[str, t.Any]) -> None:
         """Write the generations of one authority into store.json, while the folder is locked."""
         known = {**self.header().get("generations", {}), name: state}
-        self.change_header({"schema": SCHEMA_VERSIONS[1], "generations": known})
+        self.change_header({"schema": header.SCHEMA_VERSIONS[1], "generations": known})
 
     def change_header(self, fields: t.Mapping[str, t.Any]) -> None:
         """Write fields into store.json, while the folder is locked."""
-        header = self.header()
-        schema = max(header["schema"], fields.get("schema", 0))
-        self._write_header({**header, **fields, "schema": schema})
+        former_one = self.header()
+        schema = max(former_one["schema"], fields.get("schema", 0))
+        header.write(self.path, {**former_one, **fields, "schema": schema})
 
-    def remove(self, name: str) -> None:
-        """Delete a file that nothing needs any more; ``name`` is relative to the folder."""
-        (self.path / name).unlink(missing_ok=True)
+    def put_aside(self, *names: str) -> None:
+        """Put files aside that nothing needs any more; ``names`` are relative to the folder."""
+        paths = [path for name in names if (path := self.path / name).exists()]
+        if paths:
+            known = self.header().get(former.FIELD, [])
+            self.change_header({former.FIELD: [*known, *former.digests(paths)]})
+        for path in paths:
+            former.put_aside(self.path, path)
+
+    def forget(self) -> tuple[list[str], list[str]]:
+        """Delete what was put aside, while the folder is locked and the store proven; see former.py."""
+        found = former.forget(self.path, self.header().get(former.FIELD, []), self._has)
+        self.change_header({former.FIELD: []})
+        return found
 
     def header(self) -> dict[str, t.Any]:
         """Return the content of store.json, checked."""
-        content = self.public("store.json")
-        try:
-            header = json.loads(content)
-            schema = header["schema"]
-            if schema not in SCHEMA_VERSIONS:
-                raise PkiError(
-                    f"The store {self.path} has format {schema}; this version reads {SCHEMA_VERSIONS[-1]}.",
-                    "Use the version of ironspan that wrote it.",
-                )
-            folder = re.fullmatch(r"secrets(-[0-9]+)?", header.get("secrets", "secrets"))
-            uid = re.fullmatch(r"[0-9a-f]{16}", header["site_uid"])
-            if not (folder and uid and isinstance(header["key_id"], str)):
-                raise ValueError
-        except (ValueError, KeyError, TypeError) as error:
-            raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
-        return t.cast("dict[str, t.Any]", header)
+        return header.read(self.path)
 
     def public(self, name: str) -> bytes:
         """Return a file's content; ``name`` is relative to the folder."""
@@ -158,6 +163,10 @@ class Folder:
         """Return a secret, encrypted with the store's key."""
         return sealing.seal(self._sealing_key(), name, secret)
 
+    def opened(self, name: str, sealed: bytes) -> bytes:
+        """Return what ``sealed`` encrypted."""
+        return sealing.unseal(self._sealing_key(), name, sealed)
+
     def unseal(self, name: str) -> bytes:
         """Return a decrypted secret."""
         return sealing.unseal(self._sealing_key(), name, self.public(self.secret_file(name)))
@@ -169,32 +178,65 @@ class Folder:
     def change_key(self, key: bytes) -> None:
         """Encrypt every secret with another key: into a folder beside, which store.json then names.
 
-        A kill leaves the store with the old key or with the new one; the folder of the other one goes when
-        something is written the next time.
+        A kill leaves the store with the old key or with the new one. The former folder is put aside when the
+        new one was read back, and so is what a kill has left.
         """
         with self.writing():
-            header, former = self.header(), self._secrets()
-            number = int(former.partition("-")[2] or 1) + 1
-            folder = self.path / f"secrets-{number}"
-            folder.mkdir(mode=0o700)
-            for path in sorted((self.path / former).glob("*.sealed")):
+            now, before = self.header(), self.path / self._secrets()
+            folder = self._new_folder()
+            sealed = sorted(before.glob("*.sealed"))
+            for path in sealed:
                 name = path.name.removesuffix(".sealed")
-                sealed = sealing.seal(key, name, self.unseal(name))
-                write_file(folder / path.name, sealed, 0o600)
-            schema = max(header["schema"], SCHEMA_VERSIONS[1])
-            changed = {"schema": schema, "key_id": sealing.key_id(key), "secrets": folder.name}
-            self._write_header({**header, **changed})
+                write_file(folder / path.name, sealing.seal(key, name, self.unseal(name)), 0o600)
+            for path in sealed:
+                name = path.name.removesuffix(".sealed")
+                if sealing.unseal(key, name, (folder / path.name).read_bytes()) != self.unseal(name):
+                    raise PkiError(
+                        f"{folder / path.name} does not read as it was written.", "Look at the disk."
+                    )
+            self.change_header(
+                {
+                    "schema": max(now["schema"], header.SCHEMA_VERSIONS[1]),
+                    "key_id": sealing.key_id(key),
+                    "secrets": folder.name,
+                    former.FIELD: [*now.get(former.FIELD, []), *former.digests(sealed)],
+                }
+            )
             self._key = key
-            self._remove_stale()
-            self.remove(BUNDLE)
+            self._put_others_aside()
+
+    def _new_folder(self) -> Path:
+        former_ones = (self.path / former.FOLDER).glob("secrets*")
+        used = [path.name for path in (*self.path.glob("secrets*"), *former_ones)]
+        numbers = [int(match[1]) for name in used if (match := re.match(r"secrets-([0-9]+)", name))]
+        folder = self.path / f"secrets-{max([1, *numbers]) + 1}"
+        folder.mkdir(mode=0o700)
+        return folder
 
     def _secrets(self) -> str:
-        return str(self.header().get("secrets", "secrets"))
+        return header.secrets_of(self.header())
 
-    def _remove_stale(self) -> None:
-        for folder in self.path.glob("secrets*"):
-            if folder.name != self._secrets():
-                shutil.rmtree(folder)
+    def _put_others_aside(self) -> None:
+        """Put folders aside that store.json does not name, when what it names opens and misses nothing."""
+        here = self._secrets()
+        others = [path for path in self.path.glob("secrets*") if path.is_dir() and path.name != here]
+        if not others:
+            return
+        named = {path.name for path in (self.path / here).glob("*.sealed")}
+        try:
+            for file in named:
+                self.unseal(file.removesuffix(".sealed"))
+        except PkiError:
+            return
+        for folder in others:
+            if {path.name for path in folder.glob("*.sealed")} <= named:
+                former.put_aside(self.path, folder)
+
+    def _has(self, name: str, sealed: bytes) -> bool:
+        try:
+            return sealing.unseal(self._sealing_key(), name, sealed) == self.unseal(name)
+        except PkiError:
+            return False
 
     def _sealing_key(self) -> bytes:
         if self._key is None:
@@ -202,5 +244,6 @@ class Folder:
         return self._key
 
 
-def _uid() -> str:
-    return secrets.token_hex(8)
+def unread(path: Path) -> PkiError:
+    """Return the error of a file that was written and reads otherwise."""
+    return PkiError(f"{path} does not read as it was written.", "Look at the disk; nothing was replaced.")

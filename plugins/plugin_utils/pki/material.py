@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certifi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import SERVICE_ACCOUNT, suffix
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import FROM_COPIES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import UNREADABLE
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -35,11 +36,22 @@ class Material:
         self._folder = folder
         self._clock = clock
 
-    def ensure(self, name: str, generation: int) -> bool:
+    def ensure(self, name: str, generation: int, make: bool = True) -> bool:
         """Make what is missing of one generation and prove the rest; False when it was complete.
 
         To be called while the folder is locked.
+
+        Args:
+            name: the authority, or ``service-account``.
+            generation: its number.
+            make: make it anew when nothing of it is there. A store that was complete once has lost it then.
+
+        Raises:
+            PkiError: it is lost, damaged, or half of it is missing.
         """
+        key = key_name(name, generation)
+        if not make and not self._folder.has(self._folder.secret_file(key)):
+            raise PkiError(f"The store {self._folder.path} has lost {key}.", FROM_COPIES)
         if name == SERVICE_ACCOUNT:
             return self._ensure_service_account(generation)
         return self._ensure_authority(name, generation)
@@ -73,19 +85,20 @@ class Material:
         return self._folder.public(public_file(generation)).decode()
 
     def remove(self, name: str, generation: int, *, whole: bool) -> None:
-        """Delete the key of a generation that is trusted no more.
+        """Put the key of a generation aside that is trusted no more.
 
         Args:
             name: the authority, or ``service-account``.
             generation: its number.
-            whole: delete the certificate too, because the number is used again; otherwise it stays, so that
+            whole: the certificate too, because the number is used again; otherwise it stays, so that
                 what was signed with it can still be named.
         """
         if whole:
             # First: a key without its certificate can be made use of again, the other way round it cannot.
             of_account = name == SERVICE_ACCOUNT
-            self._folder.remove(public_file(generation) if of_account else certificate_file(name, generation))
-        self._folder.remove(self._folder.secret_file(key_name(name, generation)))
+            public = public_file(generation) if of_account else certificate_file(name, generation)
+            self._folder.put_aside(public)
+        self._folder.put_aside(self._folder.secret_file(key_name(name, generation)))
 
     def _ensure_authority(self, name: str, generation: int) -> bool:
         sealed = key_name(name, generation)

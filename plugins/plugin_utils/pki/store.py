@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certifi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_keys import BackupKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_keys import EncryptionKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     ROTATABLE,
     SERVICE_ACCOUNT,
@@ -25,22 +25,17 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     parsed,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import (
-    APPROVER,
-    administrator,
-    made_kubeconfig,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material import (
     Material,
     certificate_file,
     secret_name,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import (
-    Expectation,
-    checked_request,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing import Signer
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
+
+COMPLETE = "complete"
+"""Field of store.json: everything was there once."""
 
 
 class CertificateAuthority(t.NamedTuple):
@@ -59,13 +54,6 @@ class CertificateAuthority(t.NamedTuple):
     sha256: str
     key_pem: t.Callable[[], str]
     signing_pem: str
-
-
-class KeyPair(t.NamedTuple):
-    """A certificate with its key, both PEM, made on the controller for one use and never stored."""
-
-    certificate_pem: str
-    key_pem: str
 
 
 def open_store(
@@ -89,15 +77,15 @@ def open_store(
     return Store(folder, clock)
 
 
-class Store:
+class Store(Signer):
     """The site's authorities and what only they can do."""
 
     def __init__(self, folder: Folder, clock: t.Callable[[], datetime.datetime]) -> None:
         self.path = folder.path
         self._folder = folder
-        self._clock = clock
+        super().__init__(clock)
         self._material = Material(folder, clock)
-        self.backup_keys = BackupKeys(folder)
+        self.backup_keys = BackupKeys(folder, self._prove)
         self.encryption = EncryptionKeys(folder, clock)
 
     # -- making and checking -----------------------------------------------------------------------
@@ -116,13 +104,26 @@ class Store:
             PkiError: wrong key, damaged or foreign folder. Nothing is overwritten.
         """
         with self._folder.writing() as new:
+            # A store that was complete once is never filled up: what is missing then is lost.
+            complete = self._folder.header().get(COMPLETE, False) or self._folder.has(BUNDLE)
             made = ["store"] if new else []
             for name in (*profiles.AUTHORITIES, SERVICE_ACCOUNT):
-                results = [self._material.ensure(name, number) for number in self.generations(name).trusted]
+                numbers = self.generations(name).trusted
+                results = [self._material.ensure(name, number, make=not complete) for number in numbers]
                 made += [name] if any(results) else []
             made += ["backup-key"] if self.backup_keys.ensure() else []
             self.encryption.prove()
+            if not self._folder.header().get(COMPLETE):
+                self._folder.change_header({COMPLETE: True})
         return made
+
+    def _prove(self) -> None:
+        """Open everything that store.json says there is, while the folder is locked."""
+        for name in (*profiles.AUTHORITIES, SERVICE_ACCOUNT):
+            for number in self.generations(name).trusted:
+                self._material.ensure(name, number, make=False)
+        self.backup_keys.prove()
+        self.encryption.prove()
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -181,9 +182,27 @@ class Store:
         return secret_name(name, self.generations(name).signing)
 
     def change_key(self, key_source: str | Path) -> None:
-        """Encrypt all secrets with the key in another file, which opens the store from then on."""
+        """Encrypt all secrets with the key in another file, which opens the store from then on.
+
+        The recovery bundle stays as it is until another one, which the new key opens, was read back.
+        """
         self.ensure_cas()
         self._folder.change_key(load_key(key_source))
+        if self._folder.has(BUNDLE):
+            self.backup_keys.bundle()
+
+    def forget(self) -> tuple[list[str], list[str]]:
+        """Delete what was put aside: secrets under former keys, keys of dropped generations.
+
+        Returns:
+            What was deleted, and what stays because this store may not have it; names in its folder.
+
+        Raises:
+            PkiError: the store is not complete. Nothing was deleted then.
+        """
+        with self._folder.writing():
+            self._prove()
+            return self._folder.forget()
 
     # -- changing an authority ---------------------------------------------------------------------
 
@@ -220,14 +239,15 @@ class Store:
         """
         with self._folder.writing():
             now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}"
-            state = moved(name, self.generations(name), move, now)
+            before = self.generations(name)
+            state = moved(name, before, move, now)
             for number in state.trusted:
-                self._material.ensure(name, number)
+                self._material.ensure(name, number, make=number not in before.trusted)
             self._folder.change_generations(name, state.as_dict())
         return state
 
     def end_stage(self, name: str) -> Generations:
-        """End the stage ``drop``: all hosts have followed. The keys of dropped generations are deleted."""
+        """End the stage ``drop``: all hosts have followed. Keys of dropped generations are put aside."""
         with self._folder.writing():
             state = ended(self.generations(name))
             self._folder.change_generations(name, state.as_dict())
@@ -236,91 +256,8 @@ class Store:
                     self._material.remove(name, number, whole=number > state.signing)
         return state
 
-    # -- signing -----------------------------------------------------------------------------------
-
-    def sign(self, csr_pem: str | bytes, profile: str, expect: Expectation) -> str:
-        """Sign a host's certificate request.
-
-        Args:
-            csr_pem: the request.
-            profile: "etcd-server", "etcd-client" or "apiserver-etcd-client".
-            expect: what the site expects it to ask for: common_name, organizations, dns, ips, algorithm.
-
-        Returns:
-            The certificate as PEM, without its authority (which hosts have already).
-
-        Raises:
-            PkiError: the request asks for anything else than expected, or the store is not usable.
-        """
-        chosen = profiles.profile(profile)
-        if chosen.needs_names and not (expect.get("dns") or expect.get("ips")):
-            raise PkiError(f"A certificate of profile {profile} needs a DNS name or address.")
-        request = checked_request(csr_pem, expect)
-        names = certificates.Names(
-            expect["common_name"],
-            expect.get("organizations", ()),
-            expect.get("dns", ()),
-            expect.get("ips", ()),
-        )
-        public_key = request.public_key()
-        if not isinstance(public_key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
-            raise PkiError("The request's key is of a kind that is not signed.")
-        return self._issue(chosen, public_key, names, chosen.lifetime)
-
-    def client_pair(self, profile: str, common_name: str, hours: float = 1) -> KeyPair:
-        """Make a short-lived client certificate for the controller's own use, key in memory only.
-
-        Args:
-            profile: "etcd-client".
-            common_name: who the server's log shall see.
-            hours: lifetime, at most 1.
-        """
-        chosen = profiles.profile(profile)
-        key = certificates.new_key()
-        lifetime = _short(hours)
-        certificate = self._issue(chosen, key.public_key(), certificates.Names(common_name), lifetime)
-        return KeyPair(certificate, certificates.private_pem(key).decode())
-
-    def admin_kubeconfig(
-        self, endpoint: str, hours: float = 1, address: str = "", break_glass: bool = False
-    ) -> dict[str, t.Any]:
-        """Return a kubeconfig with a client certificate made for it; see kubeconfig.py.
-
-        Args:
-            endpoint: HOST:PORT of the API as its certificate names it.
-            hours: lifetime of the certificate, at most 1.
-            address: the address to dial when the controller may not resolve the endpoint's name.
-            break_glass: be in system:masters, which RBAC cannot revoke, not in kubeadm:cluster-admins.
-        """
-        return self._kubeconfig(endpoint, hours, address, administrator(break_glass=break_glass))
-
-    def approver_kubeconfig(self, endpoint: str, address: str = "") -> dict[str, t.Any]:
-        """Return a kubeconfig that may decide about kubelets' certificates and nothing else."""
-        return self._kubeconfig(endpoint, 0.25, address, APPROVER)
-
-    def _kubeconfig(
-        self, endpoint: str, hours: float, address: str, names: certificates.Names
-    ) -> dict[str, t.Any]:
-        pair, trusted = self._pair("kubernetes"), self.ca("kubernetes").certificate_pem
-        return made_kubeconfig(*pair, trusted, endpoint, address, _short(hours), self._clock(), names)
-
-    def _issue(
-        self,
-        profile: profiles.Profile,
-        public_key: certificates.PublicKey,
-        names: certificates.Names,
-        lifetime: datetime.timedelta,
-    ) -> str:
-        authority, key = self._pair(profile.authority)
-        return certificates.certificate_pem(
-            certificates.issue(authority, key, public_key, names, profile.usages, lifetime, self._clock())
-        )
-
     def _pair(self, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         return self._material.pair(name, self.generations(name).signing)
 
-
-def _short(hours: float) -> datetime.timedelta:
-    if not 0 < hours <= 1:
-        raise PkiError(f"A certificate for the controller lives at most 1 hour, not {hours}.")
-    return datetime.timedelta(hours=hours)
+    def _trusted(self, name: str) -> str:
+        return self.ca(name).certificate_pem

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     open_store,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import folder as store_folder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import header as store_header
 
 
 @pytest.fixture
@@ -46,7 +47,11 @@ def test_the_same_secrets_under_another_key(copy: Path, key_file: Path, new_key:
     with pytest.raises(PkiError, match="Give the key that the store was made with"):
         open_store(copy, key_file).ensure_cas()
     assert not (copy / "secrets").exists()
+    assert stale <= {path.read_bytes() for path in copy.glob("former/secrets/*")}, "put aside, not deleted"
+    gone, left = open_store(copy, new_key).forget()
+    assert (len(gone), left) == (len(stale), [])
     assert not stale & {path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    assert material(open_store(copy, new_key)) == before
 
 
 def test_and_once_more(copy: Path, key_file: Path, new_key: Path, tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_the_wrong_key_changes_nothing(copy: Path, new_key: Path, tmp_path: Path
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("survived", range(7))
+@pytest.mark.parametrize("survived", range(8))
 def test_a_kill_leaves_the_old_key_or_the_new_one(
     copy: Path, key_file: Path, new_key: Path, survived: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,17 +92,18 @@ def test_a_kill_leaves_the_old_key_or_the_new_one(
     killed = False
     with monkeypatch.context() as patch:
         patch.setattr(store_folder, "write_file", write)
+        patch.setattr(store_header, "write_file", write)
         try:
             open_store(copy, key_file).change_key(new_key)
         except Killed:
             killed = True
-    # Five secrets and the header.
-    assert killed is (survived < 6)
-    key = key_file if killed else new_key
+    # Five secrets, the header and its copy.
+    assert killed is (survived < 7)
+    key = key_file if survived < 6 else new_key
     assert open_store(copy, key).ensure_cas() == []
     assert material(open_store(copy, key)) == before
     assert len(list(copy.glob("secrets*"))) == 1
-    if killed:
+    if survived < 6:
         open_store(copy, key).change_key(new_key)
         assert material(open_store(copy, new_key)) == before
 
