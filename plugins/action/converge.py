@@ -186,7 +186,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 # The plan shows it, for all hosts together.
                 result.pop("diff", None)
         elif mode == "reset" and not self._task.check_mode:
-            self._join(groups_after_reset(json.loads(text)["layers"]))
+            self._join(groups_after_reset(json.loads(text)["layers"], json.loads(whole)["layers"]))
         elif mode == "apply" and not result.get("unreachable"):
             self._join(membership_groups(json.loads(text)["layers"], result, assessed=False))
             self._join([] if self._task.check_mode else recovery_groups(result))

@@ -46,6 +46,11 @@ class Cluster:
         """Run site.yml."""
         return play("site", self.inventory, self.folder, *options)
 
+    def assert_settled(self) -> None:
+        """Insist that an operation left nothing for site.yml to do: one SSH operation a host."""
+        checked = self.site("--check")
+        assert (checked.status, checked.changed) == (0, {}), checked.output[-6000:]
+
     def on(self, host: str, command: str, check: bool = True) -> str:
         """Run a shell command on a host and return its output."""
         done = subprocess.run(

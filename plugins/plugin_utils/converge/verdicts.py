@@ -201,11 +201,17 @@ def recovery_groups(result: Mapping[str, t.Any]) -> list[str]:
     return [RECOVERY_GROUP] if changed else []
 
 
-def groups_after_reset(layers: Sequence[str]) -> list[str]:
-    """Return the groups of a host that was reset: it has nothing, so everything of it is to be done."""
+def groups_after_reset(layers: Sequence[str], whole: Sequence[str] = ()) -> list[str]:
+    """Return the groups of a host that was reset: it has nothing, so everything of it is to be done.
+
+    Args:
+        layers: what was reset.
+        whole: all layers of the host. Of those that were left as they were it is not known what is there:
+            behind its name there may be another machine. Their phases compare, and do what is to be done.
+    """
     found = [PENDING_GROUP]
     for layer in PENDING_LAYERS:
-        if layer in layers:
+        if layer in layers or (layer in whole and layer not in MEMBER_LAYERS):
             found.append(JOINING_GROUP.format(layer=layer))
         if layer in layers and layer in MEMBERSHIP_NEEDS:
             found += [COMPARED_GROUP.format(layer=layer), BARE_GROUP.format(layer=layer)]
