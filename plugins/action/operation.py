@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     arguments_of,
     compared_hosts,
     insist_on_the_same,
+    left_for_site,
     step_groups,
     steps_of,
     targets_of,
@@ -89,6 +90,7 @@ class ActionModule(ClusterAction):
             "changed": False,
             "steps": [step.as_dict() for step in steps],
             "hosts": targets,
+            "notes": left_for_site(name, steps),
             **({} if steps or compared else {"msg": "Nothing to do."}),
         }
 

@@ -163,6 +163,17 @@ def steps_of(operation: str, context: Context) -> list[Step]:
     return [] if operation == SITE else list(module_of(operation).steps(context))
 
 
+def left_for_site(operation: str, steps: Sequence[Step]) -> list[str]:
+    """Return what an operation leaves for the next run of site.yml, by the module's ``left_for_site``.
+
+    Args:
+        operation: its name.
+        steps: what it does; of one that does nothing nothing is said.
+    """
+    tell = None if operation == SITE else getattr(module_of(operation), "left_for_site", None)
+    return list(tell(steps)) if tell and steps else []
+
+
 def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> list[str]:
     """Return the hosts whose documents a plan of the operation compares, by the module's ``HOSTS``.
 

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.membership import (
     Members,
     following,
     join_step,
     named_members,
+    unknown_elsewhere,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 
@@ -42,3 +45,8 @@ def steps(context: Context) -> list[Step]:
     names = {step.target for step in found} | {host.name for host in joining}
     coming = [host for host in hosts if host.name in names]
     return [*found, *following(context, coming, [host.name for host in joining]), *map(join_step, joining)]
+
+
+def left_for_site(steps: Sequence[Step]) -> list[str]:
+    """Return what the next run of site.yml has to do."""
+    return unknown_elsewhere(steps, "join")

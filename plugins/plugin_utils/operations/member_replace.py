@@ -8,6 +8,8 @@ another one; any host, the one that once started the cluster included.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import peer_url
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.membership import (
@@ -17,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
     join_step,
     leaving_steps,
     named_members,
+    unknown_elsewhere,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 
@@ -59,3 +62,8 @@ def steps(context: Context) -> list[Step]:
     elif members is not None:
         found += events_anew(context.site, [host])
     return [*found, *([join_step(host)] if host.in_group("control_plane") else [])]
+
+
+def left_for_site(steps: Sequence[Step]) -> list[str]:
+    """Return what the next run of site.yml has to do."""
+    return unknown_elsewhere(steps, "join")

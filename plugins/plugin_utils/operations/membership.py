@@ -187,6 +187,25 @@ def following(
     return [*balancers, *events, *servers, *agents]
 
 
+def unknown_elsewhere(steps: Sequence[Step], comes: str) -> list[str]:
+    """Return the sentence about hosts that are new in the inventory, which all other hosts have to learn of.
+
+    Only the hosts of its steps are changed by an operation, and nothing is compared with the others: what the
+    inventory wants of them otherwise is not a matter of this run.
+
+    Args:
+        steps: of the operation.
+        comes: the action of those steps whose targets may be new.
+    """
+    hosts = list(dict.fromkeys(step.target for step in steps if step.action == comes))
+    if not hosts:
+        return []
+    return [
+        f"where {', '.join(hosts)} is new in the inventory, or has another address: now ironspan apply. "
+        "The other hosts learn its name by that, and let their pods reach its API server"
+    ]
+
+
 def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
     """Return how the others begin the store of events anew, when hosts come, go or lose their part of it.
 

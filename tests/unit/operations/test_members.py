@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     Context,
     compared_hosts,
+    left_for_site,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from hypothesis import given
@@ -245,6 +246,14 @@ def test_a_control_plane_is_added_to_a_store_that_it_is_in(context: Callable[...
         "restart-api-server az-1",
         "join az-2",
     ]
+
+
+def test_what_an_operation_leaves_for_site_is_said(context: Callable[..., Context]) -> None:
+    steps = member_add.steps(context("az-2", nodes={"az-1", "rack-1"}))
+    (note,) = left_for_site("member_add", steps)
+    assert note.startswith("where az-2 is new in the inventory, or has another address: now ironspan apply.")
+    assert left_for_site("member_add", []) == []
+    assert left_for_site("site", steps) == left_for_site("node_remove", steps) == []
 
 
 @given(
