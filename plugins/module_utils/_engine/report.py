@@ -53,13 +53,15 @@ def diff_entries(resource: Resource, change: Change) -> t.List[t.Dict[str, str]]
             before.pop("sha256", None)
             after.pop("sha256", None)
     if before != after or not entries:
+        # A service that restarts runs before and after it: Ansible would show two equal sides as nothing.
+        silent = f"{change.action}: {change.reason}\n" if before == after else ""
         entries.append(
             {
                 "before_header": header,
                 "after_header": f"{header}: {change.action}"
                 + (f", {change.reason}" if change.reason else ""),
                 "before": _lines(before),
-                "after": _lines(after),
+                "after": _lines(after) + silent,
             }
         )
     return entries

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.ironspan.hybrid.plugins.action import node_delete, node_drain, nodes_ready
+from ansible_collections.ironspan.hybrid.plugins.action import node_delete, node_drain, nodes_ready, verify
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
@@ -198,3 +198,26 @@ def test_nodes_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> No
         assert forgotten == []
         assert visit(hosts=["w1"], timeout_s=1, replaced=True)["ready"] == ["w1"]
     assert forgotten == ["w1"]
+
+
+@pytest.mark.parametrize(("check", "waits"), [(True, 0), (False, 120)])
+def test_a_check_does_not_wait_for_a_kubelet_that_was_stopped(
+    monkeypatch: pytest.MonkeyPatch, check: bool, waits: int
+) -> None:
+    waited: list[float] = []
+
+    def looked(api: object, context: object, expected: object, seconds: float, **_: object) -> t.Any:
+        waited.append(seconds)
+        return types.SimpleNamespace(ok=True, as_text=lambda: "", as_json=dict)
+
+    monkeypatch.setattr(verify, "verify", looked)
+    monkeypatch.setattr(verify, "expected", lambda site: types.SimpleNamespace(_replace=lambda **_: None))
+    action = verify.ActionModule.__new__(verify.ActionModule)
+    action._task = types.SimpleNamespace(check_mode=check)
+    session: t.Any = types.SimpleNamespace(
+        site=types.SimpleNamespace(is_slice=False),
+        api=lambda: types.SimpleNamespace(text=lambda path: ""),
+        etcd_context=lambda: None,
+    )
+    action.visit(session, {"timeout": 120, "report": "", "image": ""})
+    assert waited == [waits]

@@ -296,6 +296,16 @@ def test_damaged_state_is_named_with_a_remedy(sandbox: Sandbox) -> None:
     assert "another version" in sandbox.run(*APP)["msg"]
 
 
+def test_a_restart_is_seen_in_the_diff(sandbox: Sandbox) -> None:
+    """Ansible shows lines that differ, and a service that restarts runs before and after it."""
+    sandbox.run(*APP)
+    changed = [FOLDER, {**CONFIG, "content": "two\n"}, UNIT_FILE, SERVICE]
+    entries = sandbox.run(*changed, check=True)["diff"]
+    (entry,) = [entry for entry in entries if "(l/service)" in entry["before_header"]]
+    shown = set(entry["after"].splitlines()) - set(entry["before"].splitlines())
+    assert shown == {"restart: required by l/config"}
+
+
 def test_diffs(sandbox: Sandbox) -> None:
     sandbox.run(*APP)
     sandbox.put("etc/app/app.conf", "edited\n", 0o600)
