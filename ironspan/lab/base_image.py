@@ -18,6 +18,8 @@ from ironspan.lab.layout import cache_root
 
 SUITE = "trixie"
 ARCHIVE = "http://deb.debian.org/debian"
+#: Debian's own keys. Where they are missing, as on a fresh Ubuntu, debootstrap would take what it gets.
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "python3", "openssh-server", "iproute2", "nftables",
     "iptables", "conntrack", "ethtool", "socat", "kmod", "sudo", "openssl", "haproxy", "ca-certificates",
@@ -118,13 +120,26 @@ def _remove_older(tree: Path) -> None:
             mounts.remove_tree(other)
 
 
+def _insist_on_verification() -> None:
+    """Refuse where the signature of the archive could not be checked."""
+    packages = [] if KEYRING.is_file() else ["debian-archive-keyring"]
+    packages += [] if shutil.which("gpgv") else ["gpgv"]
+    if packages:
+        raise LabError(
+            f"the hosts' base image is made of Debian packages, whose signature cannot be checked without "
+            f"{' and '.join(packages)}; install with: apt-get install -y {' '.join(packages)}"
+        )
+
+
 def _debootstrap(target: Path, folder: Path) -> None:
+    _insist_on_verification()
     log = folder / "log" / "debootstrap.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     # In its own mount namespace: debootstrap mounts /proc in the tree, and killed leaves it there.
     command = [
         "unshare", "--mount", "--propagation", "private", "--kill-child",
-        "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(target), ARCHIVE,
+        "debootstrap", "--force-check-gpg", f"--keyring={KEYRING}", "--variant=minbase",
+        f"--include={','.join(PACKAGES)}", SUITE, str(target), ARCHIVE,
     ]  # fmt: skip
     with log.open("wb") as output:
         done = subprocess.run(

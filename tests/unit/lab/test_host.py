@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +185,35 @@ def test_failed_debootstrap_leaves_no_tree_and_shows_its_last_words(
     (programs / "unshare").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     with pytest.raises(LabError, match="no such archive"):
+        base_image.ensure("lab", tmp_path, lambda *_: None)
+    assert not base_image.tree_path().exists()
+
+
+def test_without_the_archives_keys_nothing_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_image, "KEYRING", tmp_path / "none.gpg")
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("something was run"))
+    with pytest.raises(LabError, match="apt-get install -y debian-archive-keyring"):
+        base_image.ensure("lab", tmp_path, lambda *_: None)
+    assert not base_image.tree_path().exists()
+
+
+@pytest.mark.skipif(not shutil.which("debootstrap") or os.geteuid() != 0, reason="needs debootstrap and root")
+@pytest.mark.parametrize(
+    "signature", ["", "-----BEGIN PGP SIGNATURE-----\n\nAAAA\n-----END PGP SIGNATURE-----\n"]
+)
+def test_an_archive_that_debian_did_not_sign_makes_no_tree(
+    signature: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = tmp_path / "archive/dists" / base_image.SUITE
+    release.mkdir(parents=True)
+    fields = f"Origin: Debian\nSuite: {base_image.SUITE}\nCodename: {base_image.SUITE}\nComponents: main\n"
+    (release / "Release").write_text(f"{fields}Architectures: amd64 arm64\nSHA256:\n")
+    if signature:
+        (release / "Release.gpg").write_text(signature)
+    monkeypatch.setattr(base_image, "ARCHIVE", f"file://{tmp_path}/archive")
+    with pytest.raises(LabError, match=r"(?i)signature|signed|Release\.gpg"):
         base_image.ensure("lab", tmp_path, lambda *_: None)
     assert not base_image.tree_path().exists()
 
