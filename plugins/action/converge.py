@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
@@ -28,11 +28,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     failure_message,
     groups_after_reset,
     groups_for,
+    groups_of_composed,
     membership_groups,
     python_verdict,
     recovery_groups,
     release_verdicts,
     unfit_message,
+    within,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
@@ -172,9 +174,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 
                 text = back.lay_out(result, host, more["to"], RunFolder())
+                notes = {**notes, "composed": True}
             if planned:
                 self._compare_with_plan(result, planned, host)
-            self._assess(result, notes, execute, json.loads(text)["layers"])
+            self._assess(result, notes, execute, json.loads(text))
             if mode == "plan" and not result.get("failed"):
                 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
 
@@ -186,10 +189,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 # The plan shows it, for all hosts together.
                 result.pop("diff", None)
         elif mode == "reset" and not self._task.check_mode:
-            self._join(groups_after_reset(json.loads(text)["layers"], json.loads(whole)["layers"]))
+            self._join(groups_after_reset(json.loads(text)["layers"], json.loads(whole)["layers"]), notes)
         elif mode == "apply" and not result.get("unreachable"):
-            self._join(membership_groups(json.loads(text)["layers"], result, assessed=False))
-            self._join([] if self._task.check_mode else recovery_groups(result))
+            document = json.loads(text)
+            said = within(document, result)
+            self._join(membership_groups(document["layers"], said, assessed=False), notes)
+            self._join([] if self._task.check_mode else recovery_groups(said), notes)
         if planned and mode == "apply":
             planned.report(host, result)
         return result
@@ -246,7 +251,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             ) from None
 
     def _assess(
-        self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch, layers: Sequence[str]
+        self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch, document: Mapping[str, t.Any]
     ) -> None:
         """Judge the clock, fail a host that does not fit, and mark one that has something to do."""
         verdicts = result.setdefault("verdicts", [])
@@ -265,13 +270,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 result.pop(name, None)
             result.update(failed=True, msg=unfit, verdicts=[v for v in verdicts if not v.get("ok")])
             return
-        groups = groups_for(result)
-        self._join([*groups, *membership_groups(layers, result, assessed=True)])
+        said = within(document, result)
+        groups = groups_for(said)
+        self._join([*groups, *membership_groups(document["layers"], said, assessed=True)], notes)
         result["groups"] = groups
 
-    def _join(self, groups: Sequence[str]) -> None:
+    def _join(self, groups: Sequence[str], notes: HostNotes) -> None:
         """Put the host into groups, for the plays that follow."""
-        for group in groups:
+        for group in groups_of_composed(groups) if notes["composed"] else groups:
             self.add_group(group, parent_group_names=[])
 
 

@@ -138,6 +138,39 @@ def _reason(verdict: Verdict) -> str:
     return f"- {verdict['check']}: found {found}, wanted {wanted}. {remedy}".rstrip()
 
 
+def within(document: Mapping[str, t.Any], result: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return what of a host's answer may decide about groups: what its document has, as the document has it.
+
+    Every group below follows from the changes and the pending resources of this, so a host gets into no group
+    that belongs to a layer, or a resource, that the inventory has not given it, whatever it answers.
+
+    Args:
+        document: of the host, as the controller sent it.
+        result: the module's answer.
+
+    Returns:
+        ``changes`` and ``pending`` of resources in the document, with the document's kinds; ``more`` tells
+        that there were others, such as what is taken away.
+    """
+    kinds = {resource["id"]: resource.get("kind") for resource in document["resources"]}
+    answered = [*(result.get("changes") or ()), *(result.get("pending") or ())]
+    changes, pending = (
+        [
+            {**entry, "kind": kinds[entry["resource"]]}
+            for entry in result.get(name) or ()
+            if entry["resource"] in kinds
+        ]
+        for name in ("changes", "pending")
+    )
+    return {"changes": changes, "pending": pending, "more": len(answered) > len(changes) + len(pending)}
+
+
+def groups_of_composed(groups: Sequence[str]) -> list[str]:
+    """Return the groups of a host whose document is its own making: that it waits, and what restarts."""
+    prefix = RESTART_GROUP.format(layer="")
+    return [group for group in groups if group == PENDING_GROUP or group.startswith(prefix)]
+
+
 def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     """Return the groups an assessed host goes into.
 
@@ -147,7 +180,7 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     """
     changes, pending = result.get("changes") or (), result.get("pending") or ()
     if not changes and not pending:
-        return []
+        return [PENDING_GROUP] if result.get("more") else []
     members = {str(entry["resource"]).split("/", 1)[0] for entry in pending} | {
         str(change["resource"]).split("/", 1)[0]
         for change in changes
@@ -187,7 +220,9 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
         if any((layer, need) in needs for need in wanted):
             groups.append((BARE_GROUP if assessed else LATER_GROUP).format(layer=layer))
     if any(
-        change.get("kind") == "kubeadm" and (change.get("after") or {}).get("action") == "init"
+        change.get("kind") == "kubeadm"
+        and str(change["resource"]).startswith("control_plane/")
+        and (change.get("after") or {}).get("action") == "init"
         for change in result.get("changes") or ()
         if assessed
     ):
