@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission, record
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import (
+    TOLD,
     Enforced,
     enforce,
     leave_files,
     try_new,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
+    about_to_be_refused,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
@@ -35,10 +40,10 @@ class ActionModule(ClusterAction):
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Compile, try and apply."""
         admission = session.site.admission
-        declared = admission.objects() if admission else []
+        declared = session.site.admission_objects()
         if self.planned is not None:
             declared = self.planned["objects"].get(LAYER, [])
-        policies = [item for item in declared if item["kind"] != "ConfigMap"]
+        policies = [item for item in declared if item["kind"] != "ConfigMap" and not is_always(item)]
         if admission and admission.from_files:
             policies = self._of_files(admission, declared)
         if arguments["state"] == "tried":
@@ -49,7 +54,7 @@ class ActionModule(ClusterAction):
     def _of_files(self, admission: Admission, declared: list[t.Any]) -> list[t.Any]:
         """Return the policies that API servers read; those of a plan are in the hosts' documents."""
         policies = admission.policies()
-        if self.planned is not None and record(policies, True) not in declared:
+        if self.planned is not None and admission.record() not in declared:
             raise PlanError("the policy file has changed since the plan was made", "make a new plan")
         return policies
 
@@ -59,16 +64,28 @@ class ActionModule(ClusterAction):
         Without an API there is nothing to lock out.
         """
         admission = session.site.admission
-        if admission is None or self._task.check_mode:
+        if admission is None:
             return {"changed": False}
         try:
             api = session.api(PATIENCE)
+            insecure = self._told(about_to_be_refused(api, admission))
+            if self._task.check_mode:
+                return {"changed": False, "refused": insecure}
             if not admission.from_files:
-                return _result(leave_files(api, declared, policies, self.say))
+                done = leave_files(api, declared, policies, self.say)
+                return _result(done._replace(refused=[*insecure, *done.refused]))
             refused = try_new(api, declared, policies, self.say)
         except UnreachableError as error:
             return {"changed": False, "msg": f"Not tried: {error}"}
-        return {"changed": False, "refused": refused}
+        return {"changed": False, "refused": [*insecure, *refused]}
+
+    def _told(self, refused: list[str]) -> list[str]:
+        """Tell of pods that Pod Security would refuse; they run on, so nothing is held up for them."""
+        for line in refused[:TOLD]:
+            self.say(f"could not be made again under Pod Security: {line}")
+        if len(refused) > TOLD:
+            self.say(f"{len(refused) - TOLD} more could not")
+        return refused
 
 
 def _result(done: Enforced) -> Result:

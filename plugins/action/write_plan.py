@@ -11,6 +11,9 @@ from pathlib import Path
 import yaml
 from ansible import constants, context
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
+    about_to_be_refused,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import PATIENCE_OF_A_CHECK
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
@@ -129,6 +132,7 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
             for name, entry in declared.items()
         },
         "changes": [],
+        "refused": [],
         # What jobs that see a slice of the inventory cannot know.
         "addresses": node_addresses(site),
         "api_address": site.api_address,
@@ -139,6 +143,7 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
             found["changes"].append(_entry("object", change.name, change.before, change.after))
         for node in nodes.declare(api, declared, dry_run=True):
             found["changes"].append(_entry("node", f"Node {node.node}", node.before, node.after))
+        found["refused"] = about_to_be_refused(api, site.admission)
     except UnreachableError as error:
         found["state"] = f"no API answers: the cluster does not exist yet, or is down. {error}"
     except ClusterError as error:

@@ -132,6 +132,7 @@ class Control:
         # A network of its own, so etcd's usual ports are free on it.
         self.etcd_port, self.peer_port = 2379, 2380
         self.api_port = free_port(self.address)
+        self.second_api_port = 0
         self.endpoint = f"api.test.internal:{self.api_port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -208,9 +209,18 @@ class Control:
         server = ExtendedKeyUsageOID.SERVER_AUTH
         # Its name only: who dials the address must check the name, as tls-server-name asks.
         self.issue("server", certificates.Names("kube-apiserver", dns=["api.test.internal"]), server)
+        self._start_api("api", self.api_port, options)
+
+    def start_second_api(self, *options: str) -> None:
+        """Start another API server on the same store, and wait until it is ready."""
+        self.second_api_port = free_port(self.address)
+        self._start_api("api-2", self.second_api_port, options)
+
+    def _start_api(self, name: str, port: int, options: Sequence[str]) -> None:
+        folder = self.folder / "api"
         members = ",".join(f"https://{address}:{self.etcd_port}" for address in self.members.values())
         self.start(
-            "api",
+            name,
             "kube-apiserver",
             f"--etcd-servers={members}",
             f"--etcd-cafile={folder}/etcd-ca.crt",
@@ -218,7 +228,7 @@ class Control:
             f"--etcd-keyfile={folder}/etcd.key",
             f"--bind-address={self.address}",
             f"--advertise-address={self.address}",
-            f"--secure-port={self.api_port}",
+            f"--secure-port={port}",
             f"--tls-cert-file={folder}/server.crt",
             f"--tls-private-key-file={folder}/server.key",
             f"--client-ca-file={folder}/ca.crt",
@@ -232,7 +242,7 @@ class Control:
             "--endpoint-reconciler-type=none",
             *options,
         )
-        self.wait(lambda: self.api(break_glass=True).text("/readyz") == "ok", 90)
+        self.wait(lambda: self.api(break_glass=True, port=port).text("/readyz") == "ok", 90)
 
     def start_controllers(self, *more: str) -> None:
         """Start the controllers that the tests watch at work: they sign requests and empty namespaces."""
@@ -259,9 +269,10 @@ class Control:
             f"--secure-port={free_port('127.0.0.1')}",
         )
 
-    def api(self, *, break_glass: bool = False, patience: float = 5) -> Api:
-        """Return a client as the action plugins make it."""
-        config = self.store.admin_kubeconfig(self.endpoint, 1, self.address, break_glass)
+    def api(self, *, break_glass: bool = False, patience: float = 5, port: int = 0) -> Api:
+        """Return a client as the action plugins make it, by default of the first API server."""
+        endpoint = f"api.test.internal:{port or self.api_port}"
+        config = self.store.admin_kubeconfig(endpoint, 1, self.address, break_glass)
         return Api.from_kubeconfig(config, self.folder / "tmp", patience)
 
     def issue(self, name: str, names: certificates.Names, usage: x509.ObjectIdentifier) -> tuple[Path, Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import always, simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, policy_objects
@@ -41,6 +41,7 @@ SPACES: Mapping[str, Mapping[str, str]] = {
     "monitoring": {},
 }
 NAMESPACES = "/api/v1/namespaces"
+BALANCER = "system:serviceaccount:metallb-system:controller"
 DENY = "networkpolicies/ironspan-default-deny"
 DEFAULT_DENY: Object = {
     "apiVersion": "networking.k8s.io/v1",
@@ -48,6 +49,7 @@ DEFAULT_DENY: Object = {
     "metadata": {"name": "ironspan-default-deny"},
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
 }
+ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28", "2001:db8:1::/64"], [BALANCER])
 CLASSES = ("gvisor", "gvisor-gpu", "kata-gpu", "runc")
 
 
@@ -133,7 +135,7 @@ def control(tmp_path_factory: pytest.TempPathFactory, policy: Policy) -> Iterato
         started.bind_administrators()
         started.wait(lambda: bool(started.api().get("/api/v1/namespaces/kube-system")), 20)
         set_up(started.api())
-        objects.apply_objects(started.api(), policy_objects(policy))
+        objects.apply_objects(started.api(), [*ALWAYS, *policy_objects(policy)])
         wait_until_in_force(started)
         yield started
 
@@ -198,6 +200,37 @@ def test_services(user: Api, case: cases.Case) -> None:
     body = cases.changed(SERVICE, case.changes)
     refusal, _ = attempt(user, "POST", f"/api/v1/namespaces/{case.namespace}/services", body)
     check(refusal, case.rule)
+
+
+def test_addresses_of_others_are_not_for_services(user: Api, control: Control) -> None:
+    """Neither in an ordinary namespace nor as what a load balancer would write; what is there may stay."""
+    path = f"{NAMESPACES}/team/services"
+    listed = {"spec.externalIPs": ["198.51.100.7", "2001:db8:1::5"]}
+    check(attempt(user, "POST", path, cases.changed(SERVICE, listed))[0], "")
+    one = {"spec.externalIPs": ["198.51.100.7", "10.98.1.1"]}
+    check(attempt(user, "POST", path, cases.changed(SERVICE, one))[0], "service_addresses")
+    check(attempt(control.api(), "POST", path, cases.changed(SERVICE, one))[0], "")
+    balanced = {"metadata.name": "balanced", "spec.type": "LoadBalancer"}
+    for address, rule in (("", ""), ("198.51.100.8", ""), ("10.98.1.1", RULE), ("no address", RULE)):
+        body = cases.changed(SERVICE, {**balanced, "spec.loadBalancerIP": address})
+        check(attempt(user, "POST", path, body)[0], rule)
+    control.api().request("POST", path, cases.changed(SERVICE, {**balanced, **one}))
+    mine = {"metadata": {"labels": {"a": "b"}}, "spec": {"externalIPs": ["10.98.1.1"]}}
+    check(attempt(user, "PATCH", f"{path}/balanced", mine)[0], "")
+    check(attempt(user, "PATCH", f"{path}/balanced", {"spec": {"externalIPs": ["10.98.1.2"]}})[0], RULE)
+    given = {"status": {"loadBalancer": {"ingress": [{"ip": "10.98.1.1"}]}}}
+    status = f"{path}/balanced/status"
+    check(attempt(user, "PATCH", status, given)[0], RULE)
+    for name, groups in ((BALANCER, ["researchers"]), ("x", ["researchers", IN_KUBE_SYSTEM])):
+        check(attempt(user_api(control, name, groups), "PATCH", status, given)[0], "")
+    control.api().request("PATCH", status, given, "application/merge-patch+json")
+    condition = {"type": "Seen", "status": "True", "reason": "a", "message": "", "lastTransitionTime": NOW}
+    check(attempt(user, "PATCH", status, {"status": {"conditions": [condition]}})[0], "")
+    user.delete(f"{path}/balanced")
+
+
+RULE, NOW = "service_addresses", "2026-11-24T00:00:00Z"
+IN_KUBE_SYSTEM = "system:serviceaccounts:kube-system"
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +365,12 @@ def test_a_high_risk_pod_gets_its_sandbox_and_what_belongs_to_it(user: Api) -> N
 
 @pytest.mark.parametrize(
     ("changes", "users"),
-    [({}, False), (cases.GPU | cases.QUEUED, None), ({"spec.runtimeClassName": "gvisor"}, None)],
+    [
+        ({}, False),
+        (cases.GPU | cases.QUEUED, None),
+        (cases.NO_GPU, False),
+        ({"spec.runtimeClassName": "gvisor"}, None),
+    ],
 )
 def test_an_ordinary_pod_gets_users_of_its_own(user: Api, changes: Object, users: bool | None) -> None:
     _, made = attempt(user, "POST", pods("team"), cases.pod("team", changes))

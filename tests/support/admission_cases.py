@@ -20,6 +20,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 C0 = "spec.containers.0"
 CONTEXT = f"{C0}.securityContext"
 GPU = {f"{C0}.resources": {"limits": {"nvidia.com/gpu": "1"}}}
+NO_GPU = {f"{C0}.resources": {"limits": {"nvidia.com/gpu": "0"}, "requests": {"nvidia.com/gpu": "0"}}}
 QUEUED = {"metadata.labels": {QUEUE: "research"}}
 
 POLICY = """\
@@ -209,6 +210,9 @@ def _cases() -> Iterator[Case]:
         "metadata.annotations": {"dev.gvisor.spec.rootfs.type2": "x"}}, "sandbox_annotations")  # fmt: skip
     # user_namespaces
     yield Case("the host's users", "team", {"spec.hostUsers": True}, "user_namespaces")
+    yield Case("the host's users, and none of a GPU", "team", {
+        **NO_GPU, "spec.hostUsers": True}, "user_namespaces")  # fmt: skip
+    yield Case("none of a GPU, not queued", "team", NO_GPU, "")
     yield Case("users of its own", "team", {"spec.hostUsers": False}, "")
     yield Case("the host's users, in a sandbox", "team", {
         "spec.hostUsers": True, "spec.runtimeClassName": "gvisor"}, "")  # fmt: skip

@@ -57,10 +57,12 @@ def gpu(policy: Policy, pod: str, containers: str) -> str:
     names = [name for name in policy.gpu_resources if not name.endswith("/")]
     domains = [name for name in policy.gpu_resources if name.endswith("/")]
     wanted = f"(r in {literal(names)} || {literal(domains)}.exists(d, r.startsWith(d)))"
+    # None of a GPU is no GPU: it would only be asked for to be taken for a pod that has one.
+    some = "quantity(string(m[r])).isGreaterThan(quantity('0'))"
     return (
         f"{pod}.?resourceClaims.orValue([]).size() > 0 || "
-        f"{containers}.exists(c, c.?resources.?limits.orValue({{}}).exists(r, {wanted}) || "
-        f"c.?resources.?requests.orValue({{}}).exists(r, {wanted}))"
+        f"{containers}.exists(c, [c.?resources.?limits.orValue({{}}), c.?resources.?requests.orValue({{}})]"
+        f".exists(m, m.exists(r, {wanted} && {some})))"
     )
 
 

@@ -41,9 +41,24 @@ class Admission:
 
     def objects(self) -> list[Object]:
         """Return the objects of the cluster: a record, and the policies that are not in files."""
-        policies = self.policies()
-        kept = [item for item in policies if not (self.from_files and _fits_file(item))]
-        return [record(policies, self.from_files), *kept]
+        kept = [item for item in self.policies() if not (self.from_files and _fits_file(item))]
+        return [self.record(), *kept]
+
+    def record(self) -> Object:
+        """Return the object that tells which policies were tried and put in force."""
+        digest = hashlib.sha256(json.dumps(self.policies(), sort_keys=True).encode()).hexdigest()
+        security = self.policy.pod_security
+        exempt = sorted(entry.namespace for entry in security.exemptions)
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": RECORD, "namespace": "kube-system", "labels": dict(LABEL)},
+            "data": {
+                "sha256": digest,
+                "kept": "files" if self.from_files else "objects",
+                "podSecurity": " ".join([security.level, *exempt]),
+            },
+        }
 
     @property
     def on_disk(self) -> bool:
@@ -77,17 +92,6 @@ class Admission:
             _static(item) for item in self.policies() if item["kind"].startswith(kind) and _fits_file(item)
         ]
         return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def record(policies: list[Object], from_files: bool) -> Object:
-    """Return the object that tells which policies were tried and put in force."""
-    digest = hashlib.sha256(json.dumps(policies, sort_keys=True).encode()).hexdigest()
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": RECORD, "namespace": "kube-system", "labels": dict(LABEL)},
-        "data": {"sha256": digest, "kept": "files" if from_files else "objects"},
-    }
 
 
 def _fits_file(item: Object) -> bool:

@@ -8,6 +8,7 @@ import typing as t
 from collections.abc import Callable, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import RECORD
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
@@ -17,7 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects im
 )
 
 _RECORD = f"/api/v1/namespaces/kube-system/configmaps/{RECORD}"
-_TOLD = 20
+TOLD = 20
+"""How many pods are named while a run goes on; its result has all of them."""
 
 
 class Enforced(t.NamedTuple):
@@ -40,20 +42,31 @@ def enforce(
 
     Args:
         api: the cluster.
-        declared: all objects to apply; none removes every policy made from a policy file.
+        declared: all objects to apply; without any of a policy file, every policy made from one is removed.
         policies: the policies among them, or those that API servers have read from files.
         check: only tell what would change.
         progress: told what goes on.
 
     Raises:
-        ClusterError: the API server does not compile them, or the cluster's own pods do not pass; nothing
-            was changed then.
+        ClusterError: the API server does not compile them, or the cluster's own pods do not pass; none but
+            those that hold always was changed then.
     """
-    changes = apply_objects(api, declared, dry_run=True)
-    refused = _passed(api, policies, check, progress) if changes else []
-    if changes and not check:
-        changes = apply_objects(api, declared)
-    return Enforced(changes, _removed(api, declared, check), refused)
+    first, rest = _parted(declared)
+    changes = apply_objects(api, first, dry_run=True)
+    if changes:
+        simulate.check_expressions(api, first)
+        changes = changes if check else apply_objects(api, first)
+    later = apply_objects(api, rest, dry_run=True)
+    refused = _passed(api, policies, check, progress) if later else []
+    if later and not check:
+        later = apply_objects(api, rest)
+    return Enforced([*changes, *later], _removed(api, rest, check), refused)
+
+
+def _parted(declared: Sequence[Object]) -> tuple[list[Object], list[Object]]:
+    """Return what holds always, and the rest; a trial may not come before the first (always.py)."""
+    first = [item for item in declared if is_always(item)]
+    return first, [item for item in declared if not is_always(item)]
 
 
 def leave_files(
@@ -87,6 +100,9 @@ def try_new(
     record = next((item for item in declared if item["kind"] == "ConfigMap"), None)
     if record is None or (api.find(_RECORD) or {}).get("data") == record["data"]:
         return []
+    first, _rest = _parted(declared)
+    simulate.check_expressions(api, first)
+    apply_objects(api, first)
     return _passed(api, policies, False, progress)
 
 
@@ -97,10 +113,10 @@ def _passed(api: Api, policies: Sequence[Object], check: bool, progress: Callabl
     outcome = simulate.simulate(api, policies, progress)
     simulate.insist_on_no_lock_out(outcome)
     told = [f"{refused.pod}: {refused.reason}" for refused in outcome.others]
-    for line in told[:_TOLD]:
+    for line in told[:TOLD]:
         progress(f"could not be made again: {line}")
-    if len(told) > _TOLD or outcome.left_out:
-        progress(f"{max(0, len(told) - _TOLD)} more could not, {outcome.left_out} were not tried")
+    if len(told) > TOLD or outcome.left_out:
+        progress(f"{max(0, len(told) - TOLD)} more could not, {outcome.left_out} were not tried")
     return told
 
 

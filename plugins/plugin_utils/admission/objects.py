@@ -42,6 +42,9 @@ def _rules(group: str, *resources: str, operations: Sequence[str] = _WRITE) -> O
 
 
 _PODS = [_rules("", "pods", "pods/ephemeralcontainers")]
+_WITH_STATUS = [_rules("", "pods", "pods/ephemeralcontainers", "pods/status")]
+_OF_METADATA = ("privilege", "gpu_queue", "sandbox_annotations", "mirror_pods")
+"""Rules that rest on labels or annotations of pods, which who may write their status can change."""
 _WORKLOADS = [
     _rules("", "replicationcontrollers"),
     _rules("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
@@ -55,7 +58,7 @@ _OTHERS = {
     "services": [_rules("", "services")],
     "persistent_volumes": [_rules("", "persistentvolumes")],
     "token_requests": [_rules("", "serviceaccounts/token", operations=["CREATE"])],
-    "namespaces": [_rules("", "namespaces")],
+    "namespaces": [_rules("", "namespaces", "namespaces/finalize", "namespaces/status")],
     "grants": [_rules("rbac.authorization.k8s.io", *_RBAC)],
 }
 _ALWAYS = ("network_policies", "namespaces")
@@ -69,7 +72,9 @@ _CHANGED = (
 )
 """Controllers take their finalizers off pods that were there before a rule, and off those that go."""
 _OWNED = f"{_CHANGED} || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences"
-_PARAMETERS = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+WITHOUT_IT = f"ironspan-network-policy.make-networkpolicy-{DEFAULT_DENY}-in-this-namespace-first"
+"""Name of the binding that refuses pods whose namespace lacks this network policy."""
+PARAMETERS = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
 
 
 def policy_objects(policy: Policy) -> list[Object]:
@@ -92,9 +97,10 @@ def policy_objects(policy: Policy) -> list[Object]:
 
 def _validation(policy: Policy, rule: Rule) -> list[Object]:
     of_pods = rule.name not in _OTHERS
+    pods = _WITH_STATUS if rule.name in _OF_METADATA else _PODS
     spec: Object = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [*_PODS, *_WORKLOADS] if of_pods else _OTHERS[rule.name]},
+        "matchConstraints": {"resourceRules": [*pods, *_WORKLOADS] if of_pods else _OTHERS[rule.name]},
         "validations": [_stated(rule, validation) for validation in validations(policy, rule)],
     }
     if of_pods:
@@ -105,10 +111,12 @@ def _validation(policy: Policy, rule: Rule) -> list[Object]:
         changed = _OWNED if rule.name == "mirror_pods" else _CHANGED
         spec["matchConditions"] = [{"name": "changed", "expression": changed}]
     name, where = rule.policy_name, _namespaces(policy, rule)
-    binding = _binding(name, name, {**where, "resourceRules": _PODS} if of_pods else where, ["Deny", "Audit"])
+    binding = _binding(name, name, {**where, "resourceRules": pods} if of_pods else where, ["Deny", "Audit"])
     if rule.name == "network_policy":
-        # Looked up in the namespace of the pod: without it the pod is refused.
-        spec["paramKind"] = dict(_PARAMETERS)
+        # Looked up in the namespace of the pod: without it the pod is refused, in the API server's own words.
+        # The name of the binding is all that can say what to do.
+        spec["paramKind"] = dict(PARAMETERS)
+        binding["metadata"]["name"] = WITHOUT_IT
         binding["spec"]["paramRef"] = {"name": DEFAULT_DENY, "parameterNotFoundAction": "Deny"}
     made = [_object("ValidatingAdmissionPolicy", name, spec), binding]
     if of_pods:

@@ -19,8 +19,13 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.expressions import MIRROR
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import API_VERSION, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import (
+    API_VERSION,
+    WITHOUT_IT,
+    Object,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import SYSTEM_EXEMPTIONS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import DEFAULT_DENY
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import Paths
@@ -41,7 +46,9 @@ _PAGE = "500"
 _ORDINARY_PODS = 300
 """How many pods that are not the system's are tried; what makes many of the same is tried once."""
 _DENIED = re.compile(
-    rf"ValidatingAdmissionPolicy '{PREFIX}\S+' with binding '\S+' denied request: (.*)", re.S
+    rf"ValidatingAdmissionPolicy '{PREFIX}\S+' with binding '(?P<binding>\S+)' "
+    "denied request: (?P<reason>.*)",
+    re.S,
 )
 
 
@@ -188,7 +195,9 @@ def _verdict(api: Api, body: Object) -> str:
         api.request("POST", path, body, query={"dryRun": "All"})
     except ApiError as error:
         found = _DENIED.search(str(error))
-        return found[1].rpartition(" (HTTP")[0] if found else ""
+        if found and found["binding"] == f"{PREFIX}{WITHOUT_IT}" and "no params found" in found["reason"]:
+            return f"its namespace has no network policy {DEFAULT_DENY}: make it first (rule network_policy)"
+        return found["reason"].rpartition(" (HTTP")[0] if found else ""
     return ""
 
 

@@ -163,6 +163,7 @@ class Api:
         timeout: float = 15,
         patience: float | None = None,
         accept: str = "application/json, */*",
+        warnings: list[str] | None = None,
     ) -> bytes:
         """Send a request until it is answered or patience is over.
 
@@ -175,6 +176,7 @@ class Api:
             timeout: seconds for one answer.
             patience: seconds for all attempts, the client's own by default.
             accept: the form of the answer.
+            warnings: gets what the API server warns of.
 
         Raises:
             ApiError: the API answered with an error that will not pass by itself.
@@ -206,6 +208,8 @@ class Api:
                     ) from error
             else:
                 if answer.status < 400:
+                    if warnings is not None:
+                        warnings += _warnings(answer)
                     return bytes(answer.data)
                 failure = _failure(answer, f"{method} {path}")
                 if not _will_pass(failure) or time.monotonic() + pause > end:
@@ -235,6 +239,15 @@ def _distrust(error: Exception) -> Exception | None:
     causes = (error, error.__cause__, *error.args)
     kinds = (ssl.SSLCertVerificationError, ssl.CertificateError, ssl_match_hostname.CertificateError)
     return next((cause for cause in causes if isinstance(cause, kinds)), None)
+
+
+def _warnings(answer: urllib3.BaseHTTPResponse) -> list[str]:
+    """Return the texts of the headers ``Warning: 299 - "TEXT"``, also of those that share a line."""
+    texts = []
+    for header in answer.headers.getlist("Warning"):
+        for text in re.findall(r'\b299 \S+ "((?:[^"\\]|\\.)*)"', header):
+            texts.append(re.sub(r"\\(.)", r"\1", text))
+    return texts
 
 
 def _will_pass(error: ApiError) -> bool:

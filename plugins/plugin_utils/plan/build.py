@@ -199,6 +199,13 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
         )
     if cluster["state"] != "compared":
         warnings.append(f"Objects of the cluster were not compared: {cluster['state']}")
+    refused = cluster.get("refused") or []
+    if refused:
+        warnings.append(
+            f"These run on, and could not be made again under the Pod Security level that begins with this: "
+            f"{'; '.join(refused[:20])}{f'; and {len(refused) - 20} more' if len(refused) > 20 else ''}. "
+            "Mend them, or exempt their namespaces in the policy file."
+        )
     for unit, what in (
         ("kubelet.service", "nodes are unready for a moment"),
         ("containerd.service", "containers keep running, none starts meanwhile"),

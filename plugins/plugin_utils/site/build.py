@@ -46,6 +46,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         is_slice: its hosts are a part of the site's, and there may be no control plane among them.
     """
     value = draft.site_value
+    admission = _admission(draft)
     migration = value("site_cni_migration_cidr") or ""
     classes = classes_of(value("gvisor_classes") or ())
     shared: dict[tuple[str, ...], _OfGroups] = {}
@@ -87,7 +88,8 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             timeout_seconds=value("site_drain_timeout_seconds"),
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
-        admission=_admission(draft),
+        admission=admission,
+        always_source=lambda: _always(draft, admission),
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
         identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
@@ -106,6 +108,16 @@ def _admission(draft: Draft) -> Admission | None:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 
     return declared.Admission(read_policy(file), draft.site_value("admission_from_files"))
+
+
+def _always(draft: Draft, admission: Admission | None) -> list[dict[str, t.Any]]:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import always
+
+    return always.always(
+        admission.policy.keepers if admission else always.KEEPERS,
+        draft.site_value(always.ADDRESSES),
+        draft.site_value(always.PROGRAMS),
+    )
 
 
 def _identity(draft: Draft) -> Identity | None:

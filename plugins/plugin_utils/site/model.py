@@ -174,7 +174,8 @@ class Site:
     ``migration_cidr`` is the network that pods are being moved to, "" where they are not.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
-    ``admission`` is what the cluster takes, None where the site has no policy file.
+    ``admission`` is what the cluster takes, None where the site has no policy file;
+    ``always_source`` makes the policies that it has anyway.
     ``runtime`` is the classes of isolation that pods can ask for.
     ``identity`` is where people come from and what they may do, None where the site names no tenant.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
@@ -206,6 +207,7 @@ class Site:
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
+    always_source: Callable[[], list[dict[str, t.Any]]] = dataclasses.field(repr=False, default=list)
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")
 
@@ -254,6 +256,10 @@ class Site:
     def dns_servers(self, cores: int, node_cache: bool) -> int:
         """Return how many CoreDNS pods the cluster gets, see ``sizes.dns_servers``."""
         return dns_servers(self.nodes_to_size_for, cores, node_cache=node_cache)
+
+    def admission_objects(self) -> list[dict[str, t.Any]]:
+        """Return the admission policies: those that every cluster has, and those of the policy file."""
+        return [*self.always_source(), *(self.admission.objects() if self.admission else [])]
 
     def group(self, name: str) -> list[Host]:
         """Return the hosts of a group in inventory order, without those that leave."""

@@ -8,7 +8,11 @@ import dataclasses
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import STATIC, Admission
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import Object, policy_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import (
+    WITHOUT_IT,
+    Object,
+    policy_objects,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import PodSecurity, Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
 
@@ -77,7 +81,7 @@ def test_files_have_what_objects_have() -> None:
     # A policy that looks another object up cannot be in a file.
     record, *kept = admission.objects()
     assert record["kind"] == "ConfigMap"
-    assert {item["metadata"]["name"] for item in kept} == {"ironspan-network-policy"}
+    assert {item["metadata"]["name"] for item in kept} == {"ironspan-network-policy", WITHOUT_IT}
     assert len(items) + len(kept) == len(policy_objects(POLICY))
 
 

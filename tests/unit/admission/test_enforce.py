@@ -7,13 +7,14 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import always, simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as module
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import API_VERSION, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 
+ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28"], [])
 ADMISSION = Admission(built_in_policy(), from_files=False)
 KINDS = {
     "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
@@ -104,6 +105,35 @@ def test_a_lock_out_changes_nothing(tried: list[simulate.Outcome]) -> None:
     with pytest.raises(ClusterError, match=r"kube-system/dns: hostPID is refused"):
         enforce(api, ADMISSION)
     assert api.kept == {}
+
+
+def test_what_holds_always_is_there_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies that come and go would end what API servers know of network policies (always.py)."""
+    api, seen = FakeApi(), list[set[str]]()
+
+    def simulated(*_: t.Any) -> simulate.Outcome:
+        seen.append({path.rpartition("/")[2] for path in api.kept})
+        return simulate.Outcome([simulate.Refused("kube-system/dns", "no")], [], 1, 0)
+
+    monkeypatch.setattr(simulate, "simulate", simulated)
+    declared = [*ALWAYS, *ADMISSION.objects()]
+    with pytest.raises(ClusterError, match="lock out"):
+        module.enforce(t.cast("t.Any", api), declared, ADMISSION.policies())
+    names = {item["metadata"]["name"] for item in ALWAYS}
+    assert seen == [names] and {path.rpartition("/")[2] for path in api.kept} == names
+    before_files = FakeApi()
+    api = before_files
+    with pytest.raises(ClusterError, match="lock out"):
+        module.try_new(t.cast("t.Any", before_files), declared, ADMISSION.policies(), lambda text: None)
+    assert seen == [names, names]
+
+
+def test_what_holds_always_stays_without_a_file(tried: list[simulate.Outcome]) -> None:
+    api = FakeApi()
+    module.enforce(t.cast("t.Any", api), [*ALWAYS, *ADMISSION.objects()], ADMISSION.policies())
+    done = module.enforce(t.cast("t.Any", api), ALWAYS, [])
+    assert len(done.removed) == len(ADMISSION.objects()) and not done.changes
+    assert len(api.kept) == len(ALWAYS)
 
 
 def test_pods_of_others_are_told(tried: list[simulate.Outcome]) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
 
 from tests.support import admission_cases as cases
 
@@ -39,7 +41,8 @@ def api_server(rendered: Rendered, host: str) -> tuple[dict[str, str], list[str]
 
 def test_without_a_policy_nothing_changes(render: Render) -> None:
     rendered = render()
-    assert rendered.renderer.objects("admission") == []
+    # But for what every cluster has.
+    assert all(map(is_always, rendered.renderer.objects("admission")))
     assert not [name for name in rendered.resources("az-1") if "admission" in name]
     flags, environment = api_server(rendered, "az-1")
     assert "admission-control-config-file" not in flags
@@ -48,7 +51,7 @@ def test_without_a_policy_nothing_changes(render: Render) -> None:
 
 def test_objects(render: Render, policy: str) -> None:
     rendered = render(variables={"admission_policy_file": policy})
-    objects = rendered.renderer.objects("admission")
+    objects = [item for item in rendered.renderer.objects("admission") if not is_always(item)]
     assert [item["kind"] for item in objects[:2]] == ["ConfigMap", "MutatingAdmissionPolicy"]
     assert rendered.site.admission
     assert objects == rendered.site.admission.objects()
@@ -66,8 +69,9 @@ def test_files(render: Render, policy: str) -> None:
     }
     rendered = render(variables=variables)
     # What looks other objects up cannot be in a file.
-    names = [item["metadata"]["name"] for item in rendered.renderer.objects("admission")]
-    assert names == ["ironspan-admission", "ironspan-network-policy", "ironspan-network-policy"]
+    objects = [item for item in rendered.renderer.objects("admission") if not is_always(item)]
+    names = [item["metadata"]["name"] for item in objects]
+    assert names == ["ironspan-admission", "ironspan-network-policy", WITHOUT_IT]
     resources = rendered.resources("az-1")
     for name in ("validating", "mutating"):
         resource = resources[f"control_plane/admission-{name}"]

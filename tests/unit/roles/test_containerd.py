@@ -83,6 +83,24 @@ def test_registries_are_answered_by_the_mirror_of_the_hosts_side(
         assert tree == {"server": server, **settings}
 
 
+def test_no_other_registry_is_asked(render: Render) -> None:
+    """An image's name may not choose whom a host connects to, with the mirror's own fallback neither."""
+    direct = ["registry.example.com:5000"]
+    rendered = render(
+        variables={"containerd_direct_registries": direct, "containerd_registry_fallback": True}
+    )
+    found = rendered.resources("rack-1")
+    default = found["containerd/mirror-_default"]
+    assert default["path"] == "/etc/containerd/certs.d/_default/hosts.toml"
+    tree = tomllib.loads(default["content"])
+    assert tree["server"] == "http://10.98.1.1:8080/v2/not-in-the-mirror"
+    assert (tree["override_path"], "host" in tree) == (True, False)
+    own = found["containerd/mirror-registry.example.com:5000"]
+    assert own["path"] == "/etc/containerd/certs.d/registry.example.com:5000/hosts.toml"
+    assert tomllib.loads(own["content"]) == {"server": "https://registry.example.com:5000"}
+    assert "containerd/mirror-_default" in found["containerd/service"]["requires"]
+
+
 RUNSC = [
     ({}, {"platform": "systrap", "systemd-cgroup": "false"}),  # the lab's own setting
     ({"gvisor_systemd_cgroup": True}, {"platform": "systrap", "systemd-cgroup": "true"}),

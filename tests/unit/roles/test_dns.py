@@ -24,7 +24,8 @@ def test_off_by_default(render: Render, inventory: str) -> None:
     ours = {name: item for name, item in rendered.resources(host).items() if name.startswith("dns/")}
     assert {item["kind"] for item in ours.values()} == {"systemd_unit", "absent"}
     assert ours["dns/service"]["state"] == "stopped"
-    assert rendered.renderer.objects("dns") == []
+    (deployment,) = rendered.renderer.objects("dns")
+    assert set(deployment["spec"]) == {"template"}, "number and Corefile stay kubeadm's"
 
 
 def test_kubelet_asks_the_cache_first(render: Render) -> None:
@@ -90,6 +91,26 @@ def test_servers_of_the_cluster(render: Render, variables: dict[str, t.Any], rep
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",
     ]
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_servers_are_spread_once_there_is_more_than_one_host(render: Render, managed: bool) -> None:
+    """The template changes with the second host, so that pods which kubeadm started on the first move."""
+    rendered = render(variables={"dns_managed": managed})
+    found, deployments = [], []
+    hosts = {host.name for group in ("control_plane", "nodes") for host in rendered.site.group(group)}
+    for leaving in (frozenset(), hosts - {"az-1"}):
+        rendered.site.leaving = frozenset(leaving)
+        objects = rendered.renderer.objects("dns")
+        deployments.append(next(item for item in objects if item["kind"] == "Deployment"))
+    for deployment in deployments:
+        annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+        found.append(annotations["ironspan.io/spread-over"])
+    assert found == ["several hosts", "one host"]
+    spread = deployments[0]["spec"]["template"]["spec"]
+    assert spread["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+    (rule,) = spread["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["podAffinityTerm"]["matchLabelKeys"] == ["pod-template-hash"]
 
 
 def test_a_reset_leaves_nothing(render: Render) -> None:

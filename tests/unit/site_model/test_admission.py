@@ -81,3 +81,36 @@ def test_it_holds_for_the_whole_site(example: Example) -> None:
     write(example, "version: 1\n")
     example.append("group_vars/gpu.yml", "\nadmission_policy_file: ../../policies/admission.yml2\n")
     assert any("write it once" in str(problem) for problem in example.problems())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("admission_service_addresses: [203.0.113.0/28, 2001:db8::/64]", ""),
+        ("admission_service_addresses: [203.0.113.5/28]", "admission_service_addresses[0]: is no network"),
+        (
+            "admission_service_addresses: ['1.2.3.4/32\") || true']",
+            "admission_service_addresses[0]: is no netw",
+        ),
+        ("admission_load_balancers: [system:serviceaccount:metallb-system:controller]", ""),
+        ("admission_load_balancers: ['x\"] || true']", "admission_load_balancers[0]: "),
+    ],
+)
+def test_addresses_that_services_may_have(example: Example, line: str, says: str) -> None:
+    """What ends up in an expression is checked, and found on its line."""
+    example.append(ALL, f"\n{line}\n")
+    problems = example.problems()
+    assert len(problems) == bool(says)
+    for problem in problems:
+        assert says in str(problem)
+        assert problem.line == example.line(ALL, line.partition(":")[0])
+
+
+def test_every_cluster_has_policies_without_a_file(example: Example) -> None:
+    example.append(ALL, "\nadmission_service_addresses: [203.0.113.0/28]\n")
+    objects = example.site().admission_objects()
+    assert [item["kind"] for item in objects] == [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ] * 2
+    assert "203.0.113.0/28" in str(objects)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
@@ -11,6 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 FILE = "admission_policy_file"
 FROM_FILES = "admission_from_files"
+ADDRESSES, PROGRAMS = "admission_service_addresses", "admission_load_balancers"
 OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
 """Mutating policies are stable since the first, and policies from files are on by default since the second
 (apiserver/pkg/features/kube_features.go)."""
@@ -53,4 +55,23 @@ def check_release(draft: Draft) -> None:
             return
 
 
-CHECKS = (check_policy, check_release)
+def check_addresses(draft: Draft) -> None:
+    """What ends up in an expression is a network, or the name of a user."""
+    for index, text in enumerate(draft.site_value(ADDRESSES) or ()):
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            _add(draft, ADDRESSES, index, f"is no network: {error}", "write one such as 203.0.113.0/28")
+    for index, text in enumerate(draft.site_value(PROGRAMS) or ()):
+        if not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)):
+            remedy = "write one such as system:serviceaccount:metallb-system:controller"
+            _add(draft, PROGRAMS, index, f"{text!r} is no name of a user", remedy)
+
+
+def _add(draft: Draft, variable: str, index: int, message: str, remedy: str) -> None:
+    writer = draft.writer(variable)
+    place = draft.inner_place(writer, variable, index) if writer else draft.home()
+    draft.problems.add(place, f"{variable}[{index}]", message, remedy)
+
+
+CHECKS = (check_policy, check_release, check_addresses)

@@ -53,6 +53,8 @@ SITE_WIDE: tuple[str, ...] = (
     "etcd_events_enabled",
     "admission_policy_file",
     "admission_from_files",
+    "admission_service_addresses",
+    "admission_load_balancers",
     "access_enabled",
     "access_roles",
     "access_requester_groups",
