@@ -42,7 +42,12 @@ class FakeApi:
         return self.kept.get(path)
 
     def get(self, path: str, **query: str) -> Object:
-        items = [item for name, item in self.kept.items() if name.startswith(f"{path}/")]
+        wanted = {tuple(each.split("=")) for each in query["labelSelector"].split(",")}
+        items = [
+            item
+            for name, item in self.kept.items()
+            if name.startswith(f"{path}/") and wanted <= item["metadata"]["labels"].items()
+        ]
         return {"kind": KINDS[path.rpartition("/")[2]] + "List", "items": items}
 
     def apply(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
