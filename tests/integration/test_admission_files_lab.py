@@ -15,7 +15,9 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import KEEPERS, always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import FOLDER, STATIC
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 
@@ -81,7 +83,8 @@ def test_a_cluster_begins_with_policies_from_files(site: FromFiles) -> None:
         for plural in simulate.KINDS
         for item in site.api("az-1").get(f"{GROUP}/{plural}")["items"]
     }
-    assert names == {"ironspan-network-policy"}
+    every = {item["metadata"]["name"] for item in always(KEEPERS, [], [])}
+    assert names == {"ironspan-network-policy", WITHOUT_IT} | every
     site.settled()
 
 

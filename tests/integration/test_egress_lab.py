@@ -177,6 +177,57 @@ def test_the_second_run_changes_nothing(site: Site) -> None:
     assert played.changed == {}, played.output
 
 
+def test_coredns_is_on_both_hosts(site: Site) -> None:
+    """All of it was started on the first one."""
+    pods = site.cluster.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-dns")["items"]
+    ready = [item for item in pods if item["status"]["phase"] == "Running"]
+    assert {item["spec"]["nodeName"] for item in ready} == {"az-1", "rack-1"}
+
+
+LISTEN = """\
+import socket
+with socket.create_server(("", 5000)) as server, open("/run/knocked", "w") as log:
+    while True:
+        connection, peer = server.accept()
+        connection.close()
+        print(peer[0], file=log, flush=True)
+"""
+
+
+def test_an_images_name_makes_no_host_connect_elsewhere(site: Site) -> None:
+    """A registry outside of the mirror: a host reaches it, containerd does not try."""
+    on, registry = site.cluster.on, f"{site.cluster.address('az-1')}:5000"
+    on("az-1", f"systemd-run --unit=listener python3 -c {shlex.quote(LISTEN)}")
+    knock = f"import socket; socket.create_connection(('{site.cluster.address('az-1')}', 5000), 5)"
+    until = time.monotonic() + 30
+    while not on("az-1", "cat /run/knocked", check=False):
+        assert time.monotonic() < until, "the listener does not listen"
+        on("rack-1", f"python3 -c {shlex.quote(knock)}", check=False)
+    before = on("az-1", "wc -l < /run/knocked")
+    made: dict[str, t.Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}}
+    made["spec"] = {"nodeName": "rack-1", "containers": [{"name": "a", "image": f"{registry}/a/b:1"}]}
+    on("az-1", f"echo {shlex.quote(json.dumps(made))} | {KUBECTL} apply -f -")
+    until, said = time.monotonic() + 90, ""
+    while "not found" not in said:
+        assert time.monotonic() < until, said
+        (state,) = site.cluster.kubectl("get", "pod", "foreign")["status"].get("containerStatuses") or [{}]
+        said += str(state.get("state", {}).get("waiting", {}).get("message", ""))
+    assert on("az-1", "wc -l < /run/knocked") == before
+    on("az-1", f"systemctl stop listener; {KUBECTL} delete pod foreign --grace-period=0 --force")
+
+
+def test_a_service_does_not_take_a_hosts_address(site: Site) -> None:
+    """Without a policy file: somebody with the role edit asks for the address of the hosts' mirror."""
+    on = site.cluster.on
+    on("az-1", f"{KUBECTL} create rolebinding somebody --clusterrole=edit --user=somebody")
+    address = site.mirrors["on_prem"]
+    spec = {"ports": [{"port": 8080}], "externalIPs": [address]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hijack"}, "spec": spec}
+    make = f"echo {shlex.quote(json.dumps(service))} | {KUBECTL} --as=somebody apply -f - 2>&1"
+    assert "(rule service_addresses)" in on("az-1", make, check=False)
+    assert "200" in on("rack-1", f"curl -s -o /dev/null -w '%{{http_code}}' http://{address}:8080/v2/")
+
+
 @pytest.mark.parametrize("runtime", ["runc", "gvisor"])
 def test_a_pod_is_judged_from_its_first_packet(site: Site, runtime: str) -> None:
     name = f"first-{runtime}"

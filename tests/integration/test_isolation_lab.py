@@ -29,6 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 
 from ironspan.lab.azure import client, people, settings
 from tests.integration.conftest import Cluster, lab_cluster
+from tests.integration.test_admission import DEFAULT_DENY
 from tests.integration.test_egress_lab import PROBE
 from tests.support.debian_packages import collect
 from tests.support.playbooks import ROOT, Played, play
@@ -194,6 +195,15 @@ class Site(Cluster):
         option = " --dry-run=server" if dry_run else ""
         text = shlex.quote(json.dumps(item))
         return self.on("az-1", f"echo {text} | {KUBECTL} apply{option} -f - 2>&1", check=False)
+
+    def apply_as(self, name: str, item: Object) -> str:
+        """Try to make an object as somebody with the role edit, as a dry run; returns what kubectl says."""
+        space = item["metadata"]["namespace"]
+        bind = f"-n {space} create rolebinding {name} --clusterrole=edit --user={name}"
+        self.on("az-1", f"{KUBECTL} {bind} 2>&1", check=False)
+        text = shlex.quote(json.dumps(item))
+        make = f"{KUBECTL} --as={name} create --dry-run=server -f - 2>&1"
+        return self.on("az-1", f"echo {text} | {make}", check=False)
 
     def admin(self, command: str) -> str:
         """Run kubectl as administrator."""
@@ -686,7 +696,13 @@ def test_without_admission_the_cluster_takes_what_it_refused(site: Site) -> None
     played = site.site()
     assert played.status == 0, played.output
     kinds = "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies"
-    wait(lambda: not site.admin(f"get {kinds} -o name"), "policies are left")
+    # Those that every cluster has stay.
+    made = "-l app.kubernetes.io/component=admission -o name"
+    wait(lambda: not site.admin(f"get {kinds} {made}"), "policies are left")
+    metadata = {"name": "x", "namespace": "research"}
+    service: Object = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+    service["spec"] = {"ports": [{"port": 8080}], "externalIPs": [site.mirrors["azure"]]}
+    assert "(rule service_addresses)" in site.apply_as("somebody", service)
     bold = pod("bold", "research", "true", hostNetwork=True, image=f"{BUSYBOX}:latest")
     wait(lambda: "created" in site.apply(bold, True), "it is still refused")
 
@@ -712,12 +728,27 @@ def test_without_egress_pods_reach_everything(site: Site) -> None:
     assert again.changed == {}, again.output
 
 
-def test_everything_comes_back(site: Site) -> None:
+def high_risk_pods_start(site: Site, digest: str) -> None:
+    """In a namespace that is made now, through every API server, which have had policies come and go."""
+    labels = {"ironspan.io/risk": "high"}
+    metadata: Object = {"name": "young", "labels": labels}
+    site.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    site.apply({**DEFAULT_DENY, "metadata": {**DEFAULT_DENY["metadata"], "namespace": "young"}})
+    for host in PLANES:
+        made = shlex.quote(json.dumps(pod(f"on-{host}", "young", "sleep 3600", image=digest)))
+        server = f"--server https://{site.address(host)}:6443"
+        ask = f"echo {made} | {KUBECTL} {server} apply -f - 2>&1"
+        wait(lambda ask=ask: "created" in site.on("az-1", ask, check=False), host, 30)  # type: ignore[misc]
+        site.admin(f"-n young wait --for=condition=Ready --timeout=150s pod/on-{host}")
+
+
+def test_everything_comes_back(site: Site, digest: str) -> None:
     site.switch(FEATURES)
     played = site.site()
     assert played.status == 0, played.output
     again = site.site()
     assert again.changed == {}, again.output
+    high_risk_pods_start(site, digest)
     anna = site.api(site.login("anna", "Researchers"))
     assert refusal(lambda: anna.get("/api/v1/namespaces/research/pods")) == 0
     name = asked(site, "1h")

@@ -160,6 +160,7 @@ class DirectApi(Api):
         timeout: float = 15,
         patience: float | None = None,
         accept: str = "",
+        warnings: list[str] | None = None,
     ) -> bytes:
         """Answer at once."""
         if method != "GET":

@@ -99,8 +99,8 @@ def test_servers_are_spread_once_there_is_more_than_one_host(render: Render, man
     rendered = render(variables={"dns_managed": managed})
     found, deployments = [], []
     hosts = {host.name for group in ("control_plane", "nodes") for host in rendered.site.group(group)}
-    for leaving in (frozenset(), hosts - {"az-1"}):
-        rendered.site.leaving = frozenset(leaving)
+    for stays in (hosts, {"az-1"}):
+        rendered.site.leaving = frozenset(hosts - stays)
         objects = rendered.renderer.objects("dns")
         deployments.append(next(item for item in objects if item["kind"] == "Deployment"))
     for deployment in deployments:
