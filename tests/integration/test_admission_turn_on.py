@@ -14,8 +14,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import refused_by
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import PodSecurity, Policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import (
+    built_in_policy,
+    read_policy,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import ENFORCE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
@@ -93,6 +98,27 @@ def high_risk_pods_start(control: Control, servers: list[Api]) -> None:
         control.wait(lambda api=api: not refusal(api), 10)  # type: ignore[misc]
         made = attempt(api, "POST", pods(name), cases.pod(name))[1]
         assert made["spec"]["runtimeClassName"] == "gvisor"
+
+
+def test_pods_that_pod_security_would_refuse_are_named_before(control: Control, servers: list[Api]) -> None:
+    """By the API server itself, in namespaces that have no level of their own and are not exempt."""
+    api, security = servers[0], built_in_policy().pod_security
+    for name, labels in (("plain", {}), ("own", {ENFORCE: "privileged"})):
+        space: Object = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        }
+        api.apply(f"{NAMESPACES}/{name}", space)
+        _account(api, name)
+        for pod, changes in (("bold", {"spec.securityContext": {}}), ("good", {})):
+            body = cases.pod(name, {**changes, "metadata.name": pod})
+            api.request("POST", pods(name), body)
+    (told,) = refused_by(api, security)
+    assert told.startswith("plain/bold: ") and "runAsNonRoot != true" in told
+    labels = api.get(f"{NAMESPACES}/plain")["metadata"]["labels"]
+    assert ENFORCE not in labels, "it was a dry run"
+    assert refused_by(api, PodSecurity("baseline", security.exemptions)) == []
 
 
 def test_a_trial_that_ends_leaves_api_servers_as_they_were(

@@ -127,3 +127,14 @@ def test_a_cluster_that_was_not_compared_is_a_warning(
     assert any(
         warning.startswith("Objects of the cluster were not compared") for warning in made.content["warnings"]
     )
+
+
+def test_pods_that_pod_security_would_refuse_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [f"team/{number}: runAsNonRoot != true" for number in range(21)]
+    monkeypatch.setattr(write_plan, "about_to_be_refused", lambda api, admission: told)
+    made = samples.plan(cluster=cluster(tmp_path, monkeypatch))
+    (warning,) = [text for text in made.content["warnings"] if "Pod Security" in text]
+    assert "team/0: runAsNonRoot" in warning and "and 1 more" in warning
+    assert "team/20" not in warning
