@@ -43,8 +43,9 @@ def _rules(group: str, *resources: str, operations: Sequence[str] = _WRITE) -> O
 
 _PODS = [_rules("", "pods", "pods/ephemeralcontainers")]
 _WITH_STATUS = [_rules("", "pods", "pods/ephemeralcontainers", "pods/status")]
-_OF_METADATA = ("privilege", "gpu_queue", "sandbox_annotations", "mirror_pods")
-"""Rules that rest on labels or annotations of pods, which who may write their status can change."""
+_OF_METADATA = ("gpu_queue", "sandbox_annotations")
+"""Rules that rest on labels or annotations of pods, which who may write their status can change. Annotations of
+AppArmor and of mirror pods are none of them: the API server itself lets nobody add those later."""
 _WORKLOADS = [
     _rules("", "replicationcontrollers"),
     _rules("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),

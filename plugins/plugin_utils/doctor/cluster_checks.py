@@ -178,6 +178,31 @@ def system_pods(evidence: Evidence) -> Iterator[Finding]:
             remedy = f"kubectl -n {pod['namespace']} describe pod {pod['name']}"
             hosts = tuple(name for name in finding.hosts if name)
             yield finding._replace(remedy=remedy, hosts=hosts)
+    yield from _names_on_one_host(evidence)
+
+
+def _names_on_one_host(evidence: Evidence) -> Iterator[Finding]:
+    """Pods stay where they started: all of CoreDNS may be on one host, though others are there by now."""
+    places = [
+        str(pod["spec"].get("nodeName"))
+        for pod in evidence.api["pods"]
+        if pod["metadata"].get("labels", {}).get("k8s-app") == "kube-dns" and not _trouble(pod)
+    ]
+    usable = [
+        node
+        for node in evidence.api["nodes"]
+        if not node.get("spec", {}).get("unschedulable")
+        and any(
+            entry["type"] == "Ready" and entry["status"] == "True" for entry in node["status"]["conditions"]
+        )
+    ]
+    if len(places) > 1 and len(set(places)) == 1 and len(usable) > 1:
+        yield Finding(
+            NOTICE,
+            f"runs all {len(places)} CoreDNS pods: without this host nothing resolves",
+            "kubectl -n kube-system rollout restart deployment/coredns",
+            (places[0],),
+        )
 
 
 def _kind(pod: Content) -> str:

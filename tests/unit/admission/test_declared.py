@@ -66,6 +66,30 @@ def test_pods_are_denied_and_what_makes_them_is_warned(rule: str) -> None:
     } in (selector)
 
 
+@pytest.mark.parametrize(
+    ("rule", "resources"),
+    [
+        ("gpu_queue", {"pods", "pods/ephemeralcontainers", "pods/status"}),
+        ("sandbox_annotations", {"pods", "pods/ephemeralcontainers", "pods/status"}),
+        ("volumes", {"pods", "pods/ephemeralcontainers"}),
+        ("namespaces", {"namespaces", "namespaces/finalize", "namespaces/status"}),
+    ],
+)
+def test_subresources_by_which_what_a_rule_rests_on_can_change(rule: str, resources: set[str]) -> None:
+    """Both where the policy looks and where it refuses."""
+    objects, name = policy_objects(scoped(rule, "everywhere")), POLICY.rules[rule].policy_name
+    policy = named(objects, "ValidatingAdmissionPolicy", name)
+    binding = named(objects, "ValidatingAdmissionPolicyBinding", name)
+    assert policy and binding
+    assert resources <= {
+        resource
+        for each in policy["spec"]["matchConstraints"]["resourceRules"]
+        for resource in each["resources"]
+    }
+    bound = binding["spec"].get("matchResources", {}).get("resourceRules")
+    assert bound is None or {resource for each in bound for resource in each["resources"]} == resources
+
+
 def test_a_high_risk_rule_holds_where_the_label_is() -> None:
     binding = named(policy_objects(POLICY), "ValidatingAdmissionPolicyBinding", "ironspan-digests")
     assert binding

@@ -281,6 +281,8 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("pods", "notice",
      lambda d: d.api["pods"][0]["status"]["containerStatuses"][0].update(restartCount=40),
      "was restarted 40 times", "describe pod"),
+    ("pods", "notice", lambda d: d.api["pods"].append(pod()), "rack-1: runs all 2 CoreDNS pods",
+     "kubectl -n kube-system rollout restart deployment/coredns"),
 ]  # fmt: skip
 
 
@@ -533,6 +535,18 @@ def test_pods_that_ended_well_are_well() -> None:
     done = pod()
     done["status"] = {"phase": "Succeeded"}
     assert examined(lambda d: d.api["pods"].append(done))["healthy"]
+
+
+@pytest.mark.parametrize("where", ["az-1", "rack-1"])
+def test_coredns_on_several_hosts_or_on_the_only_one_is_well(where: str) -> None:
+    def change(draft: Draft) -> None:
+        draft.api["pods"].append(pod())
+        draft.api["pods"][1]["spec"]["nodeName"] = where
+        if where == "rack-1":
+            draft.api["nodes"][0]["spec"] = {"unschedulable": True}
+
+    (found,) = [check for check in examined(change)["checks"] if check["name"] == "pods"]
+    assert found["verdict"] == "ok"
 
 
 def test_a_version_that_the_kubelet_could_not_ask_for_is_no_wrong_version() -> None:
