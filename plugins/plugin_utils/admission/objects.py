@@ -44,8 +44,12 @@ def _rules(group: str, *resources: str, operations: Sequence[str] = _WRITE) -> O
 _PODS = [_rules("", "pods", "pods/ephemeralcontainers")]
 _WITH_STATUS = [_rules("", "pods", "pods/ephemeralcontainers", "pods/status")]
 _OF_METADATA = ("gpu_queue", "sandbox_annotations")
-"""Rules that rest on labels or annotations of pods, which who may write their status can change. Annotations of
-AppArmor and of mirror pods are none of them: the API server itself lets nobody add those later."""
+"""Rules that rest on labels or annotations of pods, which who may write their status can change.
+
+Annotations of AppArmor and of mirror pods are none of them: the API server lets nobody add those later.
+"""
+_BINDINGS = [_rules("", "bindings", "pods/binding", operations=["CREATE"])]
+"""Who binds a pod to a node gives it the annotations of the binding."""
 _WORKLOADS = [
     _rules("", "replicationcontrollers"),
     _rules("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
@@ -120,10 +124,25 @@ def _validation(policy: Policy, rule: Rule) -> list[Object]:
         binding["metadata"]["name"] = WITHOUT_IT
         binding["spec"]["paramRef"] = {"name": DEFAULT_DENY, "parameterNotFoundAction": "Deny"}
     made = [_object("ValidatingAdmissionPolicy", name, spec), binding]
+    if rule.name == "sandbox_annotations":
+        made += _of_bindings(rule, spec["validations"], where)
     if of_pods:
         only = {**where, "resourceRules": _WORKLOADS}
         made.append(_binding(f"{name}-workloads", name, only, ["Warn", "Audit"]))
     return made
+
+
+def _of_bindings(rule: Rule, validations: Sequence[Object], where: Object) -> list[Object]:
+    name = f"{rule.policy_name}-bindings"
+    annotations = {"name": "annotations", "expression": "object.metadata.?annotations.orValue({})"}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": _BINDINGS},
+        "variables": [annotations],
+        "validations": list(validations),
+    }
+    made = _object("ValidatingAdmissionPolicy", name, spec)
+    return [made, _binding(name, name, where, ["Deny", "Audit"])]
 
 
 def _stated(rule: Rule, validation: Validation) -> Object:
