@@ -111,7 +111,8 @@ def test_pods_that_pod_security_would_refuse_are_named_before(control: Control, 
         }
         api.apply(f"{NAMESPACES}/{name}", space)
         _account(api, name)
-        for pod, changes in (("bold", {"spec.securityContext": {}}), ("good", {})):
+        spec: dict[str, Object] = {"bold": {"spec.securityContext": {}}, "good": {}}
+        for pod, changes in spec.items():
             body = cases.pod(name, {**changes, "metadata.name": pod})
             api.request("POST", pods(name), body)
     (told,) = refused_by(api, security)
