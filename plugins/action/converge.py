@@ -12,9 +12,11 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import joins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
+    JOIN_INPUT,
     ExchangeError,
     Request,
     Stopwatch,
@@ -47,17 +49,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import (
-    JOIN_TOKEN,
-    named_in_text,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.converge"
-ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade")
-"""What only the controller can say, in one run: how a host without data starts, that one may be upgraded."""
+ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade", JOIN_INPUT)
+"""What only the controller can say, in one run: how a host without data starts, that it is its turn to join,
+that one may be upgraded."""
 MODES = ("apply", "assess", "plan", "reset", "rollback")
 WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
@@ -77,7 +77,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "layers",
             "mode",
             "secrets",
-            "join_token",
             "inputs",
             "consent",
             "skip_unreachable",
@@ -140,11 +139,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if layers:
                 text = only_layers(text, layers)
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
+            secrets = _secrets(arguments, text, notes, credentials, ask)
             request = Request(
                 document=whole,
                 mode="apply" if mode == "reset" else ask,
                 mirror=notes["mirror"],
-                secrets=_secrets(arguments, text, notes, credentials, ask),
+                secrets=secrets,
+                certificates=joins.certificates_for(RunFolder(), host) if JOIN_INPUT in secrets else {},
                 check_mode=self._task.check_mode,
                 root=arguments.get("root") or "/",
                 plan=planned.head()["digest"] if planned else "",
@@ -166,7 +167,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result.update(answer)
         # The parameters come back with the answer, document included.
         result.pop("invocation", None)
-        result.pop("csrs", None)
+        later = result.pop("csrs", None)
+        if later and mode == "apply" and not (self._task.check_mode or notes["composed"]):
+            joins.keep_requests(RunFolder(), host, whole, later)
         if result.get("failed"):
             result["msg"] = failure_message(result)
         elif mode in ("assess", "plan", "rollback") and not result.get("unreachable"):
@@ -303,10 +306,7 @@ def _secrets(
         raise AnsibleActionFail("secrets goes with document; otherwise a host gets those its document names")
     secrets: dict[str, str] = {}
     if mode == "apply":
-        names = set(named_in_text(text)) & set(notes["secrets"])
-        secrets = credentials.secrets(names - {JOIN_TOKEN})
-        if JOIN_TOKEN in names and arguments.get("join_token"):
-            secrets[JOIN_TOKEN] = str(arguments["join_token"])
+        secrets = credentials.secrets(set(named_in_text(text)) & set(notes["secrets"]))
     for name, value in (arguments.get("inputs") or {}).items():
         if name not in ONE_TIME_INPUTS:
             raise AnsibleActionFail(f"inputs has {name!r}; write one of {', '.join(ONE_TIME_INPUTS)}")

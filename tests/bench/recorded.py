@@ -8,6 +8,12 @@ import json
 import pathlib
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.certificates import new_key
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.profiles import JOINING_GROUP
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
 from tests.bench import worker
 from tests.bench.fleet import Fleet
 from tests.bench.replay import Replayed
@@ -36,6 +42,27 @@ def record(folder: pathlib.Path) -> Answers:
             answers[scene] = [json.loads(path.read_text()) for path in sorted(said.iterdir())]
             assert len(answers[scene]) == {"install": 3, "noop": 1, "file": 2}[scene], cost.output
     return answers
+
+
+def asking_as(name: str, answers: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return answers in which the host asks for the certificate of another one, to join with.
+
+    Args:
+        name: of that host.
+        answers: recorded.
+    """
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, JOINING_GROUP),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{name}"),
+        ]
+    )
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    request = builder.sign(new_key(), hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+    asked = [{**answer, "csrs": dict.fromkeys(answer.get("csrs") or (), request)} for answer in answers]
+    assert any(answer["csrs"] for answer in asked), "the recorded host asked for nothing"
+    return asked
 
 
 def replayed(folder: pathlib.Path, count: int, answers: Answers) -> Replayed:

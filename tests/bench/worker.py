@@ -50,10 +50,15 @@ PLAYBOOK = """\
   hosts: nodes:&ironspan_pending_node
   gather_facts: false
   tasks:
+    - name: Sign what the hosts asked for, each for itself
+      ironspan.hybrid.join_certificates:
+        hosts: "{{{{ ansible_play_hosts }}}}"
+      run_once: true
+
     - name: Converge the kubelet and join
       ironspan.hybrid.converge:
         layers: [node]
-        join_token: abcdef.0123456789abcdef
+        inputs: {{join: "yes"}}
         root: "{{{{ user_root }}}}"
 """
 """The phases of site.yml that run on a worker; what talks to the cluster's API is not simulated."""

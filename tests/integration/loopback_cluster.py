@@ -234,7 +234,6 @@ class Control:
             f"--client-ca-file={folder}/ca.crt",
             *self.anonymous_flags,
             "--authorization-mode=Node,RBAC",
-            "--enable-bootstrap-token-auth",
             "--service-cluster-ip-range=10.96.0.0/24",
             f"--service-account-issuer=https://{self.endpoint}",
             f"--service-account-key-file={folder}/sa.pub",
@@ -251,6 +250,7 @@ class Control:
         config = self.store.admin_kubeconfig(self.endpoint, 1, self.address, break_glass=True)
         (folder / "controllers.conf").write_text(json.dumps(config))
         controllers = [
+            "certificatesigningrequest-approving-controller",
             "certificatesigningrequest-signing-controller",
             "namespace-controller",
             "serviceaccount-controller",

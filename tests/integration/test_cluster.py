@@ -29,7 +29,7 @@ from ironspan.lab import host as lab_host
 from ironspan.lab import machine, mirror, mounts, state
 from ironspan.lab.layout import LabHost
 from tests.bench.table import Table
-from tests.integration import member_cases
+from tests.integration import member_cases, taken_host
 from tests.integration.conftest import Cluster
 from tests.support import awx, memory
 from tests.support.faults import insist
@@ -574,6 +574,7 @@ def test_a_dead_worker_gets_another_machine(cluster: Cluster) -> None:
     (own / "prepared").unlink()
     cluster.lab.up(azure=3, rack=2)
 
+    taken_host.watch_the_join(cluster, "rack-1")
     replaced = play(
         "node_replace", cluster.inventory, cluster.folder, "-e", "ironspan_hosts=rack-1",
         "-e", "ironspan_allow_destructive=true",
@@ -586,6 +587,15 @@ def test_a_dead_worker_gets_another_machine(cluster: Cluster) -> None:
         cluster.on("az-1", f"{KUBECTL} -n kube-system get cm ironspan-node-replacements", check=False) == ""
     )
     assert cluster.site().changed == {}
+
+
+def test_root_of_a_worker_cannot_become_another_node(cluster: Cluster) -> None:
+    """With what rack-1 held while it joined, in the test before, and what it holds now."""
+    taken_host.cannot_become_another(cluster, "rack-1", ("rack-2", "az-1"))
+
+
+def test_secrets_that_a_node_reads_are_in_the_audit_log(cluster: Cluster) -> None:
+    taken_host.reads_of_secrets_are_in_the_audit_log(cluster, "rack-1")
 
 
 def test_a_member_that_lost_its_disk_is_refused_and_then_replaced(cluster: Cluster) -> None:

@@ -22,6 +22,7 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from .loopback_cluster import VERSION, Control, address_on_loopback, find_programs, running
@@ -133,51 +134,73 @@ def changed(text: str) -> int:
     return int(re.findall(r"changed=(\d+)", text)[-1])
 
 
-# -- join_token ------------------------------------------------------------------------------------
+# -- joining ---------------------------------------------------------------------------------------
 
-JOIN: list[Object] = [
-    {"ironspan.hybrid.join_token": None, "register": "joined"},
-    {
-        "ansible.builtin.assert": {
-            "that": [
-                "joined.token is match('^[a-z0-9]{6}[.][a-z0-9]{16}$')",
-                "joined.identifier | length == 6",
-            ],
-            "quiet": True,
-        }
-    },
-]
+READY: list[Object] = [{"ironspan.hybrid.join_ready": {"hosts": []}, "register": "ready"}]
+APPROVE = "system:certificates.k8s.io:certificatesigningrequests"
+OF_TOKENS = {
+    "kubeadm:get-nodes": "kubeadm:get-nodes",
+    "kubeadm:kubelet-bootstrap": "system:node-bootstrapper",
+    "kubeadm:node-autoapprove-bootstrap": f"{APPROVE}:nodeclient",
+}
+"""What kubeadm binds to the group of its tokens."""
+TOKENS = "system:bootstrappers:kubeadm:default-node-token"
+RBAC = "rbac.authorization.k8s.io"
 
 
-def tokens(site: Site) -> list[Object]:
-    found = site.control.api().get(f"{SPACES}/kube-system/secrets")["items"]
-    return [item for item in found if item["type"] == "bootstrap.kubernetes.io/token"]
-
-
-def test_token_is_made_and_taken_away_and_never_shown(site: Site) -> None:
-    text = run(site, JOIN, "-vvv", "--diff")
-    assert changed(text) == 1
-    made = tokens(site)
-    assert len(made) == 1
-    secret = base64.b64decode(made[0]["data"]["token-secret"]).decode()
-    assert secret not in text
-    identifier = base64.b64decode(made[0]["data"]["token-id"]).decode()
-    remove: list[Object] = [{"ironspan.hybrid.join_token": {"state": "absent", "identifier": identifier}}]
-    assert changed(run(site, remove, "--check")) == 1
-    assert len(tokens(site)) == 1
-    assert changed(run(site, remove)) == 1
-    assert changed(run(site, remove)) == 0
-    assert tokens(site) == []
-
-
-def test_token_in_check_mode_is_not_made(site: Site) -> None:
-    task: list[Object] = [{"ironspan.hybrid.join_token": None}]
-    assert changed(run(site, task, "--check")) == 1
-    assert tokens(site) == []
+def test_ready_for_a_batch(site: Site) -> None:
+    assert changed(run(site, READY, "--check")) == 0
+    assert changed(run(site, READY)) == 1
+    told: Object = {"ansible.builtin.assert": {"that": ["ready.at_once > 0"], "quiet": True}}
+    assert changed(run(site, [*READY, told])) == 0
 
 
 def test_unknown_argument_is_refused(site: Site) -> None:
-    assert "minuets" in run(site, [{"ironspan.hybrid.join_token": {"minuets": 5}}], status=2)
+    assert "minuets" in run(site, [{"ironspan.hybrid.join_ready": {"hosts": [], "minuets": 5}}], status=2)
+
+
+def client_request(api: Api, node: str) -> str:
+    signer = "kubernetes.io/kube-apiserver-client-kubelet"
+    usages = ["digital signature", "client auth"]
+    return send(api, signing_request(node, [], names=[], signer=signer, usages=usages))
+
+
+def test_what_kubeadm_lets_holders_of_tokens_do_is_taken_away(site: Site) -> None:
+    api = site.control.api()
+    for name, role in OF_TOKENS.items():
+        binding = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": TOKENS}],
+        }
+        # As kubeadm does it, who is another owner.
+        api._json("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
+    holder = user_api(site.control, "system:bootstrap:abcdef", [TOKENS])
+    stolen = client_request(holder, "rack-2")
+    # This is what an attacker on a host that was sent such a token could do.
+    site.control.wait(lambda: bool(api.get(f"{CSRS}/{stolen}")["status"].get("certificate")), 30)
+
+    task: list[Object] = [{"ironspan.hybrid.cluster_objects": {"layers": ["control_plane"]}}]
+    shown = run(site, task, "--check", "--diff")
+    assert changed(shown) == 1
+    assert "ClusterRoleBinding kubeadm:node-autoapprove-bootstrap" in shown
+    assert f"-  name: {TOKENS}" in shown
+    assert changed(run(site, task)) == 1
+    assert changed(run(site, task)) == 0
+    for name in OF_TOKENS:
+        assert not api.get(f"/apis/{RBAC}/v1/clusterrolebindings/{name}").get("subjects")
+
+    def refused() -> bool:
+        try:
+            api.delete(f"{CSRS}/{client_request(holder, 'rack-2')}")
+        except ApiError as error:
+            return error.status == 403
+        return False
+
+    site.control.wait(refused, 20)
+    api.delete(f"{CSRS}/{stolen}")
 
 
 # -- serving certificates --------------------------------------------------------------------------

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import ipaddress
-import ssl
 import time
 import typing as t
 from collections.abc import Iterator, Sequence
@@ -15,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import (
-    bootstrap,
     csr,
+    joining,
     nodes,
     objects,
 )
@@ -26,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,
     open_store,
+    profiles,
 )
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -124,84 +123,80 @@ def test_no_key_stays_on_disk(control: Control, api: Api) -> None:
     assert list((control.folder / "tmp").iterdir()) == []
 
 
-# -- join tokens -----------------------------------------------------------------------------------
+# -- joining ---------------------------------------------------------------------------------------
+
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+ROTATION = "kubeadm:node-autoapprove-certificate-rotation"
 
 
-def test_token_lets_a_kubelet_ask_and_nothing_more(control: Control, api: Api) -> None:
-    bootstrap.ensure_permissions(api)
-    token = bootstrap.create_token(api, 10)
-    assert token.secret not in repr(token)
-    # The token instead of a certificate.
-    context = ssl.create_default_context(cadata=control.store.ca("kubernetes").certificate_pem)
-    joining = Api(f"https://{control.address}:{control.api_port}", context, "api.test.internal", 2)
-    headers = {"Authorization": f"Bearer {token.secret}"}
-
-    def status(path: str) -> int:
-        return int(joining._pool.request("GET", f"{joining.server}{path}", headers=headers).status)
-
-    # A token is known once the API server's informer has its secret.
-    control.wait(lambda: status("/api/v1/nodes") != 401, 30)
-    assert status("/api/v1/nodes") == 403, "it may read its own node, not list all"
-    body = signing_request("rack-9", ["10.98.1.19"], signer="kubernetes.io/kube-apiserver-client-kubelet")
-    body["spec"]["usages"] = ["digital signature", "client auth"]
-    answer = joining._pool.request("POST", f"{joining.server}{CSRS}", headers=headers, json=body)
-    assert answer.status == 201
-    assert answer.json()["spec"]["username"] == f"system:bootstrap:{token.identifier}"
-    assert bootstrap.GROUP in answer.json()["spec"]["groups"]
-    assert status("/api/v1/secrets") == 403
-    assert bootstrap.delete_token(api, token.identifier)
-    assert not bootstrap.delete_token(api, token.identifier)
-    control.wait(lambda: status("/api/v1/nodes") == 401, 30)
+def client_request(node: str) -> Object:
+    """Return what a kubelet sends for its client certificate."""
+    signer = "kubernetes.io/kube-apiserver-client-kubelet"
+    return signing_request(node, [], names=[], signer=signer, usages=["digital signature", "client auth"])
 
 
-def test_token_secret_in_the_cluster(api: Api) -> None:
-    now = datetime.datetime.now(datetime.UTC)
-    token = bootstrap.create_token(api, 30)
-    secret = api.get(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token.identifier}")
-    data = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
-    assert f"{data['token-id']}.{data['token-secret']}" == token.secret
-    assert data["usage-bootstrap-authentication"] == "true"
-    assert "usage-bootstrap-signing" not in data
-    left = datetime.datetime.fromisoformat(data["expiration"]) - now
-    assert datetime.timedelta(minutes=29) < left <= datetime.timedelta(minutes=30)
-    bootstrap.delete_token(api, token.identifier)
+def joining_api(control: Control, node: str) -> Api:
+    """Return what a host can do with the certificate that it joins with."""
+    return user_api(control, f"system:node:{node}", ["system:nodes", profiles.JOINING_GROUP])
 
 
-def test_only_expired_tokens_of_ours_are_deleted(api: Api) -> None:
-    now = datetime.datetime.now(datetime.UTC)
-    fresh, later = bootstrap.create_token(api, 5), bootstrap.create_token(api, 50)
-    foreign = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-zzzzzz"
-    api.apply(
-        foreign,
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "bootstrap-token-zzzzzz", "namespace": "kube-system"},
-            "type": "bootstrap.kubernetes.io/token",
-            "stringData": {
-                "token-id": "zzzzzz",
-                "token-secret": "z" * 16,
-                "expiration": "2099-01-01T00:00:00Z",
+def decided(api: Api, name: str) -> bool:
+    status = api.get(f"{CSRS}/{name}")["status"]
+    return bool(status.get("conditions") or status.get("certificate"))
+
+
+def test_who_joins_gets_a_certificate_for_its_node_and_for_no_other(control: Control, api: Api) -> None:
+    joining.ensure_permissions(api)
+    host = joining_api(control, "rack-1")
+    foreign = [send(host, client_request(node)) for node in ("rack-2", "az-1", "rack-1.evil")]
+    own = send(host, client_request("rack-1"))
+    control.wait(lambda: bool(api.get(f"{CSRS}/{own}")["status"].get("certificate")), 30)
+    # They were sent before the one that has been signed.
+    assert not [name for name in foreign if decided(api, name)]
+    asked = api.get(f"{CSRS}/{own}")["spec"]
+    assert asked["username"] == "system:node:rack-1"
+    assert profiles.JOINING_GROUP in asked["groups"]
+    assert csr.approve_pending(api, NODES).joining == ["rack-1"]
+    for name in (*foreign, own):
+        api.delete(f"{CSRS}/{name}")
+
+
+def test_who_joins_reads_what_a_node_reads_and_no_secrets(control: Control) -> None:
+    host = joining_api(control, "rack-1")
+    assert host.find("/api/v1/nodes/rack-1") is None, "its own Node, which is not there yet"
+    for path in ("/api/v1/secrets", "/api/v1/namespaces/kube-system/secrets", "/api/v1/nodes/rack-2"):
+        with pytest.raises(ApiError) as refused:
+            host.get(path)
+        assert refused.value.status == 403, path
+
+
+def test_tokens_of_an_earlier_release_are_deleted_and_nobody_elses(api: Api) -> None:
+    secrets = "/api/v1/namespaces/kube-system/secrets"
+    for identifier, labels in (("aaaaaa", {"app.kubernetes.io/managed-by": "ironspan"}), ("zzzzzz", {})):
+        token = {"token-id": identifier, "token-secret": "z" * 16, "expiration": "2099-01-01T00:00:00Z"}
+        name = f"bootstrap-token-{identifier}"
+        api.apply(
+            f"{secrets}/{name}",
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
+                "type": "bootstrap.kubernetes.io/token",
+                "stringData": token,
             },
-        },
-    )
-    assert bootstrap.delete_expired(api, now) == []
-    assert bootstrap.delete_expired(api, now + datetime.timedelta(minutes=10)) == [fresh.identifier]
-    assert bootstrap.delete_expired(api, now + datetime.timedelta(minutes=60)) == [later.identifier]
-    assert api.delete(foreign)
+        )
+    assert joining.delete_tokens(api) == ["aaaaaa"]
+    assert joining.delete_tokens(api) == []
+    assert api.delete(f"{secrets}/bootstrap-token-zzzzzz")
 
 
 def test_missing_permissions_are_put_back(api: Api) -> None:
-    bootstrap.ensure_permissions(api)
-    assert bootstrap.ensure_permissions(api) == []
-    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:kubelet-bootstrap"
-    assert api.delete(path)
-    assert [body["metadata"]["name"] for body in bootstrap.missing_permissions(api)] == [
-        "kubeadm:kubelet-bootstrap"
-    ]
-    assert api.find(path) is None
-    assert bootstrap.ensure_permissions(api) == ["ClusterRoleBinding kubeadm:kubelet-bootstrap"]
-    assert api.find(path) is not None
+    joining.ensure_permissions(api)
+    assert joining.ensure_permissions(api) == []
+    assert api.delete(f"{BINDINGS}/{ROTATION}")
+    assert [body["metadata"]["name"] for body in joining.missing_permissions(api)] == [ROTATION]
+    assert joining.ensure_permissions(api) == [f"ClusterRoleBinding {ROTATION}"]
+    assert api.find(f"{BINDINGS}/{ROTATION}") is not None
 
 
 # -- serving certificates --------------------------------------------------------------------------
@@ -326,21 +321,13 @@ def test_waits_for_all_and_names_who_is_missing(control: Control, api: Api, kube
 def test_request_of_a_former_life_does_not_count(control: Control, api: Api, kubelet: Api) -> None:
     send(kubelet, signing_request("rack-1", ["10.98.1.11"]))
     assert csr.approve_pending(api, NODES).waiting == ["rack-2"]
-    # It is reset and joins again: a client certificate is asked for with a bootstrap token.
+    # It is reset and joins again: a client certificate is asked for with the certificate of a join.
     time.sleep(1.1)
-    bootstrap.ensure_permissions(api)
-    token = bootstrap.create_token(api, 5)
-    body = signing_request("rack-1", [], names=[], signer="kubernetes.io/kube-apiserver-client-kubelet")
-    body["spec"]["usages"] = ["digital signature", "client auth"]
-    context = ssl.create_default_context(cadata=control.store.ca("kubernetes").certificate_pem)
-    joining = Api(f"https://{control.address}:{control.api_port}", context, "api.test.internal", 2)
-    headers = {"Authorization": f"Bearer {token.secret}"}
-    assert joining._pool.request("POST", f"{joining.server}{CSRS}", headers=headers, json=body).status == 201
+    send(joining_api(control, "rack-1"), client_request("rack-1"))
     assert csr.approve_pending(api, NODES).waiting == ["rack-1", "rack-2"]
     send(kubelet, signing_request("rack-1", ["10.98.1.11"]))
     outcome = csr.approve_pending(api, NODES)
     assert ([verdict.node for verdict in outcome.approved], outcome.waiting) == (["rack-1"], ["rack-2"])
-    bootstrap.delete_token(api, token.identifier)
 
 
 def test_denied_request_ends_the_wait_at_once(api: Api, kubelet: Api) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
-import typing as t
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,22 +148,35 @@ class EveryOther:
 
 
 def lies(method: str, path: str) -> Fault | None:
-    """Say that the token is made, and do not make it."""
-    return Fault(forget=True) if method == "PATCH" and path.startswith(f"{SECRETS}/bootstrap") else None
+    """Say that a request is approved, and do not approve it."""
+    return Fault(forget=True) if method == "PUT" and path.endswith("/approval") else None
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [("api-clock", unauthorized), ("api-lies", lies)],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_join_that_the_api_spoils_is_finished_later(world: World, name: str, fault: t.Any) -> None:
+def test_an_approval_that_is_not_true_is_not_believed(world: World) -> None:
     site, api = world
-    api.fault = fault
+    patient = site.folder / "site.yml"
+    approve = "ironspan.hybrid.approve_kubelet_certificates:\n"
+    assert approve in patient.read_text()
+    patient.write_text(re.sub(rf"( *){approve}", r"\g<0>\1  timeout: 3\n", patient.read_text()))
+    api.fault = lies
     status, output = site.finish()
     assert status == 2, output
-    insist(name, output)
-    assert site.leftovers() == []
+    insist("api-lies", output)
+
+    api.fault = lambda method, path: None
+    status, output = site.finish()
+    assert status == 0, output
+    assert (api.names(NODES), api.names(SECRETS), site.leftovers()) == (["w1"], [], [])
+
+
+def test_a_join_that_the_api_spoils_is_finished_later(world: World) -> None:
+    site, api = world
+    api.fault = unauthorized
+    status, output = site.finish()
+    assert status == 2, output
+    insist("api-clock", output)
+    key = site.root("w1") / "run/ironspan/join.key"
+    assert site.leftovers() == [str(key)], "a key for which nobody has signed anything"
     assert not (site.root("w1") / "etc/kubernetes/kubelet.conf").exists(), "it is no half member"
     assert (site.root("w1") / "etc/app/app.conf").exists(), "what needs no API is done"
 

@@ -105,10 +105,10 @@ def server_files(
 
 
 class Joins:
-    """Hosts that have joined: a file a host, written by the stand-in for kubeadm, holding the token.
+    """Hosts that have joined: a file a host, written by the stand-in for kubeadm.
 
     Args:
-        folder: with ``tokens/`` (valid ones, for the stand-in) and ``joined/``.
+        folder: with ``joined/``.
         addresses: host -> the address in its serving certificate.
     """
 
@@ -116,8 +116,7 @@ class Joins:
         self.folder = folder
         self.addresses = addresses
         self._known: dict[str, int] = {}
-        for name in ("tokens", "joined"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "joined").mkdir(parents=True, exist_ok=True)
 
     def look(self, objects: dict[str, Object]) -> None:
         """Bring nodes and certificate requests up to date with the hosts."""
@@ -132,30 +131,13 @@ class Joins:
                     "metadata": {"name": name, "resourceVersion": "1"},
                 }
                 objects.setdefault(f"{NODES}/{name}", node)
-                user = f"system:bootstrap:{file.read_text()[:6]}"
-                _request(objects, f"client-{name}-{changed}", name, user, joined, [])
+                _request(objects, f"client-{name}-{changed}", name, joined, [])
             serving = f"serving-{name}-{changed}"
             if time.time() > joined + SERVING_AFTER_S and f"{REQUESTS}/{serving}" not in objects:
-                user = f"system:node:{name}"
-                _request(objects, serving, name, user, joined + SERVING_AFTER_S, [self.addresses[name]])
-
-    def allow(self, objects: Mapping[str, Object]) -> None:
-        """Bring the files with valid tokens up to date with the objects."""
-        valid = {
-            f"{body['stringData']['token-id']}.{body['stringData']['token-secret']}"
-            for path, body in objects.items()
-            if path.startswith(f"{SECRETS}/bootstrap-token-")
-        }
-        present = {file.name for file in (self.folder / "tokens").iterdir()}
-        for token in valid - present:
-            (self.folder / "tokens" / token).touch()
-        for token in present - valid:
-            (self.folder / "tokens" / token).unlink()
+                _request(objects, serving, name, joined + SERVING_AFTER_S, [self.addresses[name]])
 
 
-def _request(
-    objects: dict[str, Object], name: str, node: str, user: str, made: float, addresses: list[str]
-) -> None:
+def _request(objects: dict[str, Object], name: str, node: str, made: float, addresses: list[str]) -> None:
     serving = bool(addresses)
     subject = [("O", "system:nodes"), ("CN", f"system:node:{node}")]
     oids = {"O": NameOID.ORGANIZATION_NAME, "CN": NameOID.COMMON_NAME}
@@ -175,13 +157,15 @@ def _request(
         "kind": "CertificateSigningRequest",
         "metadata": {
             "name": name,
+            "uid": f"uid-{time.monotonic_ns()}",
+            "resourceVersion": "1",
             "creationTimestamp": f"{datetime.datetime.fromtimestamp(made, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}",
         },
         "spec": {
             "request": base64.b64encode(pem).decode(),
             "signerName": f"kubernetes.io/{kind}",
-            "username": user,
-            "groups": ["system:nodes" if serving else "system:bootstrappers"],
+            "username": f"system:node:{node}",
+            "groups": ["system:nodes"] if serving else ["system:nodes", "ironspan:joining"],
             "usages": ["digital signature", "server auth" if serving else "client auth"],
         },
         "status": {} if serving else {"conditions": [{"type": "Approved", "status": "True"}]},
@@ -301,8 +285,6 @@ class FakeApi:
                 answer = self._do(method, path, body, query, handler.headers.get("Content-Type", ""))
                 if dry:
                     self.objects = json.loads(kept)
-                if self.joins:
-                    self.joins.allow(self.objects)
         status, content = answer
         data = fault.body if fault.body is not None else _encoded(content)
         handler.send_response(status)
@@ -341,6 +323,14 @@ class FakeApi:
                 return 409, _status(409, "AlreadyExists", f"{name} already exists")
             return 201, self._put(f"{path}/{name}", body)
         if method == "PUT":
+            about = self.objects.get(path.removesuffix("/approval").removesuffix("/status"))
+            if about is None:
+                return 404, _status(404, "NotFound", f"{path} not found")
+            if any(
+                body["metadata"].get(name) not in (None, about["metadata"].get(name))
+                for name in ("uid", "resourceVersion")
+            ):
+                return 409, _status(409, "Conflict", "the object has been modified")
             if self.signs and path.endswith("/approval") and _is_approved(body):
                 body["status"]["certificate"] = "signed"
             return 200, self._put(path.removesuffix("/approval").removesuffix("/status"), body)

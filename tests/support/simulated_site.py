@@ -44,15 +44,18 @@ if [ "$1" = reset ]; then
 fi
 conf="$root/etc/kubernetes"
 [ ! -e "$conf/kubelet.conf" ] || { echo "FileAvailable--etc-kubernetes-kubelet.conf: exists" >&2; exit 1; }
-token=$(grep -o '[a-z0-9]\{6\}\.[a-z0-9]\{16\}' "$root/run/ironspan/discovery.conf" | head -1)
-[ -n "$token" ] && [ -e "$api/tokens/$token" ] || { echo "error: Unauthorized" >&2; exit 1; }
-server=$(grep 'server:' "$root/run/ironspan/discovery.conf")
+found="$root/run/ironspan/discovery.conf"
+shown=$(sed -n 's/.*"client-certificate-data": "\([^"]*\)".*/\1/p' "$found" | base64 -d)
+named=$(echo "$shown" | openssl x509 -noout -subject)
+echo "$shown" | openssl verify -CAfile "$conf/pki/ca.crt" >/dev/null 2>&1 && [ "${named##*:}" = "$host" ] ||
+    { echo "error: Unauthorized" >&2; exit 1; }
+server="    server: $(sed -n 's/.*"server": "\([^"]*\)".*/\1/p' "$found")"
 mkdir -p "$root/var/lib/kubelet"
 echo "$server" >"$conf/bootstrap-kubelet.conf"; sleep 0.05
 echo config >"$root/var/lib/kubelet/config.yaml"; sleep 0.05
 : >"$root/run/units/kubelet.service.active"
 echo "$server" >"$conf/kubelet.conf"; sleep 0.05
-echo "$token" >"$api/.$host"; mv "$api/.$host" "$api/joined/$host"; sleep 0.05
+echo "$named" >"$api/.$host"; mv "$api/.$host" "$api/joined/$host"; sleep 0.05
 rm "$conf/bootstrap-kubelet.conf"
 """
 STAND_INS = {

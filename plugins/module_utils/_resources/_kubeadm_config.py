@@ -58,30 +58,36 @@ def join_configuration(text: str, discovery_path: str, ca_path: str) -> str:
     return parts[0] + "\n".join(lines) + "\n"
 
 
-def discovery_file(endpoint: str, ca_pem: str, token: str) -> str:
+def discovery_file(endpoint: str, ca_pem: str, certificate_pem: str, key_pem: str) -> str:
     """Return the kubeconfig that kubeadm finds the cluster with.
 
-    It carries the token as its user's credentials: with anonymous requests switched off the API server would
-    answer 401 to a discovery without credentials, which kubeadm repeats until it times out, while a bootstrap
-    token gets 403 for cluster-info, and then kubeadm goes on with this file, whose CA it has verified
-    (kubeadm 1.36, cmd/kubeadm/app/discovery/file). kubeadm uses the same credentials for TLS bootstrap.
+    It carries a client certificate: with anonymous requests switched off the API server would answer 401 to a
+    discovery without credentials, which kubeadm repeats until it times out, while a node gets 403 for
+    cluster-info, and then kubeadm goes on with this file, whose CA it has verified (kubeadm 1.36 and 1.37,
+    cmd/kubeadm/app/discovery/file). kubeadm hands the same credentials to the kubelet for TLS bootstrap.
 
     Args:
         endpoint: host:port of the API server.
         ca_pem: the cluster's CA certificate.
-        token: the bootstrap token.
+        certificate_pem: a certificate of this host, as the node that it will be.
+        key_pem: its key.
     """
-    authority = base64.b64encode(ca_pem.encode()).decode()
-    cluster = {"server": f"https://{endpoint}", "certificate-authority-data": authority}
+    cluster = {"server": f"https://{endpoint}", "certificate-authority-data": encoded(ca_pem)}
+    user = {"client-certificate-data": encoded(certificate_pem), "client-key-data": encoded(key_pem)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "site", "cluster": cluster}],
-        "users": [{"name": "join", "user": {"token": token}}],
+        "users": [{"name": "join", "user": user}],
         "contexts": [{"name": "join", "context": {"cluster": "site", "user": "join"}}],
         "current-context": "join",
     }
     return json.dumps(config) + "\n"
+
+
+def encoded(text: str) -> str:
+    """Return a text as a kubeconfig holds it."""
+    return base64.b64encode(text.encode()).decode()
 
 
 def server_of(kubeconfig: t.Optional[str]) -> str:
@@ -125,8 +131,8 @@ REMEDIES = (
         "The certificate in admin.conf has expired, or is another authority's: playbooks/certs_renew.yml.",
     ),
     (
-        r"unauthorized|token id .* is invalid",
-        "The join token has expired or was withdrawn: run again, a new one is made.",
+        r"unauthorized",
+        "The certificate for the join has expired, or the cluster's authority is another: run again.",
     ),
     (
         r"already exists in the cluster",

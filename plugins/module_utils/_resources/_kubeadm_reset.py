@@ -51,6 +51,8 @@ KUBELET_FOLDERS = ("pki", "pods", "plugins", "plugins_registry", "device-plugins
 MANIFESTS = "/etc/kubernetes/manifests"
 MANIFEST_NAMES = ("kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml")
 RUN_FILES = ("/run/ironspan/discovery.conf", "/run/ironspan/kubeadm.yaml")
+ATTEMPT_FILES = ("/var/lib/ironspan/kubeadm-attempt.json", "/run/ironspan/join.key")
+"""What outlives one attempt of a join, for the next."""
 INTERFACES = ("cni0", "flannel.1", "flannel-v6.1", "kube-ipvs0")
 NETWORK_FILES = ("/etc/cni/net.d/10-flannel.conflist", "/run/flannel/subnet.env")
 TABLES = ("kube-proxy", "flannel-ipv4", "flannel-ipv6")
@@ -127,7 +129,7 @@ def leftovers(host: Host) -> t.List[str]:
     paths = [*KUBECONFIGS, *CERTIFICATES, *NETWORK_FILES, *RUN_FILES]
     paths += [f"{MANIFESTS}/{name}" for name in MANIFEST_NAMES]
     paths += [f"/var/lib/kubelet/{name}" for name in (*KUBELET_FILES, *KUBELET_FOLDERS)]
-    paths += ["/var/lib/cni/networks", "/var/lib/ironspan/kubeadm-attempt.json"]
+    paths += ["/var/lib/cni/networks", *ATTEMPT_FILES]
     found = [path for path in paths if os.path.lexists(host.path(path))]
     found += [
         f"interface {name}" for name in INTERFACES if os.path.exists(host.path(f"/sys/class/net/{name}"))
@@ -148,7 +150,7 @@ def reset(host: Host) -> None:
         host: the host.
     """
     clean_attempt(host)
-    for path in ("/var/lib/ironspan/kubeadm-attempt.json", *NETWORK_FILES):
+    for path in (*ATTEMPT_FILES, *NETWORK_FILES):
         remove_file(host, path)
     for path in [f"/var/lib/kubelet/{name}" for name in KUBELET_FOLDERS] + ["/var/lib/cni/networks"]:
         if os.path.isdir(host.path(path)):

@@ -20,6 +20,7 @@ ADMIN_CONF = "/etc/kubernetes/admin.conf"
 RUN_FOLDER = "/run/ironspan"
 CONFIG = f"{RUN_FOLDER}/kubeadm.yaml"
 DISCOVERY = f"{RUN_FOLDER}/discovery.conf"
+JOIN_KEY = f"{RUN_FOLDER}/join.key"
 TIMEOUT = 900.0
 """Seconds for one kubeadm, whose own waits (discovery, bootstrap, control plane) take five minutes each."""
 
@@ -51,7 +52,7 @@ def init_inputs(config: str, host: Host) -> t.Iterator[None]:
         host: the host.
     """
     try:
-        _write(host, CONFIG, text.init_configuration(config))
+        write_input(host, CONFIG, text.init_configuration(config))
         yield
     finally:
         remove_file(host, CONFIG)
@@ -59,11 +60,11 @@ def init_inputs(config: str, host: Host) -> t.Iterator[None]:
 
 @contextlib.contextmanager
 def join_inputs(spec: Spec, host: Host) -> t.Iterator[None]:
-    """Let the configuration and the discovery file of a join exist; the token is blotted out of errors.
+    """Let the configuration and the discovery file of a join exist; the latter has the join's credentials.
 
     Raises:
-        Pending: the token was not carried.
-        ResourceError: the CA certificate is not there.
+        Pending: the certificate was not carried.
+        ResourceError: the CA certificate or the key is not there.
     """
     authority = read_text(host, spec["ca_path"])
     if authority is None:
@@ -71,26 +72,38 @@ def join_inputs(spec: Spec, host: Host) -> t.Iterator[None]:
             f"the cluster's CA certificate {spec['ca_path']} is not there",
             "Declare it as a file resource before the join.",
         )
-    discovery, token = DISCOVERY, ""
+    discovery, key = DISCOVERY, read_text(host, JOIN_KEY)
     try:
         if read_text(host, ADMIN_CONF) is None:
-            token = host.secret(spec["token_secret"]).decode().strip()
-            _write(host, DISCOVERY, text.discovery_file(spec["endpoint"], authority, token))
+            certificate = host.certificate(spec["id"])
+            if key is None:
+                raise ResourceError(f"the key {JOIN_KEY} of this join is gone", "Run again, for a new one.")
+            write_input(host, DISCOVERY, text.discovery_file(spec["endpoint"], authority, certificate, key))
         else:
-            # The end of a control plane's join needs no token: its own credentials are there by then.
+            # The end of a control plane's join needs none: its own credentials are there by then.
             discovery = ADMIN_CONF
-        _write(host, CONFIG, text.join_configuration(spec["config"], host.path(discovery), spec["ca_path"]))
+        write_input(
+            host, CONFIG, text.join_configuration(spec["config"], host.path(discovery), spec["ca_path"])
+        )
         yield
     except ResourceError as error:
-        if token and token in error.message:
-            raise ResourceError(error.message.replace(token, "(secret)"), error.remedy) from None
+        if key and text.encoded(key) in error.message:
+            message = error.message.replace(text.encoded(key), "(secret)")
+            raise ResourceError(message, error.remedy) from None
         raise
     finally:
         remove_file(host, DISCOVERY)
         remove_file(host, CONFIG)
 
 
-def _write(host: Host, path: str, content: str) -> None:
+def write_input(host: Host, path: str, content: str) -> None:
+    """Write a file that only root reads into ``RUN_FOLDER``, whose content is gone after a reboot.
+
+    Args:
+        host: the host.
+        path: below ``RUN_FOLDER``.
+        content: the whole content.
+    """
     folder = host.path(RUN_FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)

@@ -21,11 +21,13 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Spec,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_join as joining
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_reset as reset
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
     ADMIN_CONF,
     DISCOVERY,
+    JOIN_KEY,
     init_inputs,
     join_inputs,
     kubeadm,
@@ -41,7 +43,7 @@ BOOTSTRAP_CONF = "/etc/kubernetes/bootstrap-kubelet.conf"
 MARKER = "/var/lib/ironspan/kubeadm-attempt.json"
 """Written before kubeadm starts and removed when all is done: its presence means an attempt was cut off."""
 START_INPUT = "cluster-start"
-"""One-time input that lets a control plane start the cluster; with a join token it joins one."""
+"""One-time input that lets a control plane start the cluster; with that of a join it joins one."""
 COREDNS_STAYS = re.compile(r"phase addon/coredns: .*start version .* not supported")
 NODE_GRACE = 75
 """Seconds until a node whose kubelet has stopped is no longer Ready: the default of 50, and some."""
@@ -89,7 +91,7 @@ def decided(spec: Spec, host: Host) -> Spec:
         return {**spec, "action": json.loads(marker or "{}").get("action", "join")}
     if condition({**spec, "action": "join"}, host) in ("joined", "finish"):
         return {**spec, "action": "join"}
-    for name, action in ((START_INPUT, "init"), (spec["token_secret"], "join")):
+    for name, action in ((START_INPUT, "init"), (joining.INPUT, "join")):
         try:
             host.secret(name)
         except Pending:
@@ -108,7 +110,10 @@ class KubeadmKind:
         "config": Field((str,), default=""),
         "version": Field((str,), default=""),
         "endpoint": Field((str,), default=""),
-        "token_secret": Field((str,), default="join-token"),
+        # Read no more: documents of former releases, which hosts go back to, have it.
+        "token_secret": Field((str,), default=""),
+        "csr": Field((dict,), default={}),
+        "profile": Field((str,), default="node-join", choices=("node-join",)),
         "ca_path": Field((str,), default="/etc/kubernetes/pki/ca.crt"),
         "ignore_preflight": Field((list,), default=()),
         "phases_on_change": Field((bool,), default=True),
@@ -139,7 +144,7 @@ class KubeadmKind:
         """Look at kubeadm's files, and at the configuration applied last.
 
         Raises:
-            Pending: a join is needed and its token was not carried.
+            Pending: a join is needed, and it is not this host's turn or its certificate was not carried.
             ResourceError: the host belongs to another cluster, or another version is wanted and this is no
                 upgrade.
         """
@@ -150,7 +155,7 @@ class KubeadmKind:
         state = condition(spec, host)
         if state in ("absent", "half"):
             if spec["action"] == "join":
-                host.secret(spec["token_secret"])
+                joining.insist_on_credentials(spec, host)
             reason = "not part of the cluster" if state == "absent" else "an earlier attempt was cut off"
             after = {"state": "joined", "endpoint": spec["endpoint"], "action": spec["action"]}
             return Change("run", {"state": state}, after, reason)
@@ -184,7 +189,7 @@ class KubeadmKind:
             elif spec["role"] == "control_plane" and read_text(host, MARKER) is not None:
                 with join_inputs(spec, host):
                     kubeadm(host, "join", "phase", "control-plane-join", "all")
-            for path in (BOOTSTRAP_CONF, *reset.RUN_FILES, MARKER):
+            for path in (BOOTSTRAP_CONF, *reset.RUN_FILES, JOIN_KEY, MARKER):
                 remove_file(host, path)
             host.remember(spec["id"], {"config": spec["config"], "version": text.wanted_version(spec)})
 
@@ -192,7 +197,8 @@ class KubeadmKind:
         """Leave the cluster again; a cut-off end leaves a member of the cluster, a reset cannot be undone."""
         if change.action == "run" and change.before["state"] != "finish":
             reset.clean_attempt(host)
-            remove_file(host, MARKER)
+            for path in (JOIN_KEY, MARKER):
+                remove_file(host, path)
 
     def settle(self, spec: Spec, change: Change, host: Host) -> None:
         """Give the cluster its former configuration back, now that the API server has its own."""

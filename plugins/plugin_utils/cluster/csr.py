@@ -20,12 +20,8 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import (
-    UNREADABLE,
-    checked_request,
-)
-from cryptography import x509
-from cryptography.x509.oid import NameOID
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.profiles import JOINING_GROUP
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import checked_request
 
 SIGNER = "kubernetes.io/kubelet-serving"
 _PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -118,7 +114,7 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
         if not conditions:
             reason = refusal(request, nodes)
             verdict = Verdict(request["metadata"]["name"], node, reason)
-            if not dry_run and not _decide(api, verdict):
+            if not dry_run and not _decide(api, request, verdict):
                 continue
             (denied if reason else approved).append(verdict)
             conditions = {"Denied" if reason else "Approved"}
@@ -136,23 +132,14 @@ def approve_pending(api: Api, nodes: Mapping[str, Sequence[str]], *, dry_run: bo
 
 
 def _joined(requests: Sequence[Object]) -> dict[str, str]:
-    """Return when each node last joined: when it asked for its client certificate with a bootstrap token."""
+    """Return when each node last joined: when it asked for its own client certificate with that of a join."""
     joined: dict[str, str] = {}
     for request in requests:
         spec = request["spec"]
-        if spec["signerName"] == _CLIENT_SIGNER and spec.get("username", "").startswith("system:bootstrap:"):
-            node = _common_name(spec).removeprefix(_USER_PREFIX)
+        if spec["signerName"] == _CLIENT_SIGNER and JOINING_GROUP in spec.get("groups", ()):
+            node = str(spec.get("username", "")).removeprefix(_USER_PREFIX)
             joined[node] = max(joined.get(node, ""), request["metadata"]["creationTimestamp"])
     return joined
-
-
-def _common_name(spec: Object) -> str:
-    try:
-        request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
-    except (KeyError, *UNREADABLE):
-        return ""
-    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
 
 
 def serves(api: Api, node: str) -> bool:
@@ -274,12 +261,12 @@ def _serving(api: Api, names: Sequence[str]) -> list[str]:
         return [name for name, answer in zip(names, answers, strict=True) if answer]
 
 
-def _decide(api: Api, verdict: Verdict) -> bool:
-    """Write the decision into the request; False when someone else decided first or it is gone."""
-    path = f"{_PATH}/{verdict.request}"
-    current = api.find(path)
-    if current is None or current.get("status", {}).get("conditions"):
-        return False
+def _decide(api: Api, judged: Object, verdict: Verdict) -> bool:
+    """Write the decision into the request; False when someone else decided first or it is another one now.
+
+    What is sent is the request that was judged, with its UID and version, and it is not read again: one that
+    was deleted meanwhile and made anew under its name is refused by the API server, and judged next time.
+    """
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
     condition = {
         "type": "Denied" if verdict.reason else "Approved",
@@ -289,9 +276,15 @@ def _decide(api: Api, verdict: Verdict) -> bool:
         "lastUpdateTime": now,
         "lastTransitionTime": now,
     }
-    current.setdefault("status", {})["conditions"] = [condition]
+    body = {
+        **judged,
+        # Items of a list come without these.
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "status": {**judged.get("status", {}), "conditions": [condition]},
+    }
     try:
-        api.put(f"{path}/approval", current)
+        api.put(f"{_PATH}/{verdict.request}/approval", body)
     except ApiError as error:
         if error.status in (404, 409):
             return False

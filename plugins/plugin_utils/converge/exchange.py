@@ -17,6 +17,14 @@ Execute = Callable[[dict[str, t.Any]], Result]
 """Runs the module on the host with these parameters."""
 Sign = Callable[[str, str, dict[str, t.Any]], str]
 """Called with (request PEM, profile, what is expected); returns the certificate PEM."""
+JOIN_INPUT = "join"
+"""One-time input of the resource kind ``kubeadm``: it is this host's turn to join."""
+JOINS = ("node/join", "control_plane/member")
+"""The resources that make a host part of its cluster."""
+LONGEST_REQUEST = 4096
+"""Characters of a certificate request in PEM; an RSA key and a few names take half of it."""
+OF_NODES = ("kubelet_certificate", "kubeadm")
+"""Kinds of resources that ask for a node's certificate."""
 
 
 class ExchangeError(ActionableError):
@@ -33,6 +41,7 @@ class Request:
         mode: ``assess`` or ``apply``.
         mirror: base URL of its mirror.
         secrets: secrets by name.
+        certificates: signed already, by the id of their resource.
         check_mode: nothing is signed, because nothing is changed.
         root: folder to treat as the host's root; for tests.
         plan: digest of the plan that is applied, for the host to remember.
@@ -46,6 +55,7 @@ class Request:
     mode: str
     mirror: str
     secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    certificates: Mapping[str, str] = dataclasses.field(default_factory=dict)
     check_mode: bool = False
     root: str = "/"
     plan: str = ""
@@ -94,17 +104,49 @@ def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
         arguments["plan"] = request.plan
     if request.layers:
         arguments["layers"] = list(request.layers)
+    if request.certificates:
+        arguments["certificates"] = dict(request.certificates)
     arguments.update({name: value for name, value in request.more.items() if value})
     result = execute(arguments)
     requests = result.get("csrs") or {}
     failed = result.get("failed") or result.get("unreachable")
-    if failed or not requests or request.mode != "apply" or request.check_mode:
+    if failed or request.mode != "apply" or request.check_mode:
         return result
-    if request.composed:
-        return result
-    certificates = sign_all(json.loads(request.document), requests, sign)
-    second = execute({**arguments, "certificates": certificates})
-    return combined(result, second)
+    document = json.loads(request.document) if requests else {}
+    if JOIN_INPUT not in request.secrets and requests:
+        later = requests_of_joins(document, requests)
+        requests = {name: text for name, text in requests.items() if name not in later}
+    if requests and not request.composed:
+        certificates = {**request.certificates, **sign_all(document, requests, sign)}
+        result = combined(result, execute({**arguments, "certificates": certificates}))
+    if JOIN_INPUT in request.secrets and not (result.get("failed") or result.get("unreachable")):
+        _insist_on_the_join(result)
+    return result
+
+
+def requests_of_joins(document: Mapping[str, t.Any], requests: Mapping[str, t.Any]) -> dict[str, str]:
+    """Return those of a host's requests that it wants to join with, which are signed when it is its turn.
+
+    Args:
+        document: the host's.
+        requests: resource to request PEM, as the host answered.
+    """
+    joins = {resource["id"] for resource in document["resources"] if resource.get("kind") == "kubeadm"}
+    return {
+        name: text
+        for name, text in requests.items()
+        if name in joins and isinstance(text, str) and len(text) <= LONGEST_REQUEST
+    }
+
+
+def _insist_on_the_join(result: Result) -> None:
+    for entry in result.get("pending") or ():
+        if entry["needs"] == f"certificate:{entry['resource']}" and entry["resource"] in JOINS:
+            raise ExchangeError(
+                f"{entry['resource']}: the host was told to join, and asks again for the certificate it got",
+                "run again; if it stays so, look into what runs there, or make a new plan if this was one "
+                "of an earlier release",
+            )
 
 
 def sign_all(document: Mapping[str, t.Any], requests: Mapping[str, str], sign: Sign) -> dict[str, str]:
@@ -119,20 +161,28 @@ def sign_all(document: Mapping[str, t.Any], requests: Mapping[str, str], sign: S
         Certificate resource to certificate PEM.
 
     Raises:
-        ExchangeError: the host asks for something that its document does not have.
+        ExchangeError: the host asks for something that its document does not have, or the document lets it
+            ask for another node's.
     """
+    node = f"system:node:{document.get('host')}"
     resources = {resource["id"]: resource for resource in document["resources"]}
     signed: dict[str, str] = {}
     for name, request in requests.items():
         resource = resources.get(name)
-        if resource is None or resource.get("kind") not in ("certificate", "kubelet_certificate"):
+        if resource is None or resource.get("kind") not in ("certificate", *OF_NODES):
             raise ExchangeError(
                 f"the host asks for a certificate {name!r}, which its document does not have",
                 "look into what runs there: only ironspan's own module answers here",
             )
-        if resource["kind"] == "kubelet_certificate":
-            # The key is the kubelet's own choice.
+        if resource["kind"] in OF_NODES:
+            # The key is the host's own choice, the name is not.
             expected = dict(resource["csr"])
+            if expected.get("common_name") != node:
+                asked = expected.get("common_name")
+                raise ExchangeError(
+                    f"the document asks in {name} for {asked!r}, and its host is {node!r}",
+                    "make the plan anew: no role writes such a document",
+                )
         else:
             key = resources.get(resource["key"], {})
             expected = {**key.get("csr", {}), "algorithm": key.get("algorithm", "ecdsa-p256")}

@@ -16,7 +16,7 @@ PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_events", "etcd_backup", "access")
 """Layers with a phase of their own, for hosts that have something to do in them."""
 MEMBERSHIP_NEEDS = {
     "etcd": ("membership:etcd",),
-    "control_plane": ("cluster:start-or-join", "secret:join-token"),
+    "control_plane": ("cluster:start-or-join", "certificate:control_plane/member"),
 }
 """What a host without any data of such a layer waits for."""
 COMPARED_GROUP = "ironspan_compared_{layer}"

@@ -27,6 +27,13 @@ READ_BY_KUBEADM = ("kubernetes", "front-proxy")
 util/pkiutil). Members of etcd restart when their file changes, so there the order never does."""
 
 
+JOIN_LIFETIME = datetime.timedelta(hours=1)
+"""How long a host may take from its turn in a run until its kubelet has a certificate of its own."""
+JOINING_GROUP = "ironspan:joining"
+"""An organisation of certificates that hosts join with, and so a group of whoever shows one. It may do
+nothing of its own; it tells a kubelet's first request from a renewal, in the API and in the audit log."""
+
+
 class Profile(t.NamedTuple):
     """What a signed certificate may be used for.
 
@@ -48,6 +55,8 @@ PROFILES: t.Mapping[str, Profile] = {
     "apiserver-etcd-client": Profile("etcd", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     # Only for a kubelet that has joined and cannot, or must not wait to, renew its certificate by itself.
     "kubelet-client": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    # What a host asks for its kubelet's first certificate with, as the node it is and no other.
+    "node-join": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,), JOIN_LIFETIME),
     # Of the program on control planes that grants requests for access.
     "access-controller": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     "kubelet-serving": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),

@@ -182,6 +182,22 @@ class RunFolder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / f"{host}.json").write_text(json.dumps(entry), encoding="utf-8")
 
+    def put_join(self, host: str, entry: Mapping[str, t.Any]) -> None:
+        """Keep what a host wants to join with, or the certificates that it got for it, for its turn."""
+        folder = self.path / "joins"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = folder / f".{host}-{os.getpid()}"
+        temporary.write_text(json.dumps(entry), encoding="utf-8")
+        temporary.replace(folder / f"{host}.json")
+
+    def join(self, host: str) -> dict[str, t.Any]:
+        """Return what ``put_join`` kept last, nothing when nothing was."""
+        try:
+            text = (self.path / "joins" / f"{host}.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        return t.cast("dict[str, t.Any]", json.loads(text))
+
     def put_operation(self, entry: Mapping[str, t.Any]) -> None:
         """Keep what an operation will do until the plan is written.
 

@@ -8,9 +8,8 @@ import json
 import typing as t
 from collections.abc import Mapping
 
-JOIN_TOKEN = "join-token"
 FIELD, SUFFIX = "secret", "_secret"
-"""A resource names a secret in its field ``secret``, or in one that ends so (``token_secret``)."""
+"""A resource names a secret in its field ``secret``, or in one that ends so."""
 
 
 def named_in(document: Mapping[str, t.Any]) -> list[str]:

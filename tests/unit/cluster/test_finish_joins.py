@@ -32,7 +32,7 @@ def client(fake: FakeApi) -> Api:
 
 def join(fake: FakeApi, name: str) -> None:
     assert fake.joins is not None
-    (fake.joins.folder / "joined" / name).write_text("abcdef.0123456789abcdef")
+    (fake.joins.folder / "joined" / name).touch()
 
 
 def test_who_never_joined_is_not_waited_for(fake: FakeApi) -> None:

@@ -15,7 +15,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.handed_out import known
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import (
-    JOIN_TOKEN,
     named_in,
     named_in_text,
 )
@@ -163,13 +162,13 @@ def test_a_document_of_the_hosts_making_gets_no_more_and_no_signature(
     assert not any("certificates" in sent for sent in controller.sent)
 
 
-def test_a_token_goes_where_a_document_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    join = {"id": "node/join", "kind": "kubeadm", "token_secret": JOIN_TOKEN}
-    documents = {"new": document() | {"resources": [join]}, "other": document()}
-    controller = Controller(tmp_path / "run", documents)
-    for host in documents:
-        controller.run(host, quiet, monkeypatch, join_token="abcdef.0123456789abcdef")
-    assert [set(sent["secrets"]) for sent in controller.sent] == [{JOIN_TOKEN}, set()]
+def test_a_document_of_a_release_that_joined_with_tokens_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: dict[str, str]
+) -> None:
+    join = {"id": "node/join", "kind": "kubeadm", "token_secret": "join-token"}
+    controller = Controller(tmp_path / "run", {"old": document() | {"resources": [join]}}, **store)
+    controller.run("old", quiet, monkeypatch)
+    assert [set(sent["secrets"]) for sent in controller.sent] == [set()]
 
 
 def test_a_play_cannot_ask_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,15 +172,13 @@ def test_nothing_to_change_is_no_trial(host: Sandbox) -> None:
 
 
 def test_a_cluster_is_not_tried(host: Sandbox) -> None:
-    configuration = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n"
-    join = {"kind": "kubeadm", "id": "x", "action": "join", "config": configuration, "endpoint": "a:1"}
-    secrets = {"join-token": "t"}
-    assessed = host.run(join, mode="assess", trial=TRIAL, secrets=secrets)
+    configuration = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\netcd: {external: {}}\n"
+    start = {"kind": "kubeadm", "id": "x", "action": "init", "role": "control_plane", "endpoint": "a:1"}
+    start["config"] = configuration
+    assessed = host.run(start, mode="assess", trial=TRIAL)
     assert [verdict["check"] for verdict in assessed["verdicts"]] == ["trial"]
     assert "l/x" in assessed["verdicts"][0]["found"]
-    (host.root / "etc/kubernetes/pki").mkdir(parents=True)
-    host.put("etc/kubernetes/pki/ca.crt", "")
-    refused = host.run(*resources("new\n"), join, trial=TRIAL, secrets=secrets)
+    refused = host.run(*resources("new\n"), start, trial=TRIAL)
     assert "this host alone" in refused["msg"]
     assert host.read("etc/app/app.conf") == OLD
 

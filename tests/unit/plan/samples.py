@@ -40,7 +40,7 @@ ANSWER: dict[str, t.Any] = {
             "reason": "",
         },
     ],
-    "pending": [{"resource": "node/join", "needs": "secret:join-token"}],
+    "pending": [{"resource": "node/join", "needs": "certificate:node/join"}],
     "diff": [
         {
             "before_header": "/etc/motd (base/motd)",

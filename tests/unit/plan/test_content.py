@@ -119,7 +119,7 @@ def test_what_a_plan_says_of_a_host() -> None:
     host = MADE.hosts["w1"]
     assert host["changes"][0]["text"] == {"before": "old\nsame\n", "after": "new\nsame\n"}
     assert (host["interrupts"], host["starts"]) == (["kubelet.service"], [])
-    assert host["pending"] == [{"resource": "node/join", "needs": "secret:join-token", "kind": "kubeadm"}]
+    assert host["pending"] == [{"resource": "node/join", "needs": "certificate:node/join", "kind": "kubeadm"}]
     assert host["seconds"] == 64
     summary = MADE.content["summary"]
     assert (summary["hosts"], summary["hosts_changing"], summary["interrupts"]) == (2, 1, 1)

@@ -94,7 +94,7 @@ def test_the_page_shows_everything_and_loads_nothing() -> None:
     reader = read(text)
     for words in (
         "Plan for small", MADE.digest, samples.UID, "1 of 2", "kubelet.service", "base/motd", "- old",
-        "+ new", "mode: 0600", "mode: 0644", "needs the secret join-token", "Unchanged: w2",
+        "+ new", "mode: 0600", "mode: 0644", "needs the certificate node/join", "Unchanged: w2",
         "Approved by ada@x", "Does not count: void.sig: because", "not measured on this site", "84 s",
     ):  # fmt: skip
         assert words in reader.text, words

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 from pathlib import Path
@@ -15,16 +16,25 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Pending,
     ResourceError,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_join as joining
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import ADMIN_CONF
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
+    ADMIN_CONF,
+    JOIN_KEY,
+)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm import KIND
+from cryptography import x509
 
+from .authorities import Authority, key_pem, new_key
 from .fake_host import FakeHost, converge, filled
 from .test_certificate import AUTHORITY
-from .test_kubeadm_config import ALL, CLUSTER, INIT, JOIN
+from .test_kubeadm_config import ALL, CLUSTER, INIT
+from .test_kubeadm_config import JOIN as JOIN_CONFIGURATION
 
-TOKEN = "abcdef.0123456789abcdef"
+CSR = {"common_name": "system:node:rack-1", "organizations": ["system:nodes", "ironspan:joining"]}
+JOIN = {joining.INPUT: "yes"}
+CLUSTER_CA = Authority()
 ENDPOINT = "api.lab.internal:8443"
 CONFIG = ALL.replace(CLUSTER, CLUSTER + "etcd: {external: {endpoints: [x]}}\napiServer: {certSANs: [a]}\n")
 OTHER_CLUSTER = "    server: https://elsewhere:6443\n"
@@ -85,7 +95,7 @@ STEPS = {"control_plane": 6, "worker": 3}
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
-    host = FakeHost(tmp_path, secrets={"join-token": TOKEN})
+    host = FakeHost(tmp_path, secrets=JOIN)
     host.python_program("kubeadm", KUBEADM)
     host.program("systemctl")
     for name in ("nft", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore", "ip"):
@@ -96,7 +106,16 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     host.put("/var/lib/etcd/member/wal", "data")
     monkeypatch.setattr(kubeadm, "NODE_GRACE", 0)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
+    give_credentials(host)
     return host
+
+
+def give_credentials(host: FakeHost, **changes: Any) -> None:
+    """Let a host have what it asked for: a key of its own and a certificate for it."""
+    key = new_key()
+    host.put(JOIN_KEY, key_pem(key), 0o600)
+    (host.folder / "run/ironspan").chmod(0o700)
+    host._certificates = {"node/join": CLUSTER_CA.sign(key.public_key(), **{**CSR, **changes})}
 
 
 def spec(action: str = "join", role: str = "worker", **values: Any) -> dict[str, Any]:
@@ -108,6 +127,7 @@ def spec(action: str = "join", role: str = "worker", **values: Any) -> dict[str,
             "config": CONFIG,
             "action": action,
             "role": role,
+            "csr": CSR,
             **values,
         },
     )
@@ -170,13 +190,17 @@ def test_a_cluster_without_kube_proxy_does_not_get_it_later(host: FakeHost) -> N
     assert commands(host) == ["init"]
 
 
-def test_the_token_is_in_the_discovery_file_and_nowhere_else(host: FakeHost) -> None:
+def test_the_key_is_in_the_discovery_file_and_nowhere_else(host: FakeHost) -> None:
+    key, certificate = host.text(JOIN_KEY), host.certificate("node/join")
     converge(KIND, JOIN_WORKER, host)
-    assert TOKEN in host.text("/seen/discovery.conf")
-    assert TOKEN not in host.text("/seen/kubeadm.yaml")
-    assert not [word for call in host.calls() for word in call if TOKEN in word]
-    assert not [name for name, content in snapshot(host).items() if TOKEN in content]
-    assert TOKEN not in json.dumps(host.note("node/join"))
+    user = json.loads(host.text("/seen/discovery.conf"))["users"][0]["user"]
+    assert base64.b64decode(user["client-key-data"]).decode() == key
+    assert base64.b64decode(user["client-certificate-data"]).decode() == certificate
+    for secret in (key, user["client-key-data"]):
+        assert secret not in host.text("/seen/kubeadm.yaml")
+        assert not [word for call in host.calls() for word in call if secret in word]
+        assert not [name for name, content in snapshot(host).items() if secret in content]
+        assert secret not in json.dumps(host.note("node/join"))
 
 
 def test_init_carries_no_token_and_prints_none(host: FakeHost) -> None:
@@ -200,13 +224,62 @@ def test_preflight_checks_left_out(host: FakeHost, way: dict[str, Any], ignored:
     assert f"--ignore-preflight-errors={ignored}" in host.calls("kubeadm")[0]
 
 
-def test_a_join_waits_for_its_token(tmp_path: Path) -> None:
-    with pytest.raises(Pending, match="secret:join-token"):
-        KIND.compare(JOIN_WORKER, FakeHost(tmp_path))
+def offered(host: FakeHost, way: dict[str, Any] = JOIN_WORKER) -> str:
+    """Return what a host asks for that cannot join yet."""
+    with pytest.raises(Pending, match="certificate:node/join"):
+        KIND.compare(way, host)
+    return host.csrs.get("node/join", "")
+
+
+@pytest.mark.parametrize("told", [{}, JOIN], ids=["not its turn", "its turn"])
+def test_a_join_asks_for_a_certificate_of_its_own(tmp_path: Path, told: dict[str, str]) -> None:
+    host = FakeHost(tmp_path, secrets=told)
+    request = x509.load_pem_x509_csr(offered(host).encode())
+    assert request.is_signature_valid
+    assert {str(part.value) for part in request.subject} == {CSR["common_name"], *CSR["organizations"]}
+    assert Path(host.path(JOIN_KEY)).stat().st_mode & 0o777 == 0o600
+    assert Path(host.path("/run/ironspan")).stat().st_mode & 0o777 == 0o700
+    key = host.text(JOIN_KEY)
+    offered(host)
+    assert host.text(JOIN_KEY) == key, "one key, however often it is compared"
     assert KIND.compare(INIT_PLANE, FakeHost(tmp_path / "first")) is not None
 
 
-def test_a_joined_host_needs_no_token(tmp_path: Path) -> None:
+def test_an_assessment_makes_no_key(tmp_path: Path) -> None:
+    host = FakeHost(tmp_path)
+    host.check_mode = True
+    assert offered(host) == ""
+    assert not Path(host.path(JOIN_KEY)).exists()
+
+
+def test_a_certificate_alone_does_not_let_a_host_join(host: FakeHost) -> None:
+    host._secrets = {}
+    assert offered(host)
+
+
+DAMAGED = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("certificate", ["", DAMAGED])
+def test_a_certificate_of_no_use_is_asked_for_again(host: FakeHost, certificate: str) -> None:
+    host._certificates = {"node/join": certificate}
+    assert offered(host)
+
+
+def test_a_certificate_for_another_key_is_asked_for_again(host: FakeHost) -> None:
+    # The host was started anew after it had asked, and /run is empty then.
+    (host.folder / JOIN_KEY.lstrip("/")).unlink()
+    assert offered(host)
+
+
+def test_a_document_that_knows_tokens_only_joins_nobody(host: FakeHost) -> None:
+    before = {key: value for key, value in spec(token_secret="join-token").items() if key != "csr"}
+    assert KIND.check(before) == []
+    host._certificates = {}
+    assert offered(host, {**before, "csr": {}}) == ""
+
+
+def test_a_joined_host_needs_no_certificate(tmp_path: Path) -> None:
     host = FakeHost(tmp_path)
     host.put("/etc/kubernetes/kubelet.conf", OURS)
     assert KIND.compare(JOIN_WORKER, host) is None
@@ -240,7 +313,9 @@ def test_a_failed_attempt_leaves_the_host_as_it_was(host: FakeHost, way: dict[st
 def killed(host: FakeHost, way: dict[str, Any], steps: int) -> None:
     """Leave what a run leaves that is killed while kubeadm has done so many of its steps."""
     host.put(kubeadm.MARKER, "{}", 0o600)
-    host.put("/run/ironspan/discovery.conf", TOKEN, 0o600)
+    if "node/join" in host._certificates:
+        give_credentials(host)
+    host.put("/run/ironspan/discovery.conf", "x", 0o600)
     host.put("/run/ironspan/kubeadm.yaml", "x", 0o600)
     (host.folder / "run/ironspan").chmod(0o700)
     done = [ADMIN_CONF, phases.API_SERVER] if way["role"] == "control_plane" else []
@@ -264,8 +339,9 @@ def test_a_killed_attempt_is_repaired_from_every_point(
         assert host.text("/etc/kubernetes/pki/sa.key") == "SA"
 
 
-def test_the_end_of_a_workers_join_needs_neither_token_nor_kubeadm(host: FakeHost) -> None:
+def test_the_end_of_a_workers_join_needs_neither_certificate_nor_kubeadm(host: FakeHost) -> None:
     host._secrets = {}
+    host._certificates = {}
     killed(host, JOIN_WORKER, 3)
     assert converge(KIND, JOIN_WORKER, host) is not None
     assert commands(host) == []
@@ -273,6 +349,7 @@ def test_the_end_of_a_workers_join_needs_neither_token_nor_kubeadm(host: FakeHos
 
 def test_the_end_of_a_control_planes_join_is_done_again_alone(host: FakeHost) -> None:
     host._secrets = {}
+    host._certificates = {}
     killed(host, JOIN_PLANE, 5)
     assert converge(KIND, JOIN_PLANE, host) is not None
     assert commands(host) == ["join phase control-plane-join all"]
@@ -319,14 +396,15 @@ def test_a_kubeadm_that_outlived_its_run_is_ended_first(host: FakeHost) -> None:
     assert verbs.index("kill") < verbs.index("kubeadm")
 
 
-def test_a_token_in_an_error_is_blotted_out(host: FakeHost) -> None:
+def test_a_key_in_an_error_is_blotted_out(host: FakeHost) -> None:
     host.put("/steps", "0")
-    host.put("/error", f'error: the token "{TOKEN}" is invalid: Unauthorized\n')
+    secret = base64.b64encode(host.text(JOIN_KEY).encode()).decode()
+    host.put("/error", f'error: the key "{secret}" is invalid: Unauthorized\n')
     change = KIND.compare(JOIN_WORKER, host)
     assert change is not None
     with pytest.raises(ResourceError, match=r"\(secret\)") as caught:
         KIND.apply(JOIN_WORKER, change, host)
-    assert TOKEN not in caught.value.message
+    assert secret not in caught.value.message
 
 
 def test_a_former_self_that_still_counts_as_ready_is_waited_for(
@@ -353,7 +431,8 @@ def test_a_former_self_that_still_counts_as_ready_is_waited_for(
 @pytest.mark.parametrize("way", WAYS)
 def test_undo_leaves_the_cluster_again(host: FakeHost, way: dict[str, Any]) -> None:
     prepare(host, way)
-    before = snapshot(host)
+    # The key of a join is made for one attempt.
+    before = {name: text for name, text in snapshot(host).items() if name != JOIN_KEY.lstrip("/")}
     change = converge(KIND, way, host)
     assert change is not None
     for _ in range(2):
@@ -492,7 +571,11 @@ def test_another_version_is_no_change_of_configuration(host: FakeHost) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"phases_on_change": False}, {"role": "worker", "action": "join"}, {"config": JOIN, "action": "join"}],
+    [
+        {"phases_on_change": False},
+        {"role": "worker", "action": "join"},
+        {"config": JOIN_CONFIGURATION, "action": "join"},
+    ],
 )
 def test_configurations_that_are_not_followed(host: FakeHost, values: dict[str, Any]) -> None:
     for path in PLANE_FILES:
@@ -530,7 +613,7 @@ RULES = f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE
 
 
 def test_reset_takes_everything_of_the_cluster_and_nothing_else(host: FakeHost) -> None:
-    before = snapshot(host)
+    before = {name: text for name, text in snapshot(host).items() if name != JOIN_KEY.lstrip("/")}
     prepare(host, INIT_PLANE)
     converge(KIND, INIT_PLANE, host)
     host.put("/etc/cni/net.d/10-flannel.conflist", "x")
@@ -565,6 +648,7 @@ def test_reset_takes_everything_of_the_cluster_and_nothing_else(host: FakeHost) 
 
 
 def test_a_bare_host_has_nothing_to_reset(host: FakeHost) -> None:
+    (host.folder / JOIN_KEY.lstrip("/")).unlink()
     assert KIND.compare(spec("reset", endpoint="", config=""), host) is None
 
 
@@ -580,7 +664,7 @@ def test_a_bare_control_plane_must_be_told_whether_the_cluster_exists(host: Fake
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"cluster-start": "yes"}, "init"), ({"join-token": TOKEN}, "join")],
+    [({"cluster-start": "yes"}, "init"), (JOIN, "join")],
 )
 def test_a_bare_control_plane_does_as_it_is_told(host: FakeHost, given: dict[str, str], words: str) -> None:
     host._secrets = given
@@ -592,7 +676,7 @@ def test_a_bare_control_plane_does_as_it_is_told(host: FakeHost, given: dict[str
 
 
 def test_a_cut_off_start_goes_on_without_being_told_and_never_turns_into_a_join(host: FakeHost) -> None:
-    host._secrets = {"join-token": TOKEN}
+    host._secrets = JOIN
     host.put(kubeadm.MARKER, '{"action": "init"}')
     host.put("/etc/kubernetes/admin.conf", OURS)
     change = KIND.compare(spec(*MEMBER), host)
@@ -600,12 +684,12 @@ def test_a_cut_off_start_goes_on_without_being_told_and_never_turns_into_a_join(
     assert change.after["action"] == "init"
 
 
-def test_a_cut_off_join_needs_a_token_again(host: FakeHost) -> None:
+def test_a_cut_off_join_needs_to_be_told_again(host: FakeHost) -> None:
     host._secrets = {"cluster-start": "yes"}
     host.put(kubeadm.MARKER, '{"action": "join"}')
     with pytest.raises(Pending) as pending:
         KIND.compare(spec(*MEMBER), host)
-    assert pending.value.needs == "secret:join-token"
+    assert pending.value.needs == "certificate:node/join"
 
 
 def test_a_control_plane_that_joined_needs_no_input(host: FakeHost) -> None:

@@ -50,11 +50,14 @@ def test_join_needs_one_join_configuration_without_discovery(config: str) -> Non
 
 
 def test_discovery_file_carries_credentials() -> None:
-    config = json.loads(text.discovery_file("api:8443", "PEM", "abcdef.0123456789abcdef"))
+    config = json.loads(text.discovery_file("api:8443", "PEM", "CERTIFICATE", "KEY"))
     cluster = config["clusters"][0]["cluster"]
     assert cluster["server"] == "https://api:8443"
     assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
-    assert config["users"][0]["user"] == {"token": "abcdef.0123456789abcdef"}
+    assert config["users"][0]["user"] == {
+        "client-certificate-data": base64.b64encode(b"CERTIFICATE").decode(),
+        "client-key-data": base64.b64encode(b"KEY").decode(),
+    }
     context = config["contexts"][0]
     assert config["current-context"] == context["name"]
     assert (context["context"]["cluster"], context["context"]["user"]) == ("site", "join")
@@ -127,7 +130,7 @@ def test_certificate_names(one: str, other: str, equal: bool) -> None:
         (
             "couldn't validate the identity of the API Server: Unauthorized\n",
             "Unauthorized",
-            "token has expired",
+            "certificate for the join has expired",
         ),
         ("error: dial tcp 10.98.0.11:8443: connect: connection refused\n", "refused", "cannot be reached"),
         ("error: context deadline exceeded\n", "deadline", "cannot be reached"),
@@ -168,7 +171,7 @@ EXPIRED = "Get https://a: tls: x509: certificate has expired or is not yet valid
 @pytest.mark.parametrize(
     ("fault", "output"),
     [
-        ("join-token", "error execution phase preflight: failed to get config map: Unauthorized"),
+        ("join-certificate", "error execution phase preflight: failed to get config map: Unauthorized"),
         ("admin-expired", "error execution phase upload-config/kubeadm: unable to create RBAC: Unauthorized"),
         ("admin-expired", "[upgrade/config] FATAL: failed to get config map: Unauthorized"),
         ("join-cut", "error execution phase preflight: Get https://a: dial tcp 10.0.0.9:8443: i/o timeout"),

@@ -105,7 +105,13 @@ def test_a_worker_joins_by_a_file_and_as_itself(render: Render) -> None:
     assert join["nodeRegistration"]["name"] == "rack-1"
     assert join["nodeRegistration"]["kubeletExtraArgs"] == [{"name": "node-ip", "value": "10.98.1.11"}]
     assert join["caCertPath"] == resource["ca_path"]
-    assert resource["token_secret"] == "join-token"
+    assert resource["profile"] == "node-join"
+    assert resource["csr"] == {
+        "common_name": "system:node:rack-1",
+        "organizations": ["system:nodes", "ironspan:joining"],
+        "dns": [],
+        "ips": [],
+    }
     assert resource["endpoint"] == "api.lab.internal:8443"
 
 
@@ -125,6 +131,27 @@ def test_init_leaves_no_token_that_lets_anyone_in(render: Render) -> None:
     assert token["groups"] == ["system:bootstrappers:unused"]
     assert token["ttl"] == "1m0s"
     assert "token" not in token
+
+
+def test_the_api_server_takes_no_bootstrap_tokens(render: Render) -> None:
+    flags = arguments(kubeadm(render(), "az-1", "member")["ClusterConfiguration"]["apiServer"])
+    assert flags["enable-bootstrap-token-auth"] == "false"
+
+
+def test_control_planes_ask_to_join_as_themselves_too(render: Render) -> None:
+    for name in ("az-1", "az-2"):
+        resource = render().resources(name)["control_plane/member"]
+        assert (resource["profile"], resource["csr"]["common_name"]) == ("node-join", f"system:node:{name}")
+
+
+def test_nobody_is_bound_to_what_kubeadm_lets_holders_of_tokens_do(render: Render) -> None:
+    objects = render().objects("control_plane")
+    assert {item["roleRef"]["name"] for item in objects} == {
+        "kubeadm:get-nodes",
+        "system:node-bootstrapper",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+    }
+    assert [item["subjects"] for item in objects] == [[], [], []]
 
 
 CLUSTER = [
@@ -218,10 +245,12 @@ def test_anonymous_requests_are_answered_on_health_paths_only(render: Render) ->
     assert "anonymous-auth" not in flags
 
 
-def audit_level(rules: list[dict[str, t.Any]], verb: str, group: str, resource: str) -> str:
-    """Return the level of the first rule that matches a request of a person, as the API server decides."""
+def audit_level(
+    rules: list[dict[str, t.Any]], verb: str, group: str, resource: str, of: str = "people"
+) -> str:
+    """Return the level of the first rule that matches a request of somebody, as the API server decides."""
     for rule in rules:
-        if "nonResourceURLs" in rule or "userGroups" in rule:
+        if "nonResourceURLs" in rule or of not in rule.get("userGroups", [of]):
             continue
         if "verbs" in rule and verb not in rule["verbs"]:
             continue
@@ -260,6 +289,27 @@ def test_audit(render: Render, setting: str, verb: str, group: str, resource: st
         "az-1", "control_plane/audit-policy"
     )
     assert audit_level(yaml.safe_load(text)["rules"], verb, group, resource) == level
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "level"),
+    [
+        ("get", "secrets", "Metadata"),
+        ("list", "secrets", "Metadata"),
+        ("watch", "secrets", "Metadata"),
+        ("get", "configmaps", "None"),
+        ("watch", "pods", "None"),
+        ("create", "serviceaccounts/token", "Metadata"),
+    ],
+)
+def test_secrets_that_nodes_read_are_in_the_audit_log(
+    render: Render, verb: str, resource: str, level: str
+) -> None:
+    for setting in ("None", "Metadata"):
+        text = render(variables={"control_plane_audit_level": setting}).content(
+            "az-1", "control_plane/audit-policy"
+        )
+        assert audit_level(yaml.safe_load(text)["rules"], verb, "", resource, "system:nodes") == level
 
 
 def test_another_audit_policy_restarts_the_api_server(render: Render) -> None:
