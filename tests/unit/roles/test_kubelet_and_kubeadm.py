@@ -145,7 +145,7 @@ def test_control_planes_ask_to_join_as_themselves_too(render: Render) -> None:
 
 
 def test_nobody_is_bound_to_what_kubeadm_lets_holders_of_tokens_do(render: Render) -> None:
-    objects = render().objects("control_plane")
+    objects = render().renderer.objects("control_plane")
     assert {item["roleRef"]["name"] for item in objects} == {
         "kubeadm:get-nodes",
         "system:node-bootstrapper",
