@@ -16,10 +16,10 @@ description:
   - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
     C(layers) (a list; all of the host's layers by default), O(mode), which may also be V(reset), the way back
     to a bare host, or V(plan), which assesses for C(ironspan.hybrid.write_plan), C(inputs) (what
-    C(ironspan.hybrid.etcd_membership) and C(ironspan.hybrid.cluster_start) say of the host, and V(join) when
-    it is its turn to join), O(root), and for V(reset) C(consent), which must be the site's name, or the host's
-    where destructive steps are allowed or planned, and C(skip_unreachable), with which a host that does not
-    answer is no failure.
+    C(ironspan.hybrid.etcd_membership) and C(ironspan.hybrid.cluster_start) say of the host, and V(join)
+    when it is its turn to join), O(root), and for V(reset) C(consent), which must be the site's name, or
+    the host's where destructive steps are allowed or planned, and C(skip_unreachable), with which a host
+    that does not answer is no failure.
     It sends each host the secrets that the host's document names, and no others. It signs the certificates
     that the document has and the host asks for, and runs the module once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
