@@ -31,7 +31,7 @@ def everything(site: Rendered) -> list[tuple[str, str]]:
 
 def greedy(resources: list[tuple[str, str]], after: t.Any = None) -> Callable[[dict[str, t.Any]], t.Any]:
     """Return a host that claims to have done, and to wait for, everything there is."""
-    needs = ("membership:etcd", "cluster:start-or-join", "certificate:control_plane/member", "certificate:node/join")
+    needs = ("membership:etcd", "cluster:start-or-join", "certificate:control_plane/member")
     changes = [
         {"resource": name, "kind": kind, "action": action, "after": after or {"action": "init"}}
         for name, kind in resources
