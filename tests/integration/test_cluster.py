@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import typing as t
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,7 @@ from tests.integration.conftest import Cluster
 from tests.support import awx, memory
 from tests.support.faults import insist
 from tests.support.playbooks import BIN, ROOT, Played, play
+from tests.support.simulated_site import RUN, controllers_of, kill_all, parent_of, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -154,6 +156,93 @@ def test_the_doctor_names_what_is_broken_and_what_mends_it(cluster: Cluster) -> 
     code, after, page = doctor(cluster)
     assert after.keys() == before.keys(), page
     assert code == (1 if before else 0)
+
+
+def follow(cluster: Cluster, name: str) -> subprocess.CompletedProcess[str]:
+    """Run, word by word, the command that the doctor's last page has for the problem of a check."""
+    checks = json.loads((cluster.folder / "doctor.json").read_text())["checks"]
+    (remedy,) = {
+        finding["remedy"].partition(";")[0]
+        for check in checks
+        for finding in check["findings"]
+        if check["name"] == name and finding["level"] == "problem"
+    }
+    program, command, *words = shlex.split(remedy)
+    assert program == "ironspan"
+    done = cluster.command(command, "-i", str(cluster.inventory), "--plain", *words)
+    assert done.returncode == 0, done.stdout
+    return done
+
+
+def test_the_doctors_way_out_of_an_expired_certificate_works(cluster: Cluster) -> None:
+    name = "/etc/kubernetes/pki/apiserver-kubelet-client"
+    expired = (
+        f"openssl req -x509 -key {name}.key -subj /CN=old -not_before 20200101000000Z "
+        f"-not_after 20200201000000Z -out {name}.crt"
+    )
+    cluster.on("az-2", expired)
+    _, found, page = doctor(cluster)
+    assert found["certificates"] == {"az-2"}, page
+    assert f"-> ironspan apply certs_renew -i {cluster.inventory}" not in page, "options follow the command"
+    assert f"-> ironspan apply -i {cluster.inventory} certs_renew" in page
+    follow(cluster, "certificates")
+    _, after, page = doctor(cluster)
+    assert after.keys() <= {"disk"}, page
+    cluster.assert_settled()
+
+
+@contextlib.contextmanager
+def begun(cluster: Cluster, phase: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Make a plan for both workers, begin to apply it; yield the command in a phase, and the run's name."""
+    plan, name = cluster.folder / f"{uuid.uuid4().hex}.plan.json", uuid.uuid4().hex
+    for host in WORKERS:
+        cluster.on(host, "chmod 0600 /etc/containerd/certs.d/registry.k8s.io/hosts.toml")
+    done = cluster.command("plan", "-i", str(cluster.inventory), "-o", str(plan))
+    assert "2 of 5 hosts change" in done.stdout, done.stdout
+    environment = {"XDG_STATE_HOME": str(cluster.folder / "state"), RUN: name}
+    running = subprocess.Popen(
+        [str(BIN / "ironspan"), "apply", str(plan), "-i", str(cluster.inventory), "--plain"],
+        cwd=ROOT, env=os.environ | environment, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    for line in running.stdout:
+        if phase in line:
+            break
+    try:
+        yield running, name
+    finally:
+        kill_all(name)
+        running.wait()
+
+
+def test_a_run_that_was_killed_says_so_and_the_doctor_leads_to_its_end(cluster: Cluster) -> None:
+    with begun(cluster, "== Assess") as (running, name):
+        (playbook,) = [one for one in controllers_of(name) if parent_of(one) == running.pid]
+        os.kill(playbook, signal.SIGKILL)
+        output, _ = running.communicate(timeout=60)
+        assert running.returncode == 3, output
+        insist("run-cut-off", output)
+        assert "hosts finished" not in output
+        wait_for(lambda: not controllers_of(name), "workers of a killed run go on")
+    _, found, page = doctor(cluster)
+    assert "plans" in found, page
+    follow(cluster, "plans")
+    _, after, page = doctor(cluster)
+    assert after.keys() <= {"disk"}, page
+    cluster.assert_settled()
+
+
+def test_a_plan_that_others_overtook_reddens_nothing(cluster: Cluster) -> None:
+    with begun(cluster, "== Assess") as (running, name):
+        running.send_signal(signal.SIGKILL)
+        wait_for(lambda: not controllers_of(name), "ansible-playbook goes on without its command")
+    _, found, page = doctor(cluster)
+    assert found.keys() - {"disk"} == {"plans", "drift"}, page
+    assert set(cluster.site().changed) == set(WORKERS)
+    _, after, page = doctor(cluster)
+    assert after.keys() <= {"disk"}, page
+    assert "it is out of date, for rack-1, rack-2 changed since" in page
 
 
 def test_two_slices_apply_one_plan_side_by_side(cluster: Cluster) -> None:

@@ -77,3 +77,29 @@ def test_backups_go_on_in_another_epoch_and_are_restored_too(site: Restored) -> 
     epochs = listed["epochs"]
     assert isinstance(epochs, list)
     assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3]
+    site.assert_settled()
+
+
+def test_another_machine_in_a_members_place_gets_its_agent_and_the_sealed_copy(site: Restored) -> None:
+    """Nothing of ironspan is left on az-3, as on a new machine with its name and address."""
+    site.on(
+        "az-3",
+        "systemctl disable --now ironspan-etcd-backup ironspan-etcd-guard.path etcd; "
+        "rm -rf /etc/systemd/system/ironspan-etcd-* /etc/ironspan /opt/ironspan /var/lib/ironspan "
+        "/etc/etcd /var/lib/etcd/*; systemctl daemon-reload",
+        check=False,
+    )
+    done = site.command(
+        "apply",
+        "member_replace",
+        "-i",
+        str(site.inventory),
+        "-e",
+        "ironspan_hosts=az-3",
+        "--allow-destructive",
+    )
+    assert done.returncode == 0, done.stdout
+    site.insist_on_health()
+    assert site.on("az-3", "systemctl is-active ironspan-etcd-backup") == "active"
+    assert site.on("az-3", "stat -c %a:%U /etc/ironspan/etcd-backup/recovery.bundle") == "600:root"
+    site.assert_settled()

@@ -102,3 +102,4 @@ def test_the_link_is_cut_during_a_drain(cluster: Cluster) -> None:
     played = play("node_add", cluster.inventory, cluster.folder, *worker[:2])
     assert played.status == 0, played.output
     assert cluster.ready_nodes() == NODES
+    cluster.assert_settled()

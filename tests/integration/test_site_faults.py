@@ -25,6 +25,7 @@ from tests.support.simulated_site import (
     controllers_of,
     kill_all,
     make_store,
+    parent_of,
     wait_for,
 )
 
@@ -125,11 +126,6 @@ def test_a_run_whose_end_was_never_seen_does_not_say_that_it_finished(world: Wor
     assert "hosts finished" not in output
     insist("run-cut-off", output)
     assert f"-> ironspan apply -i {site.folder}/hosts.yml {site.folder}/site.yml " in output
-
-
-def parent_of(process: int) -> int:
-    """Return the number of a process's parent."""
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def unauthorized(method: str, path: str) -> Fault:

@@ -278,6 +278,11 @@ def controllers_of(run: str) -> list[int]:
     return found
 
 
+def parent_of(process: int) -> int:
+    """Return the number of a process's parent."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
     """Wait until something is so; fail with what it is when it does not become so."""
     until = time.monotonic() + seconds
