@@ -80,8 +80,14 @@ def test_it_lasts_as_long_as_it_was_asked_for() -> None:
 @pytest.mark.parametrize("action", sorted(path.stem for path in ACTIONS.glob("*.py")))
 def test_the_main_process_binds_its_workers_when_it_imports_an_action(action: str) -> None:
     text = (ACTIONS / f"{action}.py").read_text()
-    homes = ("cluster.action import", "doctor.action import")
+    homes = ("cluster.action import", "doctor.action import", "module_action import")
     assert "\nbind_children()" in text or any(home in text for home in homes)
+
+
+def test_no_module_is_run_by_an_action_that_is_not_the_projects() -> None:
+    """Its workers would not be bound in a playbook that runs nothing else."""
+    modules = {path.stem for path in (ACTIONS.parent / "modules").glob("*.py")}
+    assert modules == {path.stem for path in ACTIONS.glob("*.py")}
 
 
 if __name__ == "__main__":
