@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import logging
 import typing as t
 
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
 from ironspan.backup.crypto import Keys
+from ironspan.backup.ends import end_of_log, holds_ours, is_torn, last_frame, seal_of
 from ironspan.backup.errors import BackupError, ChainError, NotThere
-from ironspan.backup.frame import Header, Torn, altered, end_of_log, first_header, read_frames, seal_of
+from ironspan.backup.frame import Header, Torn, altered, first_header, read_frames
 from ironspan.backup.log_reader import data_key
 from ironspan.backup.manifest import Epoch
+from ironspan.backup.proof import UNSIGNED_SCHEMA, Proof
 from ironspan.backup.store import Item, Store
 from ironspan.backup.written import headed, onward, written
 
@@ -21,16 +24,32 @@ SNAPSHOT_MARGIN_MS = 5000
 """A snapshot shows the database a little after the time it names: between request and first byte."""
 
 
+UNSIGNED = "unsigned:"
+"""Before a point: consent to what nobody signed."""
+LOG = logging.getLogger(__name__)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """What to restore: ``latest``, the last state not after a time (milliseconds), or a revision."""
+    """What to restore: ``latest``, the last state not after a time (milliseconds), or a revision.
+
+    ``unsigned`` is the consent to what was written before objects were signed, and to nothing else.
+    """
 
     kind: t.Literal["latest", "time", "revision"] = "latest"
     value: int = 0
+    unsigned: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Point:
-        """Return the point that ``latest``, ``time:RFC3339`` or ``revision:N`` names. Raises BackupError."""
+        """Return the point that ``latest``, ``time:RFC3339`` or ``revision:N`` names.
+
+        Each may stand behind ``unsigned:``. Raises BackupError.
+        """
+        if text.startswith(UNSIGNED):
+            point = cls.parse(text.removeprefix(UNSIGNED))
+            if not point.unsigned:
+                return dataclasses.replace(point, unsigned=True)
         kind, _, value = text.partition(":")
         try:
             if text == "latest":
@@ -49,9 +68,11 @@ class Point:
         )
 
     def __str__(self) -> str:
-        return {"latest": "latest", "revision": f"revision:{self.value}"}.get(
-            self.kind, f"time:{moment_text(self.value)}"
-        )
+        if self.kind == "time":
+            text = f"time:{moment_text(self.value)}"
+        else:
+            text = "latest" if self.kind == "latest" else f"revision:{self.value}"
+        return f"{UNSIGNED if self.unsigned else ''}{text}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,9 +81,11 @@ class Link:
 
     segment: Segment
     digest: str
-    """SHA-256 of the last frame that counts; empty where the log goes on being written."""
+    """SHA-256 of the last frame that counts. Of the segment that is written now, as far as it was read."""
     revision: int
     time_ms: int
+    sealed: bool = False
+    """Nothing is written to it any more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +139,7 @@ def choose(store: Store, found: Catalogue, point: Point, keys: Keys | None = Non
     if keys is not None:
         keys.unwrap(snapshot.manifest.key_version, snapshot.manifest.wrapped_key)
         for link in links:
-            header = first_header(store, link.segment.name)
+            header = first_header(store, link.segment.name, found.names.proof)
             if header is not None and header.wrapped_key:
                 data_key(keys, header, link.segment.name)
     return chain
@@ -129,7 +152,8 @@ def last_seen(store: Store, found: Catalogue) -> int:
         if epoch.restored:
             highest = max(highest, epoch.restored.revision + epoch.restored.bump_revision)
         segments = found.of(epoch.epoch)[1]
-        highest = max(highest, end_of_log(store, ((one.number, one.name) for one in segments)))
+        numbered = ((one.number, one.name) for one in segments)
+        highest = max(highest, end_of_log(store, numbered, found.names.proof))
     return highest
 
 
@@ -143,7 +167,8 @@ def _snapshot(found: Catalogue, point: Point) -> tuple[Epoch, Snapshot, Point]:
     newest = newest_epoch(found)
     if not found.snapshots:
         raise BackupError(
-            f"No snapshot of the site {found.names.site} is complete.", "Look at the agent's log."
+            f"No snapshot of the site {found.names.site} is complete.",
+            "Look at the agent's log. What was written before backups were signed: ask for unsigned:latest.",
         )
     for epoch in reversed(found.epochs):
         snapshots, segments = found.of(epoch.epoch)
@@ -196,7 +221,8 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
     if point.kind == "revision" and reached >= point.value:
         return
     segments = found.of(snapshot.epoch)[1]
-    upcoming = written(store, onward(store, segments, reached))
+    proof = found.names.proof
+    upcoming = written(store, onward(store, segments, reached, proof), proof)
     current = next(upcoming, None)
     before: Link | None = None
     number = segments[-1].number if segments else 0
@@ -209,20 +235,20 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
             # The writer behind found it in this state too and went on from the one before.
             continue
         if header.first > reached + 1:
-            _insist_on_frames(store, segment)
+            _insist_on_frames(store, segment, proof)
             raise _gap(reached, header.first - 1)
         if before and header.before != before.segment.name:
-            _insist_on_frames(store, segment)
+            _insist_on_frames(store, segment, proof)
             raise ChainError(
                 f"{header.before}, which {segment.name} goes on from, is missing.",
                 f"Ask for revision:{reached} or an earlier point, or use the copy in another store.",
                 altered=header.before,
             )
         try:
-            before = _link(store, segment, following if isinstance(following, Header) else None)
+            before = _link(store, segment, following if isinstance(following, Header) else None, proof)
         except ChainError:
             if current is not None:
-                _insist_on_frames(store, current[0])
+                _insist_on_frames(store, current[0], proof)
             raise
         yield before
         reached = max(reached, before.revision)
@@ -235,7 +261,7 @@ def _links(store: Store, found: Catalogue, snapshot: Snapshot, point: Point) -> 
             unlisted = _unlisted(store, found, snapshot.epoch, before, number)
             if unlisted is None:
                 return
-            current = next(headed(store, [unlisted]), None)
+            current = next(headed(store, [unlisted], proof), None)
 
 
 def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: int) -> Segment | None:
@@ -243,7 +269,7 @@ def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: in
 
     Lists may be old, and the log grows while it is read.
     """
-    if not last.digest:
+    if not last.sealed:
         return None
     name = found.names.log(epoch, last.revision + 1, number)
     try:
@@ -252,29 +278,48 @@ def _unlisted(store: Store, found: Catalogue, epoch: int, last: Link, number: in
         return None
 
 
-def _link(store: Store, segment: Segment, following: Header | None) -> Link:
-    wanted = following.previous if following and following.before == segment.name else ""
-    seal = seal_of(store, segment.name)
+def _link(store: Store, segment: Segment, following: Header | None, proof: Proof) -> Link:
+    name = segment.name
+    wanted = following.previous if following and following.before == name else ""
+    seal = seal_of(store, name, proof)
     if seal and wanted in ("", seal.digest, seal.header.previous):
         # Not the seal itself: between it and the last frame that counts may be what was torn.
-        return Link(segment, seal.header.previous, seal.header.last, seal.header.time_ms)
-    last = None
-    try:
-        for frame in read_frames(store, segment.name):
-            last = frame
-            if frame.digest == wanted:
-                return Link(segment, wanted, frame.header.last, frame.header.time_ms)
-    except Torn:
-        pass
-    if wanted or last is None:
-        raise altered(segment.name, "the frame that the next segment goes on from is not in it")
-    return Link(segment, "", last.header.last, last.header.time_ms)
+        return Link(segment, seal.header.previous, seal.header.last, seal.header.time_ms, sealed=True)
+    if wanted:
+        try:
+            for frame in read_frames(store, name, proof.schema):
+                if frame.digest == wanted:
+                    return Link(segment, wanted, frame.header.last, frame.header.time_ms, sealed=True)
+        except Torn:
+            pass
+        raise altered(name, "the frame that the next segment goes on from is not in it")
+    last, clean = last_frame(store, name, proof)
+    if last is None:
+        raise altered(name, "its first frame is not what was written")
+    if not clean:
+        _insist_on_end(store, name, last.end, proof)
+    sealed = last.header.sealed
+    digest = last.header.previous if sealed and last.header.number else last.digest
+    return Link(segment, digest, last.header.last, last.header.time_ms, sealed=sealed)
 
 
-def _insist_on_frames(store: Store, segment: Segment) -> None:
+def _insist_on_end(store: Store, name: str, end: int, proof: Proof) -> None:
+    """Raise ChainError when a segment is damaged at a byte; what others put behind its end is left out."""
+    torn = is_torn(store, name, end, proof.schema)
+    # Of a torn append the header may be whole, and signed.
+    if not torn if proof.schema == UNSIGNED_SCHEMA else holds_ours(store, name, proof, end + torn):
+        raise altered(name, f"byte {end} and beyond")
+    LOG.warning(
+        "%s in %s: what begins at byte %d was never acknowledged, or was not written by this site; "
+        "it is left out.",
+        *(name, store.name, end),
+    )
+
+
+def _insist_on_frames(store: Store, segment: Segment, proof: Proof) -> None:
     """Raise ChainError when it is the segment that is altered, and what its header says is not so."""
     try:
-        for _ in read_frames(store, segment.name):
+        for _ in read_frames(store, segment.name, proof.schema):
             pass
     except Torn:
         pass

@@ -111,6 +111,16 @@ class Section:
             if number not in wrong
         ]
 
+    def every(self, names: re.Pattern[str], like: re.Pattern[str], write: str) -> dict[str, str]:
+        """Return all entries, whose names match one pattern and whose values, strings, match another."""
+        found = {}
+        for name, value in self._data.items():
+            if names.fullmatch(str(name)) and isinstance(value, str) and like.fullmatch(value):
+                found[str(name)] = value
+            else:
+                self._wrong(str(name), value, write)
+        return found
+
     def end(self) -> None:
         """Name what was not asked for."""
         for name in [] if self._lost else self._data:

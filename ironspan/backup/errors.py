@@ -95,6 +95,10 @@ class ChainError(BackupError):
         self.altered = altered
 
 
+class Unsigned(ChainError):
+    """An object of the time before objects were signed; nobody knows who wrote it."""
+
+
 class KeyMissing(BackupError):
     """The key version that a backup was encrypted with is not to be had, or does not open it."""
 

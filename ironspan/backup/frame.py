@@ -12,13 +12,15 @@ import struct
 import typing as t
 
 from ironspan.backup.errors import ChainError
+from ironspan.backup.proof import SCHEMA, SIGNATURE_BYTES, UNSIGNED_SCHEMA, WRITER, Proof
 from ironspan.backup.store import APPEND_MAX, Store
 
-MAGIC = b"ISL1"
+KIND = "frame"
+_MAGIC = {SCHEMA: b"ISL2", UNSIGNED_SCHEMA: b"ISL1"}
 _PREAMBLE = struct.Struct(">4sII")  # magic, bytes of the header, bytes of the body
+_SHA256_BYTES = 32
+_REVISION_MAX = 1 << 62
 HEADER_MAX = 64 * 1024
-SEAL_MAX = 4 * 1024
-"""More than a frame takes that seals."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,11 +50,17 @@ class Header:
     """In a frame that seals: who did."""
     behind: bool = False
     """etcd had newer revisions than ``last`` at ``time_ms``: the log was catching up."""
+    signer: str = ""
+    """Version of the key that signed the frame."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that is whole: its SHA-256, and the hash chain up to it was right."""
+    """A frame that is whole: its SHA-256, and the hash chain up to it was right.
+
+    Whether it is signed is another matter (``proven``): the chain leads back from a frame that is, so one
+    signature stands for all frames before it in the segment.
+    """
 
     header: Header
     associated: bytes
@@ -61,15 +69,27 @@ class Frame:
     digest: str
     end: int
     """The segment's length with this frame, bytes."""
+    signature: bytes = b""
+
+    def proven(self, name: str, proof: Proof) -> bool:
+        """Say whether the site wrote this frame into the segment of a name."""
+        return proof.verifies(
+            WRITER, self.header.signer, self.signature, KIND, name, bytes.fromhex(self.digest)
+        )
 
 
 def build(
-    header: Header, sealing: collections.abc.Callable[[bytes], bytes] | None = None
+    header: Header,
+    name: str,
+    proof: Proof,
+    sealing: collections.abc.Callable[[bytes], bytes] | None = None,
 ) -> tuple[bytes, str]:
-    """Return a frame's bytes and their SHA-256.
+    """Return a frame's bytes and its SHA-256: of preamble, header, and the SHA-256 of the body.
 
     Args:
-        header: its header.
+        header: its header; who signs is filled in here.
+        name: of the segment.
+        proof: signs it.
         sealing: makes the body, of the header's bytes; None for a frame without one.
     """
     fields = {
@@ -77,10 +97,13 @@ def build(
         for key, value in dataclasses.asdict(header).items()
         if value or key in ("number", "previous", "first", "last", "time_ms")
     }
+    fields["signer"] = proof.signer(WRITER)
     head = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     body = sealing(head) if sealing else b""
-    data = _PREAMBLE.pack(MAGIC, len(head), len(body)) + head + body
-    return data, hashlib.sha256(data).hexdigest()
+    covered = _PREAMBLE.pack(_MAGIC[SCHEMA], len(head), len(body)) + head + hashlib.sha256(body).digest()
+    digest = hashlib.sha256(covered)
+    signature = proof.sign(WRITER, KIND, name, digest.digest())
+    return covered + signature + body, digest.hexdigest()
 
 
 def associated(name: str, head: bytes) -> bytes:
@@ -92,100 +115,64 @@ class Torn(Exception):
     """The segment ends in the middle of a frame: an append that was never acknowledged, or a cut."""
 
 
-def read_frames(store: Store, name: str) -> collections.abc.Iterator[Frame]:
-    """Yield the frames of a segment, hash chain, numbers and revisions verified.
+def read_frames(store: Store, name: str, schema: int = SCHEMA) -> collections.abc.Iterator[Frame]:
+    """Yield the frames of a segment, hash chain, numbers and revisions verified, but no signature.
+
+    They count up to one that is signed, or whose digest something signed names.
 
     Args:
         store: where the segment is.
         name: of the segment.
+        schema: of its frames.
 
     Raises:
         ChainError: the bytes are not those that were written.
         Torn: they end in the middle of a frame; all that was yielded is good.
         StoreError: the segment cannot be read.
     """
-    source = _Source(store.read(name))
     before: Frame | None = None
-    while (preamble := source.take(_PREAMBLE.size)) is not None:
-        frame = _frame(source, preamble, name)
+    for frame in frames_from(store, name, 0, schema):
         _check(frame, before, name)
         yield frame
         before = frame
 
 
-def last_frame(store: Store, name: str) -> tuple[Frame | None, bool]:
-    """Return a segment's last whole frame, and whether the segment ends with it.
-
-    It does not after a torn append, or where the bytes are not those that were written.
-    """
-    last: Frame | None = None
-    try:
-        for frame in read_frames(store, name):
-            last = frame
-    except (Torn, ChainError):
-        return last, False
-    return last, True
+def frames_from(store: Store, name: str, at: int, schema: int) -> collections.abc.Iterator[Frame]:
+    """Yield the frames from a byte on, one by one and not yet as a chain. Raises as ``read_frames``."""
+    source = _Source(store.read(name, at))
+    while (preamble := source.take(_PREAMBLE.size)) is not None:
+        yield _frame(source, preamble, name, schema)
 
 
-def first_header(store: Store, name: str) -> Header | None:
-    """Return the header of a segment's first frame, or None when there is no frame. Not yet verified.
+def first_frame(store: Store, name: str, proof: Proof) -> Frame | None:
+    """Return a segment's first frame without its body, or None when there is no whole one.
 
     Raises:
-        ChainError: what is there is no header.
+        ChainError: what is there is no frame, or nobody of the site signed it.
         StoreError: the segment cannot be read.
     """
-    source = _Source(store.read(name, 0, _PREAMBLE.size + HEADER_MAX))
+    length = _PREAMBLE.size + HEADER_MAX + _SHA256_BYTES + SIGNATURE_BYTES
+    source = _Source(store.read(name, 0, length))
     try:
         preamble = source.take(_PREAMBLE.size)
-        return _header(source, preamble, name)[0] if preamble is not None else None
+        frame = _head(source, preamble, name, proof.schema)[0] if preamble is not None else None
     except Torn:
         return None
+    if frame is not None and not frame.proven(name, proof):
+        raise altered(name, "its first frame is not signed by this site")
+    return frame
 
 
-def seal_of(store: Store, name: str) -> Frame | None:
-    """Return the frame that seals a segment, found from its end, or None. Its chain is not yet verified."""
-    size = store.size(name)
-    start = max(0, size - SEAL_MAX)
-    tail = b"".join(store.read(name, start))
-    at = tail.rfind(MAGIC)
-    if at < 0:
-        return None
-    source = _Source(iter([tail[at:]]))
-    try:
-        frame = _frame(source, source.take(_PREAMBLE.size) or b"", name)
-    except (Torn, ChainError):
-        return None
-    header = frame.header
-    whole = start + at + frame.end == size and header.last == header.first - 1
-    return dataclasses.replace(frame, end=size) if whole and header.sealed else None
+def first_header(store: Store, name: str, proof: Proof) -> Header | None:
+    """Return the header of a segment's first frame; see ``first_frame``."""
+    frame = first_frame(store, name, proof)
+    return frame.header if frame is not None else None
 
 
-def end_of(store: Store, name: str) -> int:
-    """Return the last revision that a segment has, 0 when nothing was written to it."""
-    last = seal_of(store, name) or last_frame(store, name)[0]
-    return last.header.last if last is not None and (last.header.number or not last.header.sealed) else 0
-
-
-def end_of_log(store: Store, segments: collections.abc.Iterable[tuple[int, str]]) -> int:
-    """Return the last revision that an epoch's log has, 0 when nothing was written to it.
-
-    Args:
-        store: where it is.
-        segments: their numbers and names. Several may have the same number: of writers that began at once.
-    """
-    furthest = written = 0
-    for number, name in sorted(segments, reverse=True):
-        if number < written:
-            break
-        if last := end_of(store, name):
-            furthest, written = max(furthest, last), number
-    return furthest
-
-
-def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes, int]:
+def _header(source: _Source, preamble: bytes, name: str, schema: int) -> tuple[Header, bytes, int]:
     start = source.at - _PREAMBLE.size
     magic, head_size, body_size = _PREAMBLE.unpack(preamble)
-    if magic != MAGIC or head_size > HEADER_MAX or body_size > APPEND_MAX:
+    if magic != _MAGIC[schema] or head_size > HEADER_MAX or body_size > APPEND_MAX:
         raise altered(name, f"at byte {start} no frame begins")
     head = source.take(head_size)
     if head is None:
@@ -194,18 +181,38 @@ def _header(source: _Source, preamble: bytes, name: str) -> tuple[Header, bytes,
         header = Header(**json.loads(head))
         if any(type(value) is not kind for value, kind in zip(_values(header), _KINDS, strict=True)):
             raise ValueError("a field has the wrong type")
-    except (TypeError, ValueError) as error:
+        if not all(-1 <= number < _REVISION_MAX for number in (header.first, header.last, header.time_ms)):
+            raise ValueError("a number is out of all bounds")
+    except (TypeError, ValueError, RecursionError) as error:
         raise altered(name, f"the frame at byte {start} has no header: {error}") from error
     return header, head, body_size
 
 
-def _frame(source: _Source, preamble: bytes, name: str) -> Frame:
-    header, head, body_size = _header(source, preamble, name)
+def _head(source: _Source, preamble: bytes, name: str, schema: int) -> tuple[Frame, bytes, int]:
+    """Return a frame without its body, the body's SHA-256 (none in schema 1), and its size."""
+    header, head, body_size = _header(source, preamble, name, schema)
+    if schema == UNSIGNED_SCHEMA:
+        return Frame(header, head, b"", "", source.at), b"", body_size
+    behind = source.take(_SHA256_BYTES + SIGNATURE_BYTES)
+    if behind is None:
+        raise Torn
+    body_digest, signature = behind[:_SHA256_BYTES], behind[_SHA256_BYTES:]
+    digest = hashlib.sha256(preamble + head + body_digest).hexdigest()
+    return Frame(header, head, b"", digest, source.at, signature), body_digest, body_size
+
+
+def _frame(source: _Source, preamble: bytes, name: str, schema: int) -> Frame:
+    frame, body_digest, body_size = _head(source, preamble, name, schema)
     body = source.take(body_size)
     if body is None:
         raise Torn
-    digest = hashlib.sha256(preamble + head + body).hexdigest()
-    return Frame(header, head, body, digest, source.at)
+    if schema == UNSIGNED_SCHEMA:
+        digest = hashlib.sha256(preamble + frame.associated + body).hexdigest()
+    elif hashlib.sha256(body).digest() != body_digest:
+        raise altered(name, f"the body of frame {frame.header.number} is another one")
+    else:
+        digest = frame.digest
+    return dataclasses.replace(frame, body=body, digest=digest, end=source.at)
 
 
 def _check(frame: Frame, before: Frame | None, name: str) -> None:
@@ -228,6 +235,29 @@ def _check(frame: Frame, before: Frame | None, name: str) -> None:
         raise altered(name, "something follows the frame that seals it")
     if header.first != before.header.last + 1:
         raise altered(name, f"frame {header.number} does not go on at revision {before.header.last + 1}")
+
+
+def magic_of(schema: int) -> bytes:
+    """Return what frames of a schema begin with."""
+    return _MAGIC[schema]
+
+
+def frame_at(data: bytes, at: int, name: str, schema: int, *, whole: bool = True) -> Frame | None:
+    """Return the frame that begins at a byte of some data, or None when none does; ``end`` counts from there.
+
+    Args:
+        data: of a segment.
+        at: where it may begin.
+        name: of the segment.
+        schema: of its frames.
+        whole: with its body, which has to be there; without, only what its signature covers.
+    """
+    source = _Source(iter([data[at:] if whole else data[at : at + HEADER_MAX + 1024]]))
+    try:
+        preamble = source.take(_PREAMBLE.size) or b""
+        return _frame(source, preamble, name, schema) if whole else _head(source, preamble, name, schema)[0]
+    except (Torn, ChainError, struct.error):
+        return None
 
 
 def altered(name: str, what: str) -> ChainError:

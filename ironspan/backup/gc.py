@@ -11,11 +11,13 @@ import logging
 import time
 import typing as t
 
-from ironspan.backup.catalogue import catalogue
+from ironspan.backup import recovery
+from ironspan.backup.catalogue import Catalogue, catalogue, unsigned
 from ironspan.backup.errors import BackupError, Forbidden, NotThere, RoleMissing, StoreError
 from ironspan.backup.names import Names
 from ironspan.backup.retention import Counts, Plan, Removal, plan
 from ironspan.backup.store import Store
+from ironspan.backup.written import known_segments
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
@@ -55,7 +57,9 @@ class Outcome:
         return "\n".join(lines)
 
 
-def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = False) -> Outcome:
+def collect(
+    store: Store, names: Names, counts: Counts, *, only_show: bool = False, with_unsigned: bool = False
+) -> Outcome:
     """Delete what retention lets go from one store.
 
     What a policy protects is skipped and stays whole. An interrupted run leaves nothing that counts as a
@@ -66,15 +70,19 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
         names: of the site.
         counts: how many periods of each kind keep their newest snapshot.
         only_show: delete nothing.
+        with_unsigned: delete all that was written before objects were signed, too.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    found = catalogue(store, names)
+    found = proven(store, catalogue(store, names))
     wanted: Plan = plan(found, counts)
     outcome = Outcome(store.name, only_show, wanted.kept, damaged=dict(found.damaged))
+    removals = [*wanted.removals, *_probes(store, names)]
+    if with_unsigned:
+        removals += _unsigned(store, names)
     failures = 0
-    for removal in (*wanted.removals, *_probes(store, names)):
+    for removal in removals:
         if only_show:
             outcome.deleted += removal.names
             outcome.bytes += removal.size
@@ -92,6 +100,45 @@ def collect(store: Store, names: Names, counts: Counts, *, only_show: bool = Fal
                 outcome.failed.append(f"{store.name} is left alone until the next run.")
                 break
     return outcome
+
+
+def proven(store: Store, found: Catalogue) -> Catalogue:
+    """Return what of a catalogue the site wrote, so that no name decides what is old.
+
+    Args:
+        store: where it was read.
+        found: the catalogue.
+    """
+    found = known_segments(store, found)
+    ours = tuple(
+        item for item in found.recoveries if recovery.read_signed(store, item, found.names.proof) is not None
+    )
+    doubtful = {
+        parsed.epoch for name in found.damaged if (parsed := found.names.parse_snapshot(name)) is not None
+    }
+    sure = {snapshot.epoch for snapshot in found.snapshots} | (
+        {epoch.epoch for epoch in found.epochs} - doubtful
+    )
+    # Where no manifest can be read, for want of a key perhaps, nobody knows what the log is good for.
+    segments = tuple(segment for segment in found.segments if segment.epoch in sure)
+    return dataclasses.replace(found, segments=segments, recoveries=ours)
+
+
+def _unsigned(store: Store, names: Names) -> collections.abc.Iterator[Removal]:
+    found = unsigned(store, names)
+    if not catalogue(store, names).snapshots:
+        raise BackupError(
+            f"{store.name} has no signed snapshot: what is unsigned is all there is.",
+            "Let the agent take a snapshot first.",
+        )
+    for snapshot in found.snapshots:
+        manifest = names.snapshot_manifest(snapshot.epoch, snapshot.id)
+        yield Removal("unsigned", (manifest, snapshot.data.name), snapshot.data.size)
+    for segment in found.segments:
+        yield Removal("unsigned", (segment.name,), segment.item.size)
+    for item in found.verdicts:
+        if (parsed := names.parse_verdict(item.name)) and parsed.epoch in {one.epoch for one in found.epochs}:
+            yield Removal("unsigned", (item.name,), item.size)
 
 
 def _probes(store: Store, names: Names) -> collections.abc.Iterator[Removal]:
@@ -125,6 +172,9 @@ def add_commands(subparsers: t.Any) -> None:
         "runs on a host that has the collector's, with a copy of the agents' settings.",
     )
     command.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
+    command.add_argument(
+        "--unsigned", action="store_true", help="and all that was written before backups were signed"
+    )
     command.add_argument("--dry-run", action="store_true", help="show what would go, delete nothing")
     command.set_defaults(func=_gc)
 
@@ -145,14 +195,21 @@ def as_collector(
 
 def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.main import FAILED, answer
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import names_of, open_store
 
+    names = names_of(settings)
     outcomes = []
     for entry in settings.stores:
         try:
             store = open_store(as_collector(entry, arguments.identity))
             outcomes.append(
-                collect(store, Names(settings.site), settings.retention, only_show=arguments.dry_run)
+                collect(
+                    store,
+                    names,
+                    settings.retention,
+                    only_show=arguments.dry_run,
+                    with_unsigned=arguments.unsigned,
+                )
             )
         except BackupError as error:
             outcomes.append(Outcome(str(entry.get("path") or entry.get("account_url")), failed=[str(error)]))

@@ -12,6 +12,7 @@ import dataclasses
 from ironspan.backup import crypto
 from ironspan.backup.errors import BackupError, ChainError
 from ironspan.backup.frame import Frame, Header, Torn, altered, associated, read_frames
+from ironspan.backup.proof import SCHEMA
 from ironspan.backup.records import Event, LeaseGone, LeaseGrant, Record, Revision, decode
 from ironspan.backup.sequence import Place
 from ironspan.backup.store import Store
@@ -32,10 +33,12 @@ class SegmentReader:
         store: where it is.
         keys: unwrap its data key.
         name: of the object.
+        schema: of its frames.
     """
 
-    def __init__(self, store: Store, keys: crypto.Keys, name: str) -> None:
+    def __init__(self, store: Store, keys: crypto.Keys, name: str, schema: int = SCHEMA) -> None:
         self.name = name
+        self._schema = schema
         self._store = store
         self._keys = keys
 
@@ -43,8 +46,9 @@ class SegmentReader:
         """Yield the frames with their records, verified: chain, tag, revisions without gap.
 
         Args:
-            digest: SHA-256 of the last frame that counts, as the next segment names it. Without one the
-                segment is read to its end, where an append that was never acknowledged may be cut off.
+            digest: SHA-256 of the last frame that counts (chain.Link): something signed says it, and all
+                before it follows from it. Without one the segment is read to its end, signed or not, where
+                an append that was never acknowledged may be cut off.
 
         Raises:
             ChainError: the segment is not what was written, or ends before that frame.
@@ -54,7 +58,7 @@ class SegmentReader:
         key = b""
         place: Place | None = None
         try:
-            for frame in read_frames(self._store, self.name):
+            for frame in read_frames(self._store, self.name, self._schema):
                 if not frame.header.sealed and not key:
                     key = data_key(self._keys, frame.header, self.name)
                 place = place or Place(frame.header.first - 1)
@@ -94,6 +98,7 @@ def read_log(
     *,
     until: int | None = None,
     until_ms: int | None = None,
+    schema: int = SCHEMA,
 ) -> collections.abc.Iterator[Record]:
     """Yield what happened behind a revision, each transaction as one Revision.
 
@@ -109,6 +114,7 @@ def read_log(
         until: the last revision wanted.
         until_ms: end before the first record that says a later time (milliseconds since 1970). Where the
             clock was set back, what it repeated counts as later.
+        schema: of the segments' frames.
 
     Raises:
         ChainError: the log is not what was written, or revisions are missing.
@@ -119,7 +125,7 @@ def read_log(
     for name, digest in segments:
         # What a lost writer had not completed, the next one wrote again from its beginning.
         parts: list[Event] = []
-        for frame, records in SegmentReader(store, keys, name).frames(digest):
+        for frame, records in SegmentReader(store, keys, name, schema).frames(digest):
             if frame.header.first > reached + 1:
                 raise ChainError(
                     f"Revisions {reached + 1} to {frame.header.first - 1} are missing before {name}.",

@@ -13,9 +13,11 @@ import json
 import types
 import typing as t
 
-from ironspan.backup.errors import ChainError
+from ironspan.backup.errors import ChainError, Unsigned
+from ironspan.backup.proof import DRILL, SCHEMA, UNSIGNED_SCHEMA, WRITER, Proof, canonical
 
-SCHEMA = 1
+LARGEST_BYTES = 4 << 20
+"""A manifest has some kilobytes; more of an object is not read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,42 +95,107 @@ class Verdict:
     schema: int = SCHEMA
 
 
-def dump(value: Epoch | Manifest | Verdict) -> bytes:
-    """Return the bytes of a small object: sorted JSON with the SHA-256 of all the rest as ``digest``."""
+_SIGNED_BY: dict[type[Epoch | Manifest | Verdict], str] = {Epoch: WRITER, Manifest: WRITER, Verdict: DRILL}
+
+
+def dump(value: Epoch | Manifest | Verdict, name: str, proof: Proof) -> bytes:
+    """Return the bytes of a small object: sorted JSON with the SHA-256 of all the rest, signed.
+
+    Args:
+        value: the object.
+        name: under which it will be in the store; under another one it counts for nothing.
+        proof: signs it.
+
+    Raises:
+        BackupError: this host may not sign such an object.
+    """
     fields = dataclasses.asdict(value)
     for key, content in fields.items():
         if isinstance(content, bytes):
             fields[key] = base64.b64encode(content).decode()
-    return (json.dumps({**fields, "digest": _digest(fields)}, sort_keys=True, indent=1) + "\n").encode()
+    part = _SIGNED_BY[type(value)]
+    fields["signer"] = proof.signer(part)
+    fields["digest"] = _digest(fields)
+    signature = proof.sign(part, _kind(type(value)), name, canonical(fields))
+    fields["signature"] = base64.b64encode(signature).decode()
+    return (json.dumps(fields, sort_keys=True, indent=1) + "\n").encode()
 
 
-def load[Kind: (Epoch, Manifest, Verdict)](kind: type[Kind], data: bytes, name: str) -> Kind:
-    """Return the object that these bytes are.
+def load[Kind: (Epoch, Manifest, Verdict)](kind: type[Kind], data: bytes, name: str, proof: Proof) -> Kind:
+    """Return the object that these bytes are, if it is one that the site wrote under this name.
 
     Args:
         kind: Epoch, Manifest or Verdict.
         data: what ``dump`` made.
-        name: of the object in the store, for messages.
+        name: of the object in the store.
+        proof: verifies it.
 
     Raises:
-        ChainError: the bytes are not those that were written, or of a newer schema.
+        Unsigned: it is of the time before objects were signed.
+        ChainError: the bytes are not those that were written, nobody of the site signed them, or they are of
+            a newer schema.
     """
     try:
         fields = json.loads(data)
+        signature = fields.pop("signature", None)
         digest = fields.pop("digest")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        fits = digest == _digest(fields)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _altered(name, "it is not the JSON of such an object") from error
-    if digest != _digest(fields):
+    if not fits:
         raise _altered(name, "its digest does not fit")
-    if fields.get("schema") != SCHEMA:
-        raise ChainError(
-            f"{name} has the schema {fields.get('schema')}; this version reads {SCHEMA}.",
-            "Use the version of ironspan that wrote it, or a newer one.",
-        )
+    schema = fields.get("schema")
+    if schema != proof.schema:
+        raise _other_schema(name, schema, proof)
+    signer = fields.pop("signer", None)
+    if proof.schema != UNSIGNED_SCHEMA:
+        content = canonical({**fields, "signer": signer, "digest": digest})
+        if not _proven(proof, kind, name, signer, signature, content):
+            raise ChainError(
+                f"{name} is not signed by this site.",
+                "Somebody else wrote it, or copied it from another name: find out who has an identity at the "
+                "store that may write (docs/backup.md#what-does-not-verify).",
+                altered=name,
+            )
     try:
         return _build(kind, fields)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise _altered(name, str(error)) from error
+
+
+def _kind(kind: type[Epoch | Manifest | Verdict]) -> str:
+    return kind.__name__.lower()
+
+
+def _proven(
+    proof: Proof,
+    kind: type[Epoch | Manifest | Verdict],
+    name: str,
+    signer: object,
+    signature: object,
+    content: bytes,
+) -> bool:
+    if not isinstance(signer, str) or not isinstance(signature, str):
+        return False
+    try:
+        raw = base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return proof.verifies(_SIGNED_BY[kind], signer, raw, _kind(kind), name, content)
+
+
+def _other_schema(name: str, schema: object, proof: Proof) -> ChainError:
+    if schema == UNSIGNED_SCHEMA:
+        return Unsigned(
+            f"{name} is not signed: it was written before backups were, or by somebody else.",
+            "What it belongs to is restored only if it is asked for, as unsigned:POINT.",
+            altered=name,
+        )
+    return ChainError(
+        f"{name} has the schema {schema!r}; this version reads {proof.schema} here.",
+        "Use the version of ironspan that wrote it, or a newer one.",
+        altered=name,
+    )
 
 
 def _altered(name: str, what: str) -> ChainError:
@@ -140,7 +207,7 @@ def _altered(name: str, what: str) -> ChainError:
 
 
 def _digest(fields: collections.abc.Mapping[str, t.Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(canonical(fields)).hexdigest()
 
 
 def _build[Kind](kind: type[Kind], fields: dict[str, t.Any]) -> Kind:

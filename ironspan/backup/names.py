@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the objects in a store (docs/backup-format.md)."""
+"""Names of the objects in a store (docs/backup-format.md), and what proves who wrote under them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ironspan.backup.errors import BackupError
+from ironspan.backup.proof import NOTHING, UNSIGNED, Proof
 
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"epochs/(\d{6})\.json")
@@ -66,6 +67,8 @@ class Names:
     """
 
     site: str
+    proof: Proof = dataclasses.field(default=NOTHING, compare=False, repr=False)
+    """Signs and verifies what is written under these names."""
 
     def __post_init__(self) -> None:
         if not SITE.fullmatch(self.site):
@@ -73,6 +76,15 @@ class Names:
                 f"{self.site!r} is no name for a site in a store.",
                 "Write letters, digits, '.', '_' and '-', at most 63, beginning with a letter or digit.",
             )
+
+    def unsigned(self) -> Names:
+        """Return the same names for reading what was written before objects were signed (schema 1)."""
+        return dataclasses.replace(self, proof=UNSIGNED)
+
+    @property
+    def everything(self) -> str:
+        """Prefix of all objects of the site."""
+        return f"{self.site}/"
 
     @property
     def writer(self) -> str:

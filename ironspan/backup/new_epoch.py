@@ -9,7 +9,7 @@ import re
 import time
 import typing as t
 
-from ironspan.backup.errors import AlreadyThere, BackupError
+from ironspan.backup.errors import BackupError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.manifest import Epoch, Restored
@@ -51,8 +51,7 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
     """
     import dataclasses
 
-    from ironspan.backup.agent.epoch import newest
-    from ironspan.backup.manifest import Epoch, dump
+    from ironspan.backup.agent.epoch import newest, put
 
     if not _CLUSTER.fullmatch(cluster_id):
         raise BackupError(
@@ -64,24 +63,18 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
             same = dataclasses.replace(restored, from_epoch=last.restored.from_epoch)
             if (last.cluster_id, last.restored) == (cluster_id, same):
                 return last
-        number = last.epoch if last else 0
-        made = Epoch(number + 1, cluster_id, int(now), dataclasses.replace(restored, from_epoch=number))
-        try:
-            store.put(names.epoch(made.epoch), [dump(made)])
-        except AlreadyThere:
-            # An answer that was lost, or another run: the next look tells.
-            continue
-        return made
+        # None after an answer that was lost, or beside another run: the next look tells.
+        if made := put(store, names, cluster_id, int(now), restored):
+            return made
 
 
 def _new_epoch(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.main import answer
     from ironspan.backup.manifest import Restored
-    from ironspan.backup.names import Names
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import names_of, open_store
 
     restored = Restored(arguments.snapshot, arguments.revision, arguments.bump_revision, 0)
-    store, names = open_store(settings.stores[0]), Names(settings.site)
+    store, names = open_store(settings.stores[0]), names_of(settings)
     epoch = begin(store, names, arguments.cluster_id, restored, time.time())
     found = {"epoch": epoch.epoch, "cluster_id": epoch.cluster_id}
     answer(arguments, found, f"epoch {epoch.epoch} belongs to cluster {epoch.cluster_id}")

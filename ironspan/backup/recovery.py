@@ -2,21 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps what a recovery needs beside the backups: the PKI store as one text, sealed by who wrote it.
 
-The text is opaque here. Its stamp tells whether the newest one in the store is the same.
+The text is opaque here. Its stamp tells whether the newest one in the store is the same; the member that
+puts it there signs it, so that a bundle with the same stamp and nothing in it stands in nobody's way.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import json
 import time
 import typing as t
 from pathlib import Path, PurePosixPath
 
-from ironspan.backup.errors import AlreadyThere, BackupError
+from ironspan.backup.catalogue import listed
+from ironspan.backup.errors import AlreadyThere, BackupError, NotThere
 from ironspan.backup.names import Names
-from ironspan.backup.store import Store
+from ironspan.backup.proof import WRITER, Proof, canonical
+from ironspan.backup.store import Item, Store
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
@@ -25,6 +29,7 @@ PATH = Path("/etc/ironspan/etcd-backup/recovery.bundle")
 FORMAT = "ironspan-recovery"
 LARGEST_BYTES = 4 << 20
 """A bundle has some 20 kB."""
+_KIND = "recovery"
 _TRIES = 5
 
 
@@ -68,15 +73,44 @@ def keep(store: Store, names: Names, bundle: Path = PATH, now: float | None = No
 
 
 def _kept(store: Store, names: Names, data: bytes, unix: int) -> str:
-    found = [item for item in store.list(names.recoveries) if item.size <= LARGEST_BYTES]
-    if found:
-        newest = max(found, key=lambda item: number_of(item.name))
-        if stamp_of(b"".join(store.read(newest.name))) == stamp_of(data):
+    items = sorted(listed(store, names.recoveries), key=lambda item: number_of(item.name), reverse=True)
+    for item in items:
+        if (newest := read_signed(store, item, names.proof)) is None:
+            continue
+        if stamp_of(newest) == stamp_of(data):
             return ""
-        unix = max(unix, number_of(newest.name) + 1)  # later in name too, whatever the clock says
+        unix = max(unix, number_of(item.name) + 1)  # later in name too, whatever the clock says
+        break
+    taken = {number_of(item.name) for item in items}
+    while unix in taken:
+        unix += 1
     name = names.recovery(unix)
-    store.put(name, [data])
+    store.put(name, [signed(data, name, names.proof)])
     return name
+
+
+def signed(data: bytes, name: str, proof: Proof) -> bytes:
+    """Return a bundle with a signature for its name in a store. Raises BackupError without the key."""
+    fields = json.loads(data) | {"signer": proof.signer(WRITER)}
+    fields.pop("signature", None)
+    signature = proof.sign(WRITER, _KIND, name, canonical(fields))
+    return json.dumps(fields | {"signature": base64.b64encode(signature).decode()}).encode() + b"\n"
+
+
+def read_signed(store: Store, item: Item, proof: Proof) -> bytes | None:
+    """Return a bundle that the site put into a store; None for one that anybody may have put there."""
+    if item.size > LARGEST_BYTES or number_of(item.name) < 0:
+        return None
+    try:
+        data = b"".join(store.read(item.name, 0, LARGEST_BYTES))
+        fields = json.loads(data)
+        signature = base64.b64decode(fields.pop("signature"), validate=True)
+        proven = proof.verifies(WRITER, fields["signer"], signature, _KIND, item.name, canonical(fields))
+    except NotThere:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return data if proven else None
 
 
 def stamp_of(data: bytes) -> str:
@@ -96,7 +130,7 @@ def number_of(name: str) -> int:
 
 def _put(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.main import answer
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import names_of, open_store
 
-    name = keep(open_store(settings.stores[0]), Names(settings.site), arguments.file)
+    name = keep(open_store(settings.stores[0]), names_of(settings), arguments.file)
     answer(arguments, {"stored": bool(name), "name": name}, name or "the newest one is the same")

@@ -15,10 +15,11 @@ from ironspan.backup import crypto
 from ironspan.backup.errors import AlreadyThere, BackupError, ChainError, LeaseLost, PositionConflict
 from ironspan.backup.frame import Header, associated, build
 from ironspan.backup.names import Names
+from ironspan.backup.proof import Proof
 from ironspan.backup.records import Coalesced, Event, Progress, Record, Revision, encode
 from ironspan.backup.sequence import Place
 from ironspan.backup.store import APPEND_MAX, BLOCKS_MAX, Store
-from ironspan.backup.takeover import LogEnd, segments_of
+from ironspan.backup.takeover import LogEnd, in_the_way
 
 PLAIN_MAX = APPEND_MAX - 256 * 1024
 """Plain bytes of a frame: what does not compress has to fit into one append, header and tag included."""
@@ -37,7 +38,15 @@ class SegmentWriter:
     same position, so it lands once. After any other error the writer is of no use: take over and begin anew.
     """
 
-    def __init__(self, store: Store, name: str, wrapped: tuple[str, bytes], data_key: bytes, end: LogEnd):
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        wrapped: tuple[str, bytes],
+        data_key: bytes,
+        end: LogEnd,
+        proof: Proof,
+    ):
         self.name = name
         self.revision = end.revision
         """The last complete revision that was given to ``append``."""
@@ -46,6 +55,7 @@ class SegmentWriter:
         self.size = 0
         self.frames = 0
         self._store = store
+        self._proof = proof
         self._data_key = data_key
         self._first: dict[str, str] = {
             "before": end.name,
@@ -88,10 +98,10 @@ class SegmentWriter:
             store.create_append(name)
         except AlreadyThere as error:
             raise LeaseLost(f"{store.name}: another writer has begun {name}.") from error
-        others = [parsed for item, parsed in segments_of(store, names, epoch) if item.name != name]
-        if any(parsed.number > end.number for parsed in others):
+        if in_the_way(store, names, epoch, name, end.number + 1):
             raise LeaseLost(f"{store.name}: another writer has begun a segment beside {name}.")
-        return cls(store, name, wrapped, data_key, end._replace(revision=after, number=end.number + 1))
+        begun = end._replace(revision=after, number=end.number + 1)
+        return cls(store, name, wrapped, data_key, begun, names.proof)
 
     @property
     def full(self) -> bool:
@@ -181,7 +191,7 @@ class SegmentWriter:
             behind=self._behind,
             **(self._first if self.frames == 0 and sealing else {}),
         )
-        data, self._previous = build(header, sealing)
+        data, self._previous = build(header, self.name, self._proof, sealing)
         self.frames += 1
         self._pending.append((data, self.revision))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ironspan.backup.checked import Section
 from ironspan.backup.errors import BackupError
+from ironspan.backup.proof import PARTS
 
 DEFAULT_PATH = Path("/etc/ironspan/etcd-backup.json")
 
@@ -26,6 +27,9 @@ _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _ANYTHING = re.compile(r".*")
 _SOMETHING = re.compile(r".+")
+_NOTHING = re.compile(r"")
+_VERSION = re.compile(r"[1-9][0-9]{0,5}")
+_PUBLIC = re.compile(r"[A-Za-z0-9+/]{43}=")
 _GUARD = re.compile(r"stop|alarm")
 _MIB = 1 << 20
 
@@ -106,6 +110,8 @@ class Settings:
     etcd: Etcd
     stores: tuple[Mapping[str, t.Any], ...]
     keys: Mapping[str, t.Any]
+    proof: Mapping[str, t.Any]
+    """Whose signatures count, and where this host's own keys are: what ``open_proof`` takes."""
     spool: Spool
     flush_ms: int
     snapshot_every_s: int
@@ -147,6 +153,7 @@ def parse(data: object, path: Path = DEFAULT_PATH) -> Settings:
         etcd=_etcd(top.section("etcd")),
         stores=_stores(top),
         keys=_keys(top.section("keys")),
+        proof=_proof(top.section("proof")),
         spool=_spool(top.section("spool", default={})),
         flush_ms=top.number("flush_ms", 200, 20, 5000),
         snapshot_every_s=top.number("snapshot_every_s", 3600, 10, 7 * 86400),
@@ -237,6 +244,19 @@ def _keys(section: Section) -> Mapping[str, t.Any]:
     if kind:
         section.end()
     return found
+
+
+def _proof(section: Section) -> Mapping[str, t.Any]:
+    trusted, sign = section.section("trusted"), section.section("sign", default={})
+    write = "VERSION: a public key, 32 bytes in base64"
+    keys = {part: trusted.section(part).every(_VERSION, _PUBLIC, write) for part in PARTS}
+    paths = {
+        part: sign.text(part, _ABSOLUTE, "the path of a private key", default="", other=_NOTHING)
+        for part in PARTS
+    }
+    for one in (trusted, sign, section):
+        one.end()
+    return {"trusted": keys, "sign": {part: path for part, path in paths.items() if path}}
 
 
 def _spool(section: Section) -> Spool:

@@ -10,10 +10,25 @@ import typing as t
 
 from ironspan.backup.crypto import FileKeys, Keys
 from ironspan.backup.errors import BackupError
+from ironspan.backup.names import Names
+from ironspan.backup.proof import open_proof
 from ironspan.backup.store import Store
 
 KINDS = ("azure", "file")
 KEY_KINDS = ("file", "key_vault")
+
+
+if t.TYPE_CHECKING:
+    from ironspan.backup.settings import Settings
+
+
+def names_of(settings: Settings) -> Names:
+    """Return the names of the settings' site, with the keys that sign and verify.
+
+    Raises:
+        BackupError: a key cannot be read.
+    """
+    return Names(settings.site, open_proof(settings.proof))
 
 
 def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:

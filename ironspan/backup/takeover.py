@@ -5,12 +5,18 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
+import logging
 import typing as t
 
-from ironspan.backup.errors import PositionConflict, StoreError
-from ironspan.backup.frame import Header, build, last_frame
+from ironspan.backup.ends import last_frame
+from ironspan.backup.errors import ChainError, PositionConflict, StoreError
+from ironspan.backup.frame import Header, build, first_frame
 from ironspan.backup.names import LogName, Names
+from ironspan.backup.proof import Proof
 from ironspan.backup.store import Item, Store
+
+LOG = logging.getLogger(__name__)
 
 
 class LogEnd(t.NamedTuple):
@@ -53,19 +59,56 @@ def take_over(store: Store, names: Names, epoch: int, holder: str) -> LogEnd:
     numbered: dict[int, list[str]] = {}
     for item, parsed in segments_of(store, names, epoch):
         numbered.setdefault(parsed.number, []).append(item.name)
-    top = max(numbered, default=0)
+    ours = [
+        number
+        for number, same in numbered.items()
+        if any(_first(store, name, names.proof) is not None for name in same)
+    ]
+    top = max(ours, default=0)
+    # One that a writer has begun and not written to is among these; behind a free number there is none.
+    while top + 1 in numbered:
+        top += 1
     for number in sorted(numbered, reverse=True):
-        ends = [end for name in numbered[number] if (end := _seal(store, name, number, holder))]
-        if ends:
+        if number > top:
+            LOG.warning("%s in %s was not written by this site", numbered[number], store.name)
+            continue
+        sealed = [_seal(store, name, number, holder, names.proof) for name in numbered[number]]
+        if ends := [end for end in sealed if end]:
             return max(ends, key=lambda end: end.revision)._replace(number=top)
     return LogEnd(top, "", "", 0, 0)
 
 
-def _seal(store: Store, name: str, number: int, holder: str) -> LogEnd | None:
+def in_the_way(store: Store, names: Names, epoch: int, name: str, number: int) -> bool:
+    """Say whether another writer has begun a segment beside or behind one, or may have.
+
+    Args:
+        store: where they are.
+        names: of the site.
+        epoch: theirs.
+        name: of the one.
+        number: of the one.
+    """
+    for item, parsed in segments_of(store, names, epoch):
+        if item.name == name or parsed.number < number:
+            continue
+        if parsed.number == number or _first(store, item.name, names.proof) is not None:
+            return True
+    return False
+
+
+def _first(store: Store, name: str, proof: Proof) -> Header | None:
+    """Return a segment's first header if the site wrote it."""
+    with contextlib.suppress(ChainError):
+        frame = first_frame(store, name, proof)
+        return frame.header if frame is not None else None
+    return None
+
+
+def _seal(store: Store, name: str, number: int, holder: str, proof: Proof) -> LogEnd | None:
     """Seal one segment; None when it holds nothing that the log goes on from."""
     while True:
         length = store.size(name)
-        last, clean = last_frame(store, name)
+        last, clean = last_frame(store, name, proof)
         if clean and length != (last.end if last else 0):
             continue
         if last is None:
@@ -84,11 +127,19 @@ def _seal(store: Store, name: str, number: int, holder: str) -> LogEnd | None:
                 holder=holder,
                 behind=old.behind,
             )
-        data, digest = build(header)
+        if not clean:
+            LOG.warning("%s in %s ends with what was not written by this site", name, store.name)
+        data, digest = build(header, name, proof)
         try:
             store.append(name, data, length)
         except PositionConflict:
             continue
+        except StoreError as error:
+            if last is None and not error.retryable:
+                # No writer of ours can have made it: nothing can be appended to it.
+                LOG.warning("%s in %s is no segment: %s", name, store.name, error)
+                return None
+            raise
         if store.size(name) < length + len(data):
             raise StoreError(
                 f"{store.name} acknowledged the end of {name} and does not have it.", retryable=True

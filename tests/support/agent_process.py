@@ -30,6 +30,7 @@ from ironspan.backup.names import Names
 from ironspan.backup.records import Revision
 from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
+from tests.support.backup_proof import proof, proof_settings
 
 PREFIX = "ironspan_etcd_backup_"
 PROGRAM = ("ironspan.backup.main",)
@@ -79,10 +80,11 @@ class AgentSite:
             "etcd": {"endpoints": list(endpoints), "local": endpoints[0], "data_dir": "/var/lib/etcd/x"},
             "stores": list(stores or [{"kind": "file", "path": str(folder / "store")}]),
             "keys": {"kind": "file", "folder": str(folder / "keys")},
+            "proof": proof_settings(folder / "signing"),
             **more,
         }
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-        self.names = Names("test")
+        self.names = Names("test", proof())
         self.keys = FileKeys(folder / "keys")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}

@@ -18,8 +18,9 @@ from ironspan.backup.records import Event, Record, Revision
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.store import Item, Store
 from ironspan.backup.takeover import take_over
+from tests.support.backup_proof import proof
 
-NAMES = Names("lab")
+NAMES = Names("lab", proof())
 CLUSTER = "cdf818194e3a8c32"
 START_MS = 1_800_000_000_000
 """When revision 0 was, in these tests; revision N is N seconds later."""
@@ -71,7 +72,7 @@ def add_epoch(
 ) -> Epoch:
     """Begin an epoch."""
     epoch = Epoch(number, CLUSTER, created_ms // 1000, restored)
-    store.put(NAMES.epoch(number), [dump(epoch)])
+    store.put(NAMES.epoch(number), [dump(epoch, NAMES.epoch(number), NAMES.proof)])
     return epoch
 
 
@@ -91,7 +92,8 @@ def add_snapshot(
         sha256=hashlib.sha256(data).hexdigest(), parts=crypto.parts(len(data)), key_version=version,
         wrapped_key=wrapped, object_counts={"/registry/pods": 7},
     )  # fmt: skip
-    store.put(NAMES.snapshot_manifest(epoch, identifier), [dump(manifest)])
+    commits = NAMES.snapshot_manifest(epoch, identifier)
+    store.put(commits, [dump(manifest, commits, NAMES.proof)])
     return identifier
 
 
@@ -126,4 +128,5 @@ def add_verdict(store: Store, snapshot: str, verified: bool, *, epoch: int = 1, 
         "az-1",
         () if verified else ("bad",),
     )
-    store.put(NAMES.verdict(epoch, snapshot, unix), [dump(verdict)])
+    name = NAMES.verdict(epoch, snapshot, unix)
+    store.put(name, [dump(verdict, name, NAMES.proof)])

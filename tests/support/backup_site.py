@@ -24,6 +24,7 @@ from ironspan.backup.rebuild.rebuild import Rebuild, Tools
 from ironspan.backup.records import Record
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.takeover import take_over
+from tests.support.backup_proof import proof
 
 
 class BackupSite:
@@ -43,7 +44,7 @@ class BackupSite:
         self.keys = FileKeys(folder / "keys")
         (folder / "store").mkdir()
         self.store = FileStore(folder / "store", "")
-        self.names = Names("test")
+        self.names = Names("test", proof())
         self.tools = Tools(programs, progress=lambda text: None)
         cluster = client.status(client.endpoints[0]).header.cluster_id
         self.epoch = open_epoch(self.store, self.names, cluster, 1000)

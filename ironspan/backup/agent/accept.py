@@ -63,18 +63,18 @@ def accept(store: Store, names: Names, served: Served, against: int, now: float)
 
 
 def _accept(settings: Settings, arguments: argparse.Namespace) -> None:
+    from ironspan.backup import catalogue
     from ironspan.backup.agent import guard
     from ironspan.backup.agent.commands import client_of
     from ironspan.backup.agent.epoch import newest
     from ironspan.backup.etcd.errors import EtcdError
     from ironspan.backup.main import answer
-    from ironspan.backup.names import Names
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import names_of, open_store
 
     def done(epoch: int, text: str) -> None:
         answer(arguments, {"accepted": epoch > 0, "epoch": epoch, "text": text}, text)
 
-    store, names = open_store(settings.stores[0]), Names(settings.site)
+    store, names = open_store(settings.stores[0]), names_of(settings)
     path = guard.closing_file(settings)
     if path.exists():
         served, against = guard.refused(path)
@@ -82,16 +82,17 @@ def _accept(settings: Settings, arguments: argparse.Namespace) -> None:
         path.unlink()
         return done(epoch, f"epoch {epoch} belongs to cluster {served.cluster}; start etcd again")
     last = newest(store, names)
-    if last is None:
+    unsigned = last is None and bool(catalogue.unsigned(store, names).epochs)
+    if last is None and not unsigned:
         return done(0, "there is no backup yet")
-    kept = guard.kept_in(store, names, last)
     try:
         with client_of(settings) as client:
             header = client.header(endpoint=settings.etcd.local)
     except EtcdError:
         return done(0, "etcd of this host is not closed, and does not answer")
     served = guard.Served(f"{header.cluster_id:x}", header.member_id, header.revision)
-    if (served.cluster, True) == (kept.cluster, served.revision >= kept.revision):
+    kept = guard.kept_in(store, names, last) if last else None
+    if kept and (served.cluster, True) == (kept.cluster, served.revision >= kept.revision):
         return done(0, "etcd of this host serves what was backed up")
-    epoch = accept(store, names, served, kept.epoch, time.time())
+    epoch = accept(store, names, served, kept.epoch if kept else 0, time.time())
     return done(epoch, f"epoch {epoch} belongs to cluster {served.cluster}")

@@ -47,13 +47,12 @@ def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.agent.epoch import open_epoch
     from ironspan.backup.agent.snapshotter import Snapshotter
     from ironspan.backup.main import answer
-    from ironspan.backup.names import Names
-    from ironspan.backup.stores import open_keys, open_store
+    from ironspan.backup.stores import names_of, open_keys, open_store
 
-    names, store = Names(settings.site), open_store(settings.stores[0])
+    names, store = names_of(settings), open_store(settings.stores[0])
     with client_of(settings) as client:
-        cluster = client.status(client.first_reachable()).header.cluster_id
-        epoch = open_epoch(store, names, cluster, time.time())
+        header = client.status(client.first_reachable()).header
+        epoch = open_epoch(store, names, header.cluster_id, time.time(), header.revision)
         identifier, taken = Snapshotter(client, store, open_keys(settings.keys), names).take(epoch)
     found = {"id": identifier, "epoch": taken.epoch, "revision": taken.revision, "size": taken.size}
     answer(arguments, found, f"{identifier}: epoch {taken.epoch}, revision {taken.revision}")
@@ -62,8 +61,8 @@ def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:
 def _list(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.agent.listing import as_text, contents
     from ironspan.backup.main import answer
-    from ironspan.backup.names import Names
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import names_of, open_store
 
-    found = [contents(open_store(entry), Names(settings.site)) for entry in settings.stores]
+    names = names_of(settings)
+    found = [contents(open_store(entry), names) for entry in settings.stores]
     answer(arguments, {"site": settings.site, "stores": found}, as_text(found))

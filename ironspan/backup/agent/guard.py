@@ -26,12 +26,13 @@ from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import Repeating
 from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
-from ironspan.backup.errors import BackupError
+from ironspan.backup.catalogue import listed, read_small
+from ironspan.backup.ends import end_of_log
+from ironspan.backup.errors import BackupError, ChainError, NotThere
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import EtcdError
-from ironspan.backup.frame import end_of_log
 from ironspan.backup.json_file import write_json
-from ironspan.backup.manifest import Epoch
+from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import Store
@@ -114,14 +115,27 @@ def judge(kept: Kept, own: Served | None, others: Sequence[Served], knew_it: boo
 
 
 def kept_in(store: Store, names: Names, epoch: Epoch) -> Kept:
-    """Return the last revision that an epoch's log and snapshots name. Raises StoreError."""
-    revision = 0
-    for item in store.list(names.snapshots(epoch.epoch)):
-        parsed = names.parse_snapshot(item.name)
-        if parsed and parsed.part != "data":
-            revision = max(revision, parse_snapshot_id(parsed.snapshot)[0])
+    """Return the last revision that an epoch's log and snapshots have, as members signed it.
+
+    No name is believed, nor what somebody else wrote: a member signs a revision only after its etcd served
+    it. Raises StoreError.
+    """
     segments = ((segment.number, item.name) for item, segment in segments_of(store, names, epoch.epoch))
-    return Kept(epoch.epoch, epoch.cluster_id, max(revision, end_of_log(store, segments)))
+    revision = max(_newest_snapshot(store, names, epoch), end_of_log(store, segments, names.proof))
+    return Kept(epoch.epoch, epoch.cluster_id, revision)
+
+
+def _newest_snapshot(store: Store, names: Names, epoch: Epoch) -> int:
+    """Return the revision of the newest snapshot that is signed, 0 without one."""
+    manifests = [
+        (parse_snapshot_id(parsed.snapshot), item.name)
+        for item in listed(store, names.snapshots(epoch.epoch))
+        if (parsed := names.parse_snapshot(item.name)) and parsed.part != "data"
+    ]
+    for _, name in sorted(manifests, reverse=True):
+        with contextlib.suppress(NotThere, ChainError):
+            return read_small(store, Manifest, name, names.proof).revision
+    return 0
 
 
 def closing_file(settings: Settings) -> Path:
@@ -136,6 +150,7 @@ class Guard:
         settings: of this host.
         client: of the cluster.
         store: the first one.
+        names: of the site, with what proves who wrote the backup.
         gauge: shows RIGHT, WRONG or CLOSED.
         stop: ends a wait.
         clock: seconds, never set back.
@@ -146,13 +161,14 @@ class Guard:
         settings: Settings,
         client: EtcdClient,
         store: Store,
+        names: Names,
         gauge: Gauge,
         stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._client, self._store = settings, client, store
         self._gauge, self._stop, self._clock = gauge, stop, clock
-        self._names = Names(settings.site)
+        self._names = names
         self._closing = closing_file(settings)
         self._memory = self._closing.with_name("served.json")
         self._kept: Kept | None = None
@@ -259,10 +275,15 @@ class Guard:
 
 @contextlib.contextmanager
 def guarding(
-    settings: Settings, client: EtcdClient, store: Store, metrics: Metrics, stop: threading.Event
+    settings: Settings,
+    client: EtcdClient,
+    store: Store,
+    names: Names,
+    metrics: Metrics,
+    stop: threading.Event,
 ) -> Iterator[None]:
     """Compare in a thread as long as the block runs; for the arguments see ``Guard``."""
-    guard = Guard(settings, client, store, metrics.guard, stop)
+    guard = Guard(settings, client, store, names, metrics.guard, stop)
     thread = Repeating("guard", guard.step, PAUSE_SECONDS, metrics.failed)
     thread.start()
     try:

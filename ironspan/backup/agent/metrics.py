@@ -74,6 +74,9 @@ class Metrics:
             "guard",
             "1 while etcd of this host serves something else than what was backed up, 2 while it is closed.",
         )
+        self.unproven = self._gauge(
+            "unproven_objects", "Objects of the first store that are not what the site wrote."
+        )
         self.copy_lag = Gauge(
             f"{PREFIX}_copy_lag_seconds",
             "The age of the newest moment up to which a second store has all that the first one has.",

@@ -20,7 +20,7 @@ from ironspan.backup.errors import BackupError, LeaseLost, Refused
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import REFUSED_SECONDS, Store
-from ironspan.backup.stores import open_keys, open_store
+from ironspan.backup.stores import names_of, open_keys, open_store
 
 LOG = logging.getLogger(__name__)
 _STEP_SECONDS = 0.1
@@ -58,11 +58,11 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def _opened(settings: Settings, metrics: Metrics, stop: threading.Event) -> tuple[Store, Keys] | None:
+def _opened(settings: Settings, metrics: Metrics, stop: threading.Event) -> tuple[Store, Keys, Names] | None:
     """Open the store and the keys, as often as it takes; None when told to end before."""
     while not stop.is_set():
         try:
-            return open_store(settings.stores[0]), open_keys(settings.keys)
+            return open_store(settings.stores[0]), open_keys(settings.keys), names_of(settings)
         except BackupError as error:
             LOG.error("%s", error)
             metrics.failed(error)
@@ -70,14 +70,16 @@ def _opened(settings: Settings, metrics: Metrics, stop: threading.Event) -> tupl
     return None
 
 
-def _write(settings: Settings, store: Store, keys: Keys, metrics: Metrics, stop: threading.Event) -> None:
+def _write(
+    settings: Settings, store: Store, keys: Keys, names: Names, metrics: Metrics, stop: threading.Event
+) -> None:
     """Write whenever the lease is held."""
-    leadership = Leadership(store, Names(settings.site).writer, settings.host)
+    leadership = Leadership(store, names.writer, settings.host)
     metrics.lease_seconds.set_function(leadership.remaining)
     with (
         client_of(settings) as client,
         Keeper(leadership, _teller(leadership, metrics)),
-        guarding(settings, client, store, metrics, stop),
+        guarding(settings, client, store, names, metrics, stop),
     ):
         while not stop.is_set():
             metrics.standby()
@@ -85,7 +87,7 @@ def _write(settings: Settings, store: Store, keys: Keys, metrics: Metrics, stop:
                 stop.wait(_STEP_SECONDS)
                 continue
             try:
-                Session(settings, client, store, keys, leadership, metrics).run(stop)
+                Session(settings, client, store, keys, names, leadership, metrics).run(stop)
             except BackupError as error:
                 LOG.error("%s", error)
                 metrics.failed(error)

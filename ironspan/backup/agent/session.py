@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier, Repeating
+from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.leader import Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
@@ -36,6 +37,7 @@ from ironspan.backup.settings import Settings
 from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
 from ironspan.backup.takeover import take_over
+from ironspan.backup.written import known_segments
 
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5
@@ -43,6 +45,7 @@ EPOCH_PAUSE_SECONDS = 10.0
 VERDICTS_PAUSE_SECONDS = 120.0
 RECOVERY_PAUSE_SECONDS = 600.0
 DRAIN_SECONDS = 5.0
+_NAMED = 20
 _STEP_SECONDS = 0.5
 _REFUSALS = 2
 """The first may be a lease that ran out while the store was away, which nobody else has taken."""
@@ -56,6 +59,7 @@ class Session:
         client: of the cluster.
         store: the first one.
         keys: encrypt what is written.
+        names: of the site; sign what is written.
         leadership: whose lease is held at the start.
         metrics: is told how it goes.
     """
@@ -66,15 +70,18 @@ class Session:
         client: EtcdClient,
         store: Store,
         keys: Keys,
+        names: Names,
         leadership: Leadership,
         metrics: Metrics,
     ) -> None:
         self._settings, self._client, self._store = settings, client, store
         self._keys, self._leadership, self._metrics = keys, leadership, metrics
-        self._names = Names(settings.site)
+        self._names = names
         self._newest: Epoch | None = None
         self._copies: list[Repeating] = []
         self._pipeline: Pipeline | None = None
+        self._known: set[str] = set()
+        self._strangers = Lasting(LOG, logging.ERROR)
         self._caretaker = Caretaker(
             client,
             settings.care,
@@ -92,8 +99,11 @@ class Session:
             WrongCluster: the store's newest epoch is of another cluster, or has newer data than etcd.
             BackupError: etcd or the store makes it impossible for now.
         """
-        cluster_id = self._client.header().cluster_id
-        epoch = self._newest = epochs.open_epoch(self._store, self._names, cluster_id, time.time())
+        header = self._client.header()
+        cluster_id = header.cluster_id
+        epoch = self._newest = epochs.open_epoch(
+            self._store, self._names, cluster_id, time.time(), header.revision
+        )
         self._metrics.epoch.set(epoch.epoch)
         LOG.info("Writing epoch %d, cluster %s, to %s", epoch.epoch, epoch.cluster_id, self._store.name)
         snapshotter = Snapshotter(self._client, self._store, self._keys, self._names)
@@ -236,8 +246,17 @@ class Session:
         self._newest = epochs.newest(self._store, self._names)
 
     def _look_for_verdicts(self) -> None:
-        """Show what drills have proven."""
-        proven = [one for one in catalogue(self._store, self._names).snapshots if one.verified]
+        """Show what drills have proven, and how much there is that this site did not write."""
+        found = known_segments(self._store, catalogue(self._store, self._names), self._known)
+        self._metrics.unproven.set(len(found.damaged))
+        self._strangers.tell(
+            f"{len(found.damaged)} objects in {self._store.name} are not what this site wrote, the first one "
+            f"{min(found.damaged)}: `ironspan backup list` shows them."
+            if found.damaged
+            else None,
+            ",".join(sorted(found.damaged)[:_NAMED]),
+        )
+        proven = [one for one in found.snapshots if one.verified]
         if proven:
             newest = max(proven, key=lambda snapshot: snapshot.manifest.created)
             self._metrics.verified_time.set(newest.manifest.created)

@@ -161,15 +161,21 @@ class Snapshotter:
             wrapped_key=wrapped_key,
             object_counts=counts,
         )
-        self._store.put(self._names.snapshot_manifest(epoch.epoch, identifier), [manifest.dump(taken)])
+        commits = self._names.snapshot_manifest(epoch.epoch, identifier)
+        self._store.put(commits, [manifest.dump(taken, commits, self._names.proof)])
         return identifier, taken
 
     def _free_name(self, epoch: Epoch, revision: int) -> tuple[str, int]:
-        """Return an identifier that no snapshot has, not even one that was never finished."""
+        """Return an identifier that no snapshot has, not even one that was never finished.
+
+        It is the first free second: a name with a time far ahead, whoever made it, moves nothing.
+        """
         created = int(self._clock())
-        for item in self._store.list(f"{self._names.snapshots(epoch.epoch)}{revision:020d}-"):
-            if taken := self._names.parse_snapshot(item.name):
-                created = max(created, parse_snapshot_id(taken.snapshot)[1] + 1)
+        names = self._store.list(f"{self._names.snapshots(epoch.epoch)}{revision:020d}-")
+        found = (self._names.parse_snapshot(item.name) for item in names)
+        taken = {parse_snapshot_id(one.snapshot)[1] for one in found if one}
+        while created in taken:
+            created += 1
         return snapshot_id(revision, created), created
 
     def _evidence(self, endpoint: str, revision: int) -> tuple[int, int, dict[str, int]]:

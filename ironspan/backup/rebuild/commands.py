@@ -32,7 +32,11 @@ def add_commands(subparsers: t.Any) -> None:
     """Add ``rebuild``, ``drill``, ``drills`` and ``verify``."""
     command = subparsers.add_parser("rebuild", help="make the database of a point from the backups")
     command.add_argument(
-        "--point", default="latest", metavar="POINT", help="latest, time:RFC3339 or revision:N"
+        "--point",
+        default="latest",
+        metavar="POINT",
+        help="latest, time:RFC3339 or revision:N; unsigned:POINT for "
+        "what was written before backups were signed",
     )
     command.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
     _common(command)
@@ -67,17 +71,19 @@ def _common(command: argparse.ArgumentParser) -> None:
 
 
 def _rebuild(settings: Settings, arguments: argparse.Namespace) -> None:
-    from ironspan.backup.catalogue import catalogue
-    from ironspan.backup.chain import Point, choose
+    from ironspan.backup.catalogue import catalogue, unsigned
+    from ironspan.backup.chain import Point, choose, last_seen
     from ironspan.backup.main import answer
     from ironspan.backup.rebuild.rebuild import Facts, Rebuild
 
     point = Point.parse(arguments.point)
 
     def work(store: Store, keys: Keys, names: Names) -> Facts:
-        found = catalogue(store, names)
+        found = unsigned(store, names) if point.unsigned else catalogue(store, names)
         chain = choose(store, found, point, keys)
-        job = Rebuild(store, keys, found, chain, arguments.output, _tools(settings, arguments, limited=False))
+        signed = last_seen(store, catalogue(store, names)) if point.unsigned else 0
+        tools = _tools(settings, arguments, limited=False)
+        job = Rebuild(store, keys, found, chain, arguments.output, tools, signed)
         job.refuse()
         return job.run()
 
@@ -128,9 +134,10 @@ def _verify(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.main import answer
     from ironspan.backup.rebuild.drill import find
     from ironspan.backup.rebuild.verify import Read, verify
+    from ironspan.backup.written import known_segments
 
     def work(store: Store, keys: Keys, names: Names) -> list[Read]:
-        found = catalogue(store, names)
+        found = known_segments(store, catalogue(store, names))
         chosen = find(found, arguments.snapshot)
         wanted = [one for one in found.snapshots if one is chosen or not arguments.snapshot]
         return list(verify(store, keys, found, wanted))
@@ -159,8 +166,7 @@ def _in_any_store[Result](
     Raises:
         BackupError: what the first store said, when none can.
     """
-    from ironspan.backup.names import Names
-    from ironspan.backup.stores import open_keys, open_store
+    from ironspan.backup.stores import names_of, open_keys, open_store
 
     stores = list(settings.stores)
     if arguments.store is not None:
@@ -169,7 +175,7 @@ def _in_any_store[Result](
                 f"There is no store number {arguments.store}.", f"The settings have {len(stores)}."
             )
         stores = [stores[arguments.store - 1]]
-    keys, names = open_keys(settings.keys), Names(settings.site)
+    keys, names = open_keys(settings.keys), names_of(settings)
     first: BackupError | None = None
     for number, described in enumerate(stores):
         try:

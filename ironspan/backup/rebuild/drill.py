@@ -96,8 +96,10 @@ def find(found: Catalogue, identifier: str) -> Snapshot | Damaged:
             known[parsed.snapshot] = Damaged(parsed.snapshot, parsed.epoch, f"{name}: {why}")
     if identifier in known:
         return known[identifier]
-    if known and not identifier:
-        return max(known.values(), key=lambda one: (one.epoch, one.id))
+    # The newest is the newest that the site signed; where there is none, what is there instead is named.
+    newest = found.snapshots or known.values()
+    if newest and not identifier:
+        return max(newest, key=lambda one: (one.epoch, one.id))
     raise BackupError(
         f"There is no snapshot {identifier}." if identifier else "There is no snapshot yet.",
         "`ironspan-etcd-backup list` shows those that there are.",
@@ -151,7 +153,7 @@ def _write(store: Store, names: Names, verdict: Verdict) -> Verdict:
     while True:
         name = names.verdict(verdict.epoch, verdict.snapshot, verdict.created)
         try:
-            store.put(name, [manifests.dump(verdict)])
+            store.put(name, [manifests.dump(verdict, name, names.proof)])
         except AlreadyThere:
             verdict = dataclasses.replace(verdict, created=verdict.created + 1)
         else:

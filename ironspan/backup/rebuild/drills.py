@@ -17,10 +17,10 @@ from pathlib import Path
 
 from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.errors import BackupError, LeaseLost, StoreError
-from ironspan.backup.names import Names
 from ironspan.backup.rebuild.scratch import Limits, end_with_starter, in_scope
 from ironspan.backup.settings import Drill, Settings
 from ironspan.backup.store import Lease, Store
+from ironspan.backup.stores import names_of
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 15.0
@@ -104,7 +104,7 @@ class Drills:
     ) -> None:
         self._settings, self._path, self._store, self._leads = settings, path, store, leads
         self._clock = clock
-        self._names = Names(settings.site)
+        self._names = names_of(settings)
         self._not_before = float("-inf")
 
     def step(self) -> None:

@@ -89,14 +89,23 @@ class Rebuild:
         chain: what leads to the point.
         folder: for the result; made when it is missing.
         tools: programs, limits, and who is told what happens.
+        seen: the highest revision that is known besides what the catalogue has.
     """
 
     def __init__(
-        self, store: Store, keys: Keys, found: Catalogue, chain: Chain, folder: Path, tools: Tools
+        self,
+        store: Store,
+        keys: Keys,
+        found: Catalogue,
+        chain: Chain,
+        folder: Path,
+        tools: Tools,
+        seen: int = 0,
     ) -> None:
         self._store, self._keys, self._found = store, keys, found
         self._chain, self._folder, self._tools = chain, folder, tools
         self._manifest = chain.snapshot.manifest
+        self._seen = seen
         self._steps: dict[str, t.Any] = {}
 
     def refuse(self) -> None:
@@ -162,7 +171,9 @@ class Rebuild:
         self._tools.progress(f"replaying the log from revision {have} to {self._chain.revision}")
         # Without an end: the value of a coalesced write comes after it.
         links = [(link.segment.name, link.digest) for link in self._chain.links]
-        return dataclasses.asdict(replay(work, read_log(self._store, self._keys, links, have), self._beyond))
+        schema = self._found.names.proof.schema
+        records = read_log(self._store, self._keys, links, have, schema=schema)
+        return dataclasses.asdict(replay(work, records, self._beyond))
 
     def _seal(self) -> dict[str, t.Any]:
         work, database = self._folder / _WORK, self._folder / DATABASE
@@ -254,7 +265,7 @@ class Rebuild:
 
     def _facts(self, replayed: Replayed, sealed: dict[str, t.Any], checked: dict[str, t.Any]) -> Facts:
         manifest = self._manifest
-        seen = max(chains.last_seen(self._store, self._found), replayed.revision)
+        seen = max(chains.last_seen(self._store, self._found), replayed.revision, self._seen)
         return Facts(
             database=str(self._folder / DATABASE),
             sha256=sealed["sha256"],

@@ -34,10 +34,11 @@ from ironspan.backup.log.spool import SpoolError
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.store import REFUSED_SECONDS
+from tests.support.backup_proof import proof
 from tests.support.clock import Clock
 from tests.support.faulty_store import Fault, FaultyStore
 
-NAMES = Names("site")
+NAMES = Names("site", proof())
 
 
 @pytest.fixture
@@ -202,7 +203,8 @@ def test_another_cluster_is_refused_and_nothing_is_written(store: FaultyStore) -
 
 def test_the_newest_epoch_counts(store: FaultyStore) -> None:
     for number, cluster in ((1, "a"), (2, "b"), (10, "c")):
-        store.put(NAMES.epoch(number), [manifest.dump(Epoch(number, cluster, 1))])
+        name = NAMES.epoch(number)
+        store.put(name, [manifest.dump(Epoch(number, cluster, 1), name, NAMES.proof)])
     assert epochs.open_epoch(store, NAMES, 0xC, 1).epoch == 10
     for cluster_id in (0xA, 0xB):
         with pytest.raises(WrongCluster):
@@ -212,7 +214,7 @@ def test_the_newest_epoch_counts(store: FaultyStore) -> None:
 def test_two_agents_that_open_an_empty_store_agree(store: FaultyStore, behind: FileStore) -> None:
     def race(what: str, name: str) -> Fault | None:
         if what == "put":
-            behind.put(name, [manifest.dump(Epoch(1, "abc", 1))])
+            behind.put(name, [manifest.dump(Epoch(1, "abc", 1), name, NAMES.proof)])
         return None
 
     store.fault = race

@@ -155,7 +155,7 @@ def store(tmp_path: Path) -> FaultyStore:
 
 @pytest.fixture
 def snapshotter(cluster: Cluster, store: FaultyStore) -> Snapshotter:
-    store.put(NAMES.epoch(1), [dump(EPOCH)])
+    store.put(NAMES.epoch(1), [dump(EPOCH, NAMES.epoch(1), NAMES.proof)])
     return Snapshotter(t.cast("EtcdClient", cluster), store, PlainKeys(), NAMES, lambda: 1000.0)
 
 

@@ -356,10 +356,12 @@ def test_a_damaged_snapshot_is_named_and_the_one_before_it_used(store: MemorySto
     else:
         from ironspan.backup.manifest import Manifest, dump, load
 
-        other = load(Manifest, bytes(store.things[manifest].data), manifest)
+        other = load(Manifest, bytes(store.things[manifest].data), manifest, NAMES.proof)
         import dataclasses
 
-        store.things[manifest].data[:] = dump(dataclasses.replace(other, cluster_id="beef"))
+        store.things[manifest].data[:] = dump(
+            dataclasses.replace(other, cluster_id="beef"), manifest, NAMES.proof
+        )
     assert list(catalogue(store, NAMES).damaged) == [manifest]
     chain = chosen(store)
     assert chain.snapshot.revision == 10

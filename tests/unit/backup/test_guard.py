@@ -33,6 +33,7 @@ from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.manifest import Epoch, dump
 from tests.support.backup_log import CLUSTER, NAMES, PlainKeys, add_epoch, add_log, add_snapshot, revision
+from tests.support.backup_proof import proof_settings
 from tests.support.memory_store import MemoryStore
 
 KEPT = Kept(2, "aa", 100)
@@ -152,6 +153,7 @@ class Site:
                 },
                 "stores": [{"kind": "file", "path": "/none"}],
                 "keys": {"kind": "file", "folder": "/none"},
+                "proof": proof_settings(folder / "signing"),
                 "spool": {"path": str(folder / "spool")},
                 "guard": action,
             }
@@ -164,7 +166,9 @@ class Site:
     def start(self) -> None:
         """Start the agent anew."""
         client = t.cast("EtcdClient", self.etcd)
-        self.guard = Guard(self.settings, client, self.store, self.gauge, self.waits, lambda: self.waits.now)
+        self.guard = Guard(
+            self.settings, client, self.store, NAMES, self.gauge, self.waits, lambda: self.waits.now
+        )
 
     def step(self) -> float:
         """Let it compare, and return what the metric says then."""
@@ -172,7 +176,8 @@ class Site:
         return next(sample.value for metric in self.gauge.collect() for sample in metric.samples)
 
     def epoch(self, number: int, cluster: str) -> None:
-        self.store.put(NAMES.epoch(number), [dump(Epoch(number, cluster, 5))])
+        name = NAMES.epoch(number)
+        self.store.put(name, [dump(Epoch(number, cluster, 5), name, NAMES.proof)])
 
 
 @pytest.fixture

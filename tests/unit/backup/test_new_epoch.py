@@ -14,8 +14,9 @@ from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, Restored, dump, load
 from ironspan.backup.names import Names
 from ironspan.backup.new_epoch import begin
+from tests.support.backup_proof import proof
 
-NAMES = Names("lab")
+NAMES = Names("lab", proof())
 RESTORED = Restored("newest", 70, 10**9, 0)
 
 
@@ -37,10 +38,10 @@ def store(tmp_path: Path) -> FileStore:
 
 
 def test_the_next_epoch_is_of_the_new_cluster(store: FileStore) -> None:
-    store.put(NAMES.epoch(1), [dump(Epoch(1, "aa", 5))])
+    store.put(NAMES.epoch(1), [dump(Epoch(1, "aa", 5), NAMES.epoch(1), NAMES.proof)])
     made = begin(store, NAMES, "bb", RESTORED, 9.5)
     assert made == Epoch(2, "bb", 9, Restored("newest", 70, 10**9, 1))
-    assert load(Epoch, b"".join(store.read(NAMES.epoch(2))), "") == made
+    assert load(Epoch, b"".join(store.read(NAMES.epoch(2))), NAMES.epoch(2), NAMES.proof) == made
     assert begin(store, NAMES, "bb", RESTORED, 20) == made
     assert begin(store, NAMES, "cc", RESTORED, 20).epoch == 3
     assert begin(store, NAMES, "cc", Restored("disk", 60, 0, 0), 20).epoch == 4

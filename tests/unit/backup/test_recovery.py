@@ -14,8 +14,9 @@ from ironspan.backup import main, recovery
 from ironspan.backup.errors import AlreadyThere, BackupError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.names import Names
+from tests.support.backup_proof import proof
 
-NAMES = Names("lab")
+NAMES = Names("lab", proof())
 
 
 def bundle(folder: pathlib.Path, stamp: str, sealed: str = "AAAA") -> pathlib.Path:
@@ -41,7 +42,8 @@ def test_only_another_content_is_written(store: FileStore, tmp_path: pathlib.Pat
     assert recovery.keep(store, NAMES, bundle(tmp_path, "two"), 3000) == "lab/recovery/3000.bundle"
     assert recovery.keep(store, NAMES, bundle(tmp_path, "one"), 4000) == "lab/recovery/4000.bundle"
     assert len(names(store)) == 3
-    assert b"".join(store.read("lab/recovery/4000.bundle")) == bundle(tmp_path, "one").read_bytes()
+    kept = json.loads(b"".join(store.read("lab/recovery/4000.bundle")))
+    assert json.loads(bundle(tmp_path, "one").read_bytes()).items() < kept.items()
 
 
 @pytest.mark.parametrize("now", [999, 1000, 10])
@@ -63,7 +65,7 @@ class Rival(FileStore):
 
     def put(self, name: str, chunks: collections.abc.Iterable[bytes]) -> None:
         if self.rivals:
-            super().put(name, [self.rivals.pop()])
+            super().put(name, [recovery.signed(self.rivals.pop(), name, NAMES.proof)])
         super().put(name, chunks)
 
 

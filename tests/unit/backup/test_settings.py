@@ -40,6 +40,10 @@ GOOD: dict[str, t.Any] = {
         {"kind": "file", "path": "/srv/etcd-backup", "prefix": "a/"},
     ],
     "keys": {"kind": "file", "folder": "/etc/ironspan/etcd-backup/keys"},
+    "proof": {
+        "trusted": {"writer": {"1": "A" * 43 + "=", "2": "B" * 43 + "="}, "drill": {"1": "C" * 43 + "="}},
+        "sign": {"writer": "/etc/ironspan/etcd-backup/signing/writer-2.key"},
+    },
     "spool": {"path": "/var/lib/ironspan/etcd-backup/spool", "max_bytes": 1 << 30},
     "flush_ms": 200,
     "snapshot_every_s": 3600,
@@ -77,6 +81,7 @@ def test_the_whole_file_is_read(tmp_path: Path) -> None:
     assert found.stores[0]["container"] == "etcd"
     assert found.stores[1] == GOOD["stores"][1]
     assert found.keys == GOOD["keys"]
+    assert found.proof == GOOD["proof"]
     assert found.spool.path == Path("/var/lib/ironspan/etcd-backup/spool")
     assert (found.retention.hourly, found.retention.monthly) == (24, 6)
 
