@@ -282,7 +282,7 @@ def newest_epoch(found: Catalogue) -> Epoch:
     if not found.epochs:
         raise BackupError(
             f"There are no backups that the site {found.names.site} signed.",
-            "Look at the site's name, the store's prefix, and the agent's log on the etcd hosts. For what was "
-            "written before backups were signed ask for unsigned:latest.",
+            "Look at the site's name, the store's prefix, and the agent's log on the etcd hosts. For what "
+            "was written before backups were signed ask for unsigned:latest.",
         )
     return found.epochs[-1]

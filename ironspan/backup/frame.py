@@ -69,13 +69,13 @@ class Frame:
     digest: str
     end: int
     """The segment's length with this frame, bytes."""
+    signed: bytes = b""
+    """What the signature is over besides the segment's name: the SHA-256 of what stands before it."""
     signature: bytes = b""
 
     def proven(self, name: str, proof: Proof) -> bool:
         """Say whether the site wrote this frame into the segment of a name."""
-        return proof.verifies(
-            WRITER, self.header.signer, self.signature, KIND, name, bytes.fromhex(self.digest)
-        )
+        return proof.verifies(WRITER, self.header.signer, self.signature, KIND, name, self.signed)
 
 
 def build(
@@ -84,7 +84,7 @@ def build(
     proof: Proof,
     sealing: collections.abc.Callable[[bytes], bytes] | None = None,
 ) -> tuple[bytes, str]:
-    """Return a frame's bytes and its SHA-256: of preamble, header, and the SHA-256 of the body.
+    """Return a frame's bytes and its SHA-256: of all that stands before the body, a hash of which is there.
 
     Args:
         header: its header; who signs is filled in here.
@@ -101,9 +101,8 @@ def build(
     head = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     body = sealing(head) if sealing else b""
     covered = _PREAMBLE.pack(_MAGIC[SCHEMA], len(head), len(body)) + head + hashlib.sha256(body).digest()
-    digest = hashlib.sha256(covered)
-    signature = proof.sign(WRITER, KIND, name, digest.digest())
-    return covered + signature + body, digest.hexdigest()
+    before = covered + proof.sign(WRITER, KIND, name, hashlib.sha256(covered).digest())
+    return before + body, hashlib.sha256(before).hexdigest()
 
 
 def associated(name: str, head: bytes) -> bytes:
@@ -197,8 +196,9 @@ def _head(source: _Source, preamble: bytes, name: str, schema: int) -> tuple[Fra
     if behind is None:
         raise Torn
     body_digest, signature = behind[:_SHA256_BYTES], behind[_SHA256_BYTES:]
-    digest = hashlib.sha256(preamble + head + body_digest).hexdigest()
-    return Frame(header, head, b"", digest, source.at, signature), body_digest, body_size
+    signed = hashlib.sha256(preamble + head + body_digest).digest()
+    digest = hashlib.sha256(preamble + head + behind).hexdigest()
+    return Frame(header, head, b"", digest, source.at, signed, signature), body_digest, body_size
 
 
 def _frame(source: _Source, preamble: bytes, name: str, schema: int) -> Frame:

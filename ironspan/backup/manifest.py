@@ -181,6 +181,8 @@ def _proven(
         raw = base64.b64decode(signature, validate=True)
     except (binascii.Error, ValueError):
         return False
+    if base64.b64encode(raw).decode() != signature:
+        return False
     return proof.verifies(_SIGNED_BY[kind], signer, raw, _kind(kind), name, content)
 
 

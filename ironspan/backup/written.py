@@ -53,7 +53,7 @@ def written(store: Store, segments: t.Sequence[Segment], proof: Proof) -> t.Iter
         proof: says whose segments count.
     """
     for number, same in itertools.groupby(segments, key=lambda segment: segment.number):
-        found = list(headed(store, same, proof))
+        found = list(headed(store, same, proof, segments))
         if len(found) > 1:
             later = headed(store, (one for one in segments if one.number > number), proof)
             named = next((header.before for _, header in later if isinstance(header, Header)), "")
@@ -100,19 +100,33 @@ def _reach(store: Store, segment: Segment, header: Header | ChainError, proof: P
     return end_of(store, segment.name, proof) if isinstance(header, Header) else -1
 
 
-def headed(store: Store, segments: t.Iterable[Segment], proof: Proof) -> t.Iterator[Headed]:
-    """Yield the segments that the site wrote something to, with their first header or why it has none."""
+def headed(
+    store: Store, segments: t.Iterable[Segment], proof: Proof, later: t.Sequence[Segment] = ()
+) -> t.Iterator[Headed]:
+    """Yield the segments that the site wrote something to, with their first header or why it has none.
+
+    Args:
+        store: where they are.
+        segments: of an epoch, by number.
+        proof: says whose segments count.
+        later: those behind them: what one of these goes on from is ours, even where nothing in it shows it.
+    """
     for segment in segments:
+        error: ChainError | None = None
         try:
             header = first_header(store, segment.name, proof)
-        except ChainError as error:
-            if holds_ours(store, segment.name, proof):
+        except ChainError as found:
+            header, error = None, found
+        if header is None and error is None and segment.item.size:
+            error = altered(segment.name, "its first frame is cut off")
+        if error is not None:
+            behind = (one for one in later if one.number > segment.number)
+            if holds_ours(store, segment.name, proof) or any(
+                isinstance(one, Header) and one.before == segment.name
+                for _, one in headed(store, behind, proof)
+            ):
                 yield segment, error
             else:
-                LOG.warning("%s in %s is left out: %s", segment.name, store.name, error.message)
-            continue
-        if header is None and segment.item.size:
-            if holds_ours(store, segment.name, proof):
-                yield segment, altered(segment.name, "its first frame is cut off")
+                LOG.info("%s in %s is left out: %s", segment.name, store.name, error.message)
         elif header is not None and not header.sealed:
             yield segment, header

@@ -88,6 +88,12 @@ def _remarks(store: Answer, now: float) -> collections.abc.Iterator[str]:
             yield from (f"{snapshot['id']}: {finding}" for finding in snapshot["findings"])
     for name, why in sorted(store["damaged"].items()):
         yield f"DAMAGED {name}: {why}"
+    for name in store.get("unknown", []):
+        yield f"UNKNOWN {name}"
+    if store.get("not_shown"):
+        yield f"and {store['not_shown']} more of these"
+    for snapshot in store.get("unsigned", []):
+        yield f"unsigned, restored only as unsigned:POINT: epoch {snapshot['epoch']}, {snapshot['id']}"
     for name in store["unfinished"]:
         yield f"unfinished: {name}"
 

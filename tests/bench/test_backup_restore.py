@@ -26,6 +26,7 @@ from ironspan.backup.rebuild.replay import replay
 from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.records import Event, Revision
 from tests.bench.table import Table
+from tests.support.backup_proof import proof_settings
 from tests.support.backup_site import BackupSite
 from tests.support.etcd_members import find_etcd, running
 
@@ -126,6 +127,7 @@ def settings_of(site: BackupSite) -> pathlib.Path:
         "etcd": {**etcd, "key": "", "data_dir": "/nowhere"},
         "stores": [{"kind": "file", "path": str(site.folder / "store"), "prefix": ""}],
         "keys": {"kind": "file", "folder": str(site.folder / "keys")},
+        "proof": proof_settings(site.folder / "signing"),
         "spool": {"path": str(site.folder / "spool")},
         "drill": {"memory_max": 2 << 30, "cpu_quota_percent": 100},
     }

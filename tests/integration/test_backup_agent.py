@@ -141,7 +141,8 @@ def test_a_stream_that_breaks_is_taken_from_another_member(members: Members, age
 
 
 def test_a_store_of_another_cluster_is_refused(agents: AgentSite, client: EtcdClient) -> None:
-    agents.store().put(agents.names.epoch(1), [dump(Epoch(1, "abc", 1))])
+    name = agents.names.epoch(1)
+    agents.store().put(name, [dump(Epoch(1, "abc", 1), name, agents.names.proof)])
     done = agents.run("snapshot", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["kind"] == "WrongCluster"

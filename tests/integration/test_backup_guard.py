@@ -110,7 +110,7 @@ def test_a_member_that_lags_or_starts_is_left_alone(program: Path, tmp_path: Pat
         agents.command("b")
         shown = Shown()
         own = dataclasses.replace(load(agents.folder / "b.json"), spool=Spool(tmp_path / "b" / "spool", 0))
-        made = Guard(own, every, agents.store(), shown, threading.Event())
+        made = Guard(own, every, agents.store(), agents.names, shown, threading.Event())
         for asleep in (True, False):
             # The host's own member misses what the others are told, and comes back behind them.
             members.signal("m3", signal.SIGSTOP) if asleep else members.stop("m3", kill=True)

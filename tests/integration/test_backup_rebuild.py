@@ -37,6 +37,7 @@ from ironspan.backup.records import Coalesced, Event, Record, Revision
 from ironspan.backup.settings import load as load_settings
 from tests.integration.loopback_cluster import find_programs
 from tests.support import etcd_history as history
+from tests.support.backup_proof import proof_settings
 from tests.support.backup_site import BackupSite
 from tests.support.etcd_members import running
 
@@ -516,6 +517,7 @@ def settings_file(site: BackupSite, *stores: Path) -> Path:
         "etcd": {**etcd, "data_dir": "/nowhere"},
         "stores": [{"kind": "file", "path": str(path), "prefix": ""} for path in stores],
         "keys": {"kind": "file", "folder": str(site.folder / "keys")},
+        "proof": proof_settings(site.folder / "signing"),
         "spool": {"path": str(site.folder / "spool")},
     }
     path = site.folder / "settings.json"

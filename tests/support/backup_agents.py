@@ -149,6 +149,7 @@ class Pace:
                 "etcd": etcd,
                 "stores": [{"kind": "file", "path": "/nowhere"}],
                 "keys": {"kind": "file", "folder": "/nowhere"},
+                "proof": {"trusted": {"writer": {}, "drill": {}}},
                 "spool": {"path": str(folder / f"spool-{host}")},
                 "flush_ms": self.flush_ms,
             }
@@ -271,7 +272,7 @@ class Host:
                 if not self._leadership.held():
                     self._stop.wait(0.01)
                     continue
-                place = self.client, self._store, PlainKeys()
+                place = self.client, self._store, PlainKeys(), NAMES
                 session_of = _Session(self.settings, *place, self._leadership, self._metrics)
                 session_of.host = self
                 try:

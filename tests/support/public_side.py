@@ -36,6 +36,10 @@ class PublicSide:
         """Return the versions of the keys for backups."""
         return [1, 2]
 
+    def backup_signers(self) -> dict[str, list[str]]:
+        """Return public keys: two of the writer, so that a rotation is seen, and one for drills."""
+        return {"writer": ["V" * 43 + "=", "W" * 43 + "="], "drill": ["D" * 43 + "="]}
+
     def recovery_stamp(self) -> str:
         """Return decimal digits, which YAML takes for a number when a template forgets quotes."""
         return "4" * 16

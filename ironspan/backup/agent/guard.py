@@ -227,6 +227,13 @@ class Guard:
         """Read what the backup has; what was seen before counts as long as the epoch is the same."""
         newest = epochs.newest(self._store, self._names)
         before, self._kept = self._kept, None
+        known = read(self._memory).get("epoch")
+        seen = max(before.epoch if before else 0, known if isinstance(known, int) else 0)
+        if (newest.epoch if newest else 0) < seen:
+            raise ChainError(
+                f"Epoch {seen} of the backup was there and signed, and is not to be found now.",
+                "Find out what happened to the store; nothing is compared with an older epoch.",
+            )
         if newest is not None:
             kept = kept_in(self._store, self._names, newest)
             if before is not None and before.epoch == kept.epoch:

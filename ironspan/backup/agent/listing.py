@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
+from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue, listed, unsigned
 from ironspan.backup.chain import last_seen, moment_text
 from ironspan.backup.names import Names
 from ironspan.backup.store import Store
 from ironspan.backup.text import size
+from ironspan.backup.written import known_segments
 
+SHOWN = 100
+"""Names of damaged or unknown objects that are shown; somebody may have made a million."""
 _HEADS = ("EPOCH", "SNAPSHOT", "REVISION", "TAKEN", "SIZE", "KEY", "PROVEN")
 
 
@@ -26,7 +29,10 @@ def contents(store: Store, names: Names) -> dict[str, t.Any]:
     Raises:
         StoreError: the store does not answer.
     """
-    found = catalogue(store, names)
+    found = known_segments(store, catalogue(store, names))
+    old = unsigned(store, names) if found.unsigned else None
+    damaged, more = _first(found.damaged)
+    unknown, beyond = _first(dict.fromkeys(_unknown(store, names, found, old), ""))
     return {
         "store": store.name,
         "epochs": [
@@ -37,8 +43,36 @@ def contents(store: Store, names: Names) -> dict[str, t.Any]:
         "log": _log(store, found),
         "recoveries": [item.name for item in found.recoveries],
         "unfinished": [item.name for item in found.unfinished],
-        "damaged": dict(found.damaged),
+        "unsigned": [_snapshot(snapshot) for snapshot in old.snapshots] if old else [],
+        "damaged": damaged,
+        "unknown": list(unknown),
+        "not_shown": more + beyond,
     }
+
+
+def _first(found: dict[str, str]) -> tuple[dict[str, str], int]:
+    """Return the first of many, and how many more there are."""
+    names = sorted(found)
+    return {name: found[name] for name in names[:SHOWN]}, max(0, len(names) - SHOWN)
+
+
+def _unknown(store: Store, names: Names, found: Catalogue, old: Catalogue | None) -> Iterator[str]:
+    """Yield what no part of a backup is called, or what is of an epoch that there is not."""
+    epochs = {epoch.epoch for one in (found, old) if one for epoch in one.epochs}
+    for item in listed(store, names.everything):
+        parsed = (
+            names.parse_snapshot(item.name) or names.parse_log(item.name) or names.parse_verdict(item.name)
+        )
+        if parsed is not None:
+            if parsed.epoch not in epochs:
+                yield item.name
+        elif not (
+            item.name in (names.writer, names.drill)
+            or item.name.startswith(names.probes)
+            or names.parse_epoch(item.name) is not None
+            or names.parse_recovery(item.name) is not None
+        ):
+            yield item.name
 
 
 def as_text(found: Sequence[dict[str, t.Any]]) -> str:
@@ -90,7 +124,13 @@ def _store_text(found: dict[str, t.Any]) -> str:
     else:
         lines.append("no log")
     lines += [f"unfinished: {name}" for name in found["unfinished"]]
+    lines += [
+        f"unsigned, restored only as unsigned:POINT: epoch {one['epoch']}, {one['id']}"
+        for one in found["unsigned"]
+    ]
     lines += [f"DAMAGED: {name}: {why}" for name, why in sorted(found["damaged"].items())]
+    lines += [f"UNKNOWN: {name}" for name in found["unknown"]]
+    lines += [f"and {found['not_shown']} more of these"] if found["not_shown"] else []
     return "\n".join([found["store"], *(f"  {line.rstrip()}" for line in lines)])
 
 

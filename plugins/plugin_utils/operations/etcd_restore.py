@@ -33,7 +33,8 @@ GROUPED = True
 REBUILD_SECONDS, RESTORE_SECONDS, API_SECONDS, JOIN_SECONDS = 10, 5, 15, 15
 """Seen in the lab with a tiny store; a GiB adds about a minute to the first two."""
 _POINT = re.compile(
-    r"latest|revision:[1-9][0-9]*|time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"
+    r"(unsigned:)?"
+    r"(latest|revision:[1-9][0-9]*|time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))"
 )
 Survey = Mapping[str, t.Any]
 
@@ -88,7 +89,8 @@ def point_of(value: str) -> str:
     """Return a point in time that can be restored.
 
     Args:
-        value: ``latest``, ``time:`` with a time of RFC 3339, or ``revision:`` with a number.
+        value: ``latest``, ``time:`` with a time of RFC 3339, or ``revision:`` with a number; behind
+            ``unsigned:`` it is of what was written before backups were signed.
 
     Raises:
         OperationError: it is none of these.

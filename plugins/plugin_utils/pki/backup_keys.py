@@ -20,6 +20,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_signers import (
+    BackupSigners,
+    stamped,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder, unread
@@ -44,13 +48,14 @@ class BackupKeys:
     def __init__(self, folder: Folder, prove: Callable[[], None]) -> None:
         self._folder = folder
         self._prove = prove
+        self.signers = BackupSigners(folder)
 
     def versions(self) -> list[int]:
         """Return the versions there are; the last one wraps what is written from now on."""
         return list(range(1, int(self._folder.header().get("backup_keys", 0)) + 1))
 
     def ensure(self) -> bool:
-        """Make the first key, or prove that all are there; True when one was made.
+        """Make the first keys, or prove that all are there; True when some were made.
 
         To be called while the folder is locked.
 
@@ -60,8 +65,9 @@ class BackupKeys:
         made = not self.versions()
         if made:
             self._make(1)
+        signers = self.signers.ensure()
         self.prove()
-        return made
+        return made or signers
 
     def prove(self) -> None:
         """Open every key.
@@ -71,13 +77,15 @@ class BackupKeys:
         """
         for version in self.versions():
             self.key(version)
+        self.signers.prove()
 
     def add(self) -> int:
-        """Make another key, which wraps what is written from now on, and return its version."""
+        """Make keys that wrap and sign what is written from now on, and return the version of the first."""
         with self._folder.writing():
             self.ensure()
             version = self.versions()[-1] + 1
             self._make(version)
+            self.signers.add()
         return version
 
     def key(self, version: int) -> str:
@@ -101,6 +109,7 @@ class BackupKeys:
         needed += [[name, state.signing, *state.trusted] for name, state in states.items()]
         # A site without has the stamp that it always had.
         needed += [header["encryption"]] if "encryption" in header else []
+        needed += stamped(header)
         return hashlib.sha256(json.dumps(needed).encode()).hexdigest()[:16]
 
     def bundle(self) -> str:
@@ -140,7 +149,7 @@ class BackupKeys:
     def secrets(self) -> dict[str, Callable[[], str]]:
         """Return what opens each secret for backups, by the name documents use; nothing is opened yet."""
         keys = {secret_name(version): functools.partial(self.key, version) for version in self.versions()}
-        return {**keys, recovery_name(self.stamp()): self.bundle}
+        return {**keys, **self.signers.secrets(), recovery_name(self.stamp()): self.bundle}
 
     def _make(self, version: int) -> None:
         # The key first: a kill between the two leaves a key that nothing was encrypted with; it is used then.

@@ -18,6 +18,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 NOT_MADE = "f" * 64
 """Stands for the fingerprint of an authority that a run in check mode must not make."""
 
+NO_KEY = "A" * 43 + "="
+"""Stands for a public key that a run in check mode must not make."""
+
 
 class Authorities(t.Protocol):
     """The public side of a PKI store."""
@@ -45,6 +48,9 @@ class Authorities(t.Protocol):
 
     def backup_keys(self) -> list[int]:
         """Return the versions of the keys for backups."""
+
+    def backup_signers(self) -> dict[str, list[str]]:
+        """Return the public keys that signatures of backups are verified with, by part, version 1 first."""
 
     def recovery_stamp(self) -> str:
         """Return a text that is another whenever what a recovery needs of the store has changed."""
@@ -103,6 +109,15 @@ class StoreAuthorities:
         """Return the versions of the keys for backups."""
         found = self._ask("keys", "", lambda store: " ".join(map(str, store.backup_keys.versions())), "")
         return [int(version) for version in (found or "1").split()]
+
+    def backup_signers(self) -> dict[str, list[str]]:
+        """Return the public keys that signatures of backups are verified with, by part, version 1 first."""
+        stand_in = json.dumps({"writer": [NO_KEY], "drill": [NO_KEY]})
+        text = self._ask(
+            "signers", "", lambda store: json.dumps(store.backup_keys.signers.public()), stand_in
+        )
+        # A store of before signing, in check mode.
+        return {part: keys or [NO_KEY] for part, keys in json.loads(text).items()}
 
     def recovery_stamp(self) -> str:
         """Return a text that is another whenever what a recovery needs of the store has changed."""

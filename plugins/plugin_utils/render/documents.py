@@ -83,6 +83,7 @@ class Renderer:
             "ca_secret": authorities.secret_name,
             "trust_stamp": authorities.trust_stamp,
             "backup_keys": authorities.backup_keys,
+            "backup_signers": authorities.backup_signers,
             "recovery_stamp": authorities.recovery_stamp,
             "encryption_of_secrets": authorities.encryption,
             "service_account_public_pem": authorities.service_account_public_pem,

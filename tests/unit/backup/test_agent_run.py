@@ -26,14 +26,14 @@ from ironspan.backup.log.position import Position
 from ironspan.backup.settings import Settings, parse
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
-from tests.unit.backup.test_settings import GOOD
+from tests.unit.backup.test_settings import UNSIGNING
 
 PUBLIC = "NAME resolves to a public address."
 
 
 @pytest.fixture
 def settings() -> Settings:
-    good = parse(GOOD)
+    good = parse(UNSIGNING)
     return dataclasses.replace(good, metrics=dataclasses.replace(good.metrics, address="127.0.0.1", port=0))
 
 

@@ -21,7 +21,7 @@ from ironspan.backup.main import main
 from ironspan.backup.rebuild import drills, scratch
 from ironspan.backup.store import Lease
 from tests.support.backup_log import NAMES, PlainKeys, add_epoch, add_snapshot, add_verdict
-from tests.unit.backup.test_settings import GOOD
+from tests.unit.backup.test_settings import GOOD, UNSIGNING
 
 
 class Site:
@@ -35,7 +35,7 @@ class Site:
             "stores": [{"kind": "file", "path": str(folder / "store")}],
             "drill": {**GOOD["drill"], "elsewhere": elsewhere},
         }
-        self.file.write_text(json.dumps(GOOD | told))
+        self.file.write_text(json.dumps(UNSIGNING | told))
         self.drilled: list[str] = []
 
     def main(self, *arguments: str) -> int:

@@ -30,7 +30,7 @@ from ironspan.backup.rebuild.drills import (
 from ironspan.backup.settings import Drill, parse
 from tests.support.backup_log import taken
 from tests.support.clock import Clock
-from tests.unit.backup.test_settings import GOOD
+from tests.unit.backup.test_settings import UNSIGNING
 
 HOUR = 3600
 NOW = 1_000_000
@@ -135,7 +135,7 @@ def drills_of(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, code: str, leads: bool = False
 ) -> Drills:
     """Return drills whose command is a line of Python."""
-    settings = dataclasses.replace(parse(GOOD), site="test", drill=RULES)
+    settings = dataclasses.replace(parse(UNSIGNING), site="test", drill=RULES)
     path = tmp_path / "program"
     path.write_text(f"#!/bin/sh\n{code}\n")
     path.chmod(0o755)
@@ -210,6 +210,6 @@ def test_a_store_that_refuses_at_the_start_is_opened_when_it_is_mended(
     monkeypatch.setattr("ironspan.backup.stores.open_store", open_store)
     monkeypatch.setattr(drills, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(Drills, "step", lambda self: stepped.set())
-    with drills.drilling(parse(GOOD), tmp_path / "settings.json"):
+    with drills.drilling(parse(UNSIGNING), tmp_path / "settings.json"):
         assert stepped.wait(10)
     assert not refusals

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -23,7 +24,9 @@ from ironspan.backup.names import Names
 from ironspan.backup.records import Coalesced, Event, LeaseGone, LeaseGrant, Progress, Revision
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.takeover import take_over
-from tests.support.backup_log import NAMES, add_epoch, add_log, add_snapshot, file_keys, revision
+from tests.support.backup_log import CLUSTER, NAMES, add_epoch, add_log, add_snapshot, file_keys, revision
+from tests.support.backup_proof import proof_settings
+from tests.support.hostile_writer import HostileWriter
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DOCUMENT = (ROOT / "docs" / "backup-format.md").read_text()
@@ -52,10 +55,17 @@ def test_the_documents_program_reads_a_backup(
     )
     path = tmp_path / "store" / lost
     assert path.is_file()
+    forger = HostileWriter(store, NAMES, CLUSTER, random.Random(7))
+    for _ in range(30):
+        forger.manifest()
+        forger.segment()
+        forger.replay()
+    assert forger.made
+    (tmp_path / "trusted.json").write_text(json.dumps(proof_settings(tmp_path / "signing")["trusted"]))
     program = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     assert len(program) == 1
     done = subprocess.run(
-        [sys.executable, "-c", program[0], "store/lab", "keys", "restored.db"],
+        [sys.executable, "-c", program[0], "store/lab", "keys", "trusted.json", "restored.db"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (tmp_path / "restored.db").read_bytes() == database
@@ -70,7 +80,7 @@ def test_the_documents_program_reads_a_backup(
     assert keys_seen == [f"/k{n}" for n in range(40)]
     assert records[-1] == {"complete": 16, "time_ms": 4}
     assert records[-2]["events"] == [{"put": False, "key": "/k0", "value": "", "lease": 0}]
-    assert not catalogue(store, NAMES).damaged
+    assert not set(catalogue(store, NAMES).damaged) - forger.made.keys()
 
 
 @pytest.mark.parametrize("kind", [Epoch, Manifest, Restored, Verdict, Header])

@@ -14,7 +14,7 @@ from ironspan.backup import main, recovery
 from ironspan.backup.errors import AlreadyThere, BackupError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.names import Names
-from tests.support.backup_proof import proof
+from tests.support.backup_proof import proof, proof_settings
 
 NAMES = Names("lab", proof())
 
@@ -119,6 +119,7 @@ def test_the_command(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str])
         },
         "stores": [{"kind": "file", "path": str(tmp_path / "store")}],
         "keys": {"kind": "file", "folder": str(tmp_path)},
+        "proof": proof_settings(tmp_path / "signing"),
     }  # fmt: skip
     (tmp_path / "settings").write_text(json.dumps(settings))
     command = [

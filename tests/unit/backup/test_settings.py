@@ -57,6 +57,8 @@ GOOD: dict[str, t.Any] = {
         "quota_warn_percent": 80,
     },
 }
+UNSIGNING = GOOD | {"proof": {"trusted": {"writer": {}, "drill": {}}}}
+"""The same of a host that signs nothing, so that no key has to be there."""
 
 
 def changed(path: str, value: object) -> dict[str, t.Any]:
@@ -87,7 +89,7 @@ def test_the_whole_file_is_read(tmp_path: Path) -> None:
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    needed = {key: GOOD[key] for key in ("site", "host", "etcd", "stores", "keys")}
+    needed = {key: GOOD[key] for key in ("site", "host", "etcd", "stores", "keys", "proof")}
     with_all = copy.deepcopy(GOOD)
     with_all["stores"][0]["credential"] = {"kind": "managed_identity"}
     assert settings.parse(needed) == settings.parse(GOOD) == settings.parse(with_all)

@@ -74,7 +74,9 @@ def test_a_lost_key_is_missed(own: Store) -> None:
 
 def test_what_hosts_get_is_named_after_its_version_and_content(own: Store) -> None:
     names = set(own.backup_keys.secrets())
-    assert names == {"backup-key-1", f"recovery-{own.backup_keys.stamp()}"}
+    assert names == {
+        "backup-key-1", "backup-writer-1", "backup-drill-1", f"recovery-{own.backup_keys.stamp()}",
+    }  # fmt: skip
     assert secrets(own, names) == secrets(own, names), "the same text as long as nothing changed"
     own.backup_keys.add()
     assert set(own.backup_keys.secrets()) > {"backup-key-1", "backup-key-2"}
