@@ -78,7 +78,11 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "goes on. A plan of it: ironspan plan etcd_restore -e ironspan_point=POINT.",
     )
     restored.add_argument(
-        "point", nargs="?", default="latest", help="latest, time:2026-11-22T14:03:00Z or revision:123456"
+        "point",
+        nargs="?",
+        default="latest",
+        help="latest, time:2026-11-22T14:03:00Z or revision:123456; unsigned:POINT for what was written "
+        "before backups were signed",
     )
     _options(restored, "the host it is made on")
     restored.add_argument(

@@ -16,7 +16,13 @@ from tests.unit.roles.conftest import Rendered
 Render = Callable[..., Rendered]
 FILE = [{"kind": "file", "path": "/srv/etcd-backup"}]
 PROGRAM = b"#!/bin/sh\n"
-SECRETS = {"backup-key-1": "a2V5IDE=\n", "backup-key-2": "a2V5IDI=\n", "recovery-" + "4" * 16: "{}\n"}
+SECRETS = {
+    "backup-key-1": "a2V5IDE=\n",
+    "backup-key-2": "a2V5IDI=\n",
+    "backup-writer-2": "d3JpdGVy\n",
+    "backup-drill-1": "ZHJpbGw=\n",
+    "recovery-" + "4" * 16: "{}\n",
+}
 
 
 @pytest.fixture

@@ -156,12 +156,41 @@ def test_defaults_are_the_programs_own(render: Render) -> None:
     written = json.loads(
         render(variables={"etcd_backup_stores": [FILE]}).content("az-1", "etcd_backup/settings")
     )
-    bare = {name: written[name] for name in ("site", "host", "etcd", "stores", "keys")}
+    bare = {name: written[name] for name in ("site", "host", "etcd", "stores", "keys", "proof")}
     assert settings.parse(written) == settings.parse(bare)
 
 
 def test_retention_in_part(render: Render) -> None:
     assert read(render, etcd_backup_retention={"hourly": 48}).retention == settings.Retention(48, 7, 4, 6)
+
+
+def test_who_signs_what(render: Render) -> None:
+    more = """\
+all:
+  children:
+    azure: {hosts: {drill-1: {ansible_host: 10.20.0.31}, gc-1: {ansible_host: 10.20.0.32}}}
+    etcd_drill: {hosts: {drill-1: }}
+    etcd_collector: {hosts: {gc-1: }}
+"""
+    for keys in ({"kind": "file"}, VAULT):
+        rendered = render(more=more, variables={"etcd_backup_stores": [AZURE], "etcd_backup_keys": keys})
+        signs = {
+            host: sorted(
+                name.rpartition("-")[2]
+                for name in rendered.resources(host)
+                if name.startswith("etcd_backup/signing-")
+            )
+            for host in ("az-1", "drill-1", "gc-1")
+        }
+        assert signs == {"az-1": ["drill", "writer"], "drill-1": ["drill"], "gc-1": []}
+        for host, parts in signs.items():
+            proof = json.loads(rendered.content(host, "etcd_backup/settings"))["proof"]
+            assert sorted(proof["sign"]) == parts
+            assert proof["trusted"]["writer"] == {"1": "V" * 43 + "=", "2": "W" * 43 + "="}
+            for part, path in proof["sign"].items():
+                resource = rendered.resources(host)[f"etcd_backup/signing-{part}"]
+                assert (resource["path"], resource["mode"]) == (path, "0600")
+                assert path.endswith({"writer": "writer-2.key", "drill": "drill-1.key"}[part])
 
 
 def test_nobody_else_reads_what_is_secret(render: Render) -> None:
@@ -183,7 +212,7 @@ def test_the_agent_restarts_for_all_that_it_reads_once(render: Render) -> None:
     service = render(variables={"etcd_backup_stores": [AZURE]}).resources("az-1")["etcd_backup/service"]
     assert set(service["restart_on"]) == {
         "etcd/ca", "etcd/server", "etcd_backup/program", "etcd_backup/settings", "etcd_backup/unit",
-        "etcd_backup/key-1", "etcd_backup/key-2",
+        "etcd_backup/key-1", "etcd_backup/key-2", "etcd_backup/signing-writer", "etcd_backup/signing-drill",
     }  # fmt: skip
     assert "etcd_backup/recovery" not in service["restart_on"], "it is brought to the store by the playbook"
 
