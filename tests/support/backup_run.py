@@ -632,7 +632,7 @@ class Run:
         One that a former writer began may land when the next has looked, and has begun the log without it.
         """
         snapshots, segments = found.of(len(self.clusters))
-        begun = next(iter(written(self.objects, segments)), (segments[-1],))[0]
+        begun = next(iter(written(self.objects, segments, NAMES.proof)), (segments[-1],))[0]
         created = self.objects.things[begun.name].created
 
         def there(snapshot: Snapshot) -> bool:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 
 import pytest
@@ -54,8 +55,10 @@ def unsigned_store(store: Store, cluster: str = CLUSTER) -> list[str]:
     store.create_append(segment)
     size, previous = 0, ""
     for number, last in enumerate((11, 12, 13)):
-        first = {"key_version": "1", "wrapped_key": base64.b64encode(data_key).decode()} if not number else {}
-        header = Header(number, previous, last, last, last * 1000, **first)
+        header = Header(number, previous, last, last, last * 1000)
+        if not number:
+            wrapped = base64.b64encode(data_key).decode()
+            header = dataclasses.replace(header, key_version="1", wrapped_key=wrapped)
 
         def sealing(head: bytes, number: int = number, last: int = last) -> bytes:
             plain = encode([revision(last)])

@@ -172,8 +172,8 @@ all:
     etcd_drill: {hosts: {drill-1: }}
     etcd_collector: {hosts: {gc-1: }}
 """
-    for keys in ({"kind": "file"}, VAULT):
-        rendered = render(more=more, variables={"etcd_backup_stores": [AZURE], "etcd_backup_keys": keys})
+    for keys in ({}, {"etcd_backup_keys": VAULT}):
+        rendered = render(more=more, variables={"etcd_backup_stores": [AZURE], **keys})
         signs = {
             host: sorted(
                 name.rpartition("-")[2]
