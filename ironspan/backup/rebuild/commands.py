@@ -134,10 +134,9 @@ def _verify(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.main import answer
     from ironspan.backup.rebuild.drill import find
     from ironspan.backup.rebuild.verify import Read, verify
-    from ironspan.backup.written import known_segments
 
     def work(store: Store, keys: Keys, names: Names) -> list[Read]:
-        found = known_segments(store, catalogue(store, names))
+        found = catalogue(store, names)
         chosen = find(found, arguments.snapshot)
         wanted = [one for one in found.snapshots if one is chosen or not arguments.snapshot]
         return list(verify(store, keys, found, wanted))
