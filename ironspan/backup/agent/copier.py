@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from ironspan.backup.errors import AlreadyThere, BackupError, NotThere, PositionConflict
+from ironspan.backup.errors import AlreadyThere, BackupError, NotThere, PositionConflict, StoreError
 from ironspan.backup.names import Names
 from ironspan.backup.store import APPEND_MAX, Item, Store
 
@@ -59,8 +59,14 @@ class Copier:
                 self._extend(item, there)
 
     def objects(self) -> None:
-        """Copy every whole object that is missing. Raises StoreError."""
-        missing = [item for item, there in self._behind() if there is None]
+        """Copy every whole object that is missing.
+
+        Raises:
+            StoreError: a store failed, or the second one has another object under a name of the first one's:
+                somebody made it before, and nothing is replaced.
+        """
+        behind = list(self._behind())
+        missing = [item for item, there in behind if there is None]
         for item in sorted(missing, key=lambda item: (item.name.endswith("/manifest.json"), item.name)):
             if self._is_object(item.name):
                 try:
@@ -69,6 +75,13 @@ class Copier:
                     continue
                 except NotThere:
                     LOG.info("%s is gone from %s", item.name, self._source.name)
+        taken = [item.name for item, there in behind if there is not None and self._is_object(item.name)]
+        if taken:
+            raise StoreError(
+                f"{self.target.name} has other objects under {len(taken)} names of {self._source.name}, the "
+                f"first one {taken[0]}: it is no copy of these.",
+                "Find out who wrote there: docs/backup.md#what-does-not-verify. A copy needs another prefix.",
+            )
 
     def _is_object(self, name: str) -> bool:
         names = self._names
@@ -76,11 +89,11 @@ class Copier:
         return name.startswith(names.recoveries) or any(parse(name) is not None for parse in parsers)
 
     def _behind(self) -> Iterator[tuple[Item, int | None]]:
-        """Yield what is longer than its copy, with the copy's length, or None without a copy."""
+        """Yield what is longer than its copy, or other than it, with the copy's length, None without one."""
         there = {item.name: item.size for item in self.target.list(f"{self._names.site}/")}
         for item in self._source.list(f"{self._names.site}/"):
             size = there.get(item.name)
-            if size is None or size < item.size:
+            if size is None or size < item.size or (size != item.size and self._is_object(item.name)):
                 yield item, size
 
     def _extend(self, item: Item, there: int | None) -> None:

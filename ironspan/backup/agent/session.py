@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier, Repeating
-from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.leader import Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
 from ironspan.backup.agent.snapshotter import Snapshotter
+from ironspan.backup.agent.strangers import Strangers
 from ironspan.backup.agent.watched import Watched
 from ironspan.backup.care.caretaker import PAUSE_SECONDS as CARE_PAUSE_SECONDS
 from ironspan.backup.care.caretaker import Caretaker
@@ -45,7 +45,6 @@ EPOCH_PAUSE_SECONDS = 10.0
 VERDICTS_PAUSE_SECONDS = 120.0
 RECOVERY_PAUSE_SECONDS = 600.0
 DRAIN_SECONDS = 5.0
-_NAMED = 20
 _STEP_SECONDS = 0.5
 _REFUSALS = 2
 """The first may be a lease that ran out while the store was away, which nobody else has taken."""
@@ -81,7 +80,7 @@ class Session:
         self._copies: list[Repeating] = []
         self._pipeline: Pipeline | None = None
         self._known: set[str] = set()
-        self._strangers = Lasting(LOG, logging.ERROR)
+        self._strangers = Strangers(settings, store.name, metrics)
         self._caretaker = Caretaker(
             client,
             settings.care,
@@ -113,6 +112,8 @@ class Session:
         )
         after: int | None = None
         with contextlib.ExitStack() as chores:
+            # Who writes after this one looks, too.
+            chores.callback(self._strangers.forget)
             while not stop.is_set():
                 pipeline = self._begin(cluster_id, epoch, after, snapshots)
                 self._pipeline = pipeline
@@ -248,14 +249,7 @@ class Session:
     def _look_for_verdicts(self) -> None:
         """Show what drills have proven, and how much there is that this site did not write."""
         found = known_segments(self._store, catalogue(self._store, self._names), self._known)
-        self._metrics.unproven.set(len(found.damaged))
-        self._strangers.tell(
-            f"{len(found.damaged)} objects in {self._store.name} are not what this site wrote, the first one "
-            f"{min(found.damaged)}: `ironspan backup list` shows them."
-            if found.damaged
-            else None,
-            ",".join(sorted(found.damaged)[:_NAMED]),
-        )
+        self._strangers.show(found.damaged)
         proven = [one for one in found.snapshots if one.verified]
         if proven:
             newest = max(proven, key=lambda snapshot: snapshot.manifest.created)

@@ -15,6 +15,8 @@ UNITS = ("containerd.service", "kubelet.service", "etcd.service", "etcd-events.s
 JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
 CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
 """etcd does not start while it is there: the backup's agent found its database older than the backup."""
+STRANGERS = "/var/lib/ironspan/etcd-backup/strangers.json"
+"""The backup's agent that writes keeps it there while the store has objects that the site did not write."""
 REBOOT_FILE = "/run/reboot-required"
 PROGRAM_SECONDS = 10
 
@@ -140,5 +142,6 @@ def collect(root: str) -> t.Dict[str, t.Any]:
         "failed_units": failed_units() if real else [],
         "transaction": transaction(root),
         "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
+        "backup_strangers": os.path.exists(root.rstrip("/") + STRANGERS),
         "reboot_wanted": os.path.exists(root.rstrip("/") + REBOOT_FILE),
     }

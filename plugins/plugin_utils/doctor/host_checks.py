@@ -130,6 +130,15 @@ def services(evidence: Evidence) -> Iterator[Finding]:
             "ironspan backup accept --allow-destructive: docs/restore.md"
         ),
     )
+    yield from together(
+        PROBLEM,
+        [
+            (name, "the backup store has objects that this site did not write: docs/backup.md")
+            for name, answer in evidence.answers()
+            if answer.get("backup_strangers")
+        ],
+        lambda hosts: "ironspan backup list",
+    )
     yield from together(PROBLEM, stopped, lambda hosts: mend(evidence, hosts))
     yield from together(NOTICE, restless, lambda hosts: f"ssh {hosts[0]} journalctl -b -p warning")
     yield from together(NOTICE, failed, lambda hosts: f"ssh {hosts[0]} systemctl status --failed")

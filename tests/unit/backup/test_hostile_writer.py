@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
 import random
 import tempfile
@@ -14,11 +16,14 @@ from hypothesis import strategies as st
 
 from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
+from ironspan.backup.agent.copier import Copier
 from ironspan.backup.agent.guard import kept_in
 from ironspan.backup.agent.listing import as_text, contents
+from ironspan.backup.agent.metrics import Metrics
+from ironspan.backup.agent.strangers import Strangers
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Chain, Point, choose, last_seen
-from ironspan.backup.errors import BackupError
+from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.gc import collect, proven
 from ironspan.backup.log_reader import read_log
@@ -29,7 +34,7 @@ from ironspan.backup.proof import DRILL, WRITER
 from ironspan.backup.records import Revision
 from ironspan.backup.retention import plan
 from ironspan.backup.segment import SegmentWriter
-from ironspan.backup.settings import Retention
+from ironspan.backup.settings import Retention, Spool, parse
 from ironspan.backup.store import Store
 from ironspan.backup.takeover import take_over
 from tests.support.backup_log import (
@@ -46,6 +51,7 @@ from tests.support.backup_log import (
 from tests.support.backup_proof import proof
 from tests.support.hostile_writer import FAR_AHEAD, HUGE, HostileWriter
 from tests.support.memory_store import MemoryStore
+from tests.unit.backup.test_settings import UNSIGNING
 
 KEYS = PlainKeys()
 COUNTS = Retention(2, 1, 1, 1)
@@ -201,6 +207,32 @@ def test_a_bundle_of_somebody_else_stands_in_nobodys_way(tmp_path: pathlib.Path)
     bundle.write_text('{"format": "ironspan-recovery", "stamp": "two"}')
     assert recovery.keep(store, NAMES, bundle, 2000) == NAMES.recovery(2000)
     assert recovery.keep(store, NAMES, bundle, 3000) == ""
+
+
+def test_a_name_that_was_taken_in_the_copy_is_told(tmp_path: pathlib.Path) -> None:
+    store, copy = MemoryStore(), MemoryStore()
+    ours = genuine(store)
+    taken = next(name for name in ours if name.endswith("/manifest.json"))
+    copy.put(taken, [b"junk"])
+    copier = Copier(store, lambda: copy, NAMES)
+    copier.logs()
+    with pytest.raises(StoreError, match=f"other objects under 1 names .* {taken}"):
+        copier.objects()
+    assert {item.name for item in copy.list(NAMES.everything)} == set(ours), "the others are copied"
+    assert list(catalogue(copy, NAMES).damaged) == [taken]
+
+
+def test_strangers_are_told_and_forgotten(tmp_path: pathlib.Path) -> None:
+    written = dataclasses.replace(parse(UNSIGNING), spool=Spool(tmp_path / "spool", 0))
+    metrics = Metrics()
+    strangers = Strangers(written, "memory", metrics)
+    note = tmp_path / "strangers.json"
+    strangers.show({"lab/x": "it is not signed.", "lab/y": "it is not signed."})
+    assert json.loads(note.read_text())["objects"] == 2
+    assert metrics.registry.get_sample_value("ironspan_etcd_backup_unproven_objects") == 2
+    strangers.show({})
+    assert not note.exists()
+    assert metrics.registry.get_sample_value("ironspan_etcd_backup_unproven_objects") == 0
 
 
 def test_a_drill_host_signs_verdicts_and_nothing_else() -> None:

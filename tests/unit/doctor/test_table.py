@@ -157,6 +157,8 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("services", "problem",
      lambda d: d.hosts["az-1"].update(etcd_closed=True, units={"etcd.service": unit("inactive")}),
      "az-1: etcd is closed: its database is older", "ironspan backup accept --allow-destructive"),
+    ("services", "problem", lambda d: d.hosts["az-1"].update(backup_strangers=True),
+     "az-1: the backup store has objects that this site did not write", "ironspan backup list"),
     ("services", "notice",
      lambda d: d.hosts["rack-1"]["units"].update({"kubelet.service": unit(restarts="9")}),
      "was started again 9 times", "journalctl"),

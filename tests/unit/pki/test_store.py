@@ -85,7 +85,8 @@ def test_key_pairs_belong_together(store: Store) -> None:
 def test_control_plane_gets_no_etcd_authority(store: Store) -> None:
     names = set(known(store))
     planes = {"kubernetes-ca-key", "front-proxy-ca-key", "service-account-key"}
-    assert names == {*planes, "backup-key-1", f"recovery-{store.backup_keys.stamp()}"}
+    backups = {"backup-key-1", "backup-writer-1", "backup-drill-1", f"recovery-{store.backup_keys.stamp()}"}
+    assert names == planes | backups
     assert store.ca("etcd").key_pem() not in secrets(store, names).values()
     assert set(secrets(store, [*planes, "etcd-ca-key", "etcd-key"])) == planes
 
@@ -200,7 +201,7 @@ def _killed_at(step: int, path: Path, key_file: Path) -> None:
 
 def test_killed_at_every_step_then_resumed(tmp_path: Path, key_file: Path) -> None:
     context = multiprocessing.get_context("fork")
-    for step in range(40):
+    for step in range(60):
         path = tmp_path / str(step)
         process = context.Process(target=_killed_at, args=(step, path, key_file))
         process.start()
@@ -209,7 +210,7 @@ def test_killed_at_every_step_then_resumed(tmp_path: Path, key_file: Path) -> No
         kept = {name: data for name, data in content(path).items() if not name.split("/")[-1].startswith(".")}
         store.ensure_cas()
         after = content(path)
-        assert len(after) == 12
+        assert len(after) == 14
         assert not [name for name in after if ".writing-" in name]
         for name in ("store.json", "store.json.newest"):
             kept.pop(name, None)  # written again to count the backup keys, and to say that all is there
