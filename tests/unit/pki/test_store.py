@@ -221,7 +221,7 @@ def test_killed_at_every_step_then_resumed(tmp_path: Path, key_file: Path) -> No
         assert process.exitcode == -signal.SIGKILL
     else:
         pytest.fail("the store was never completed")
-    assert step == 30, "11 files, two of them three times, each synchronised twice (file and folder)"
+    assert step == 42, "13 files, two of them five times, each synchronised twice (file and folder)"
 
 
 def _make(path: Path, key_file: Path, results: t.Any) -> None:
