@@ -8,6 +8,7 @@ import os
 import stat
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import mode_text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Field,
@@ -58,10 +59,10 @@ def entries(host: Host, path: str) -> t.Dict[str, t.List[str]]:
 
     def read() -> t.Dict[str, t.List[str]]:
         try:
-            with open(host.path(path), encoding="utf-8", errors="surrogateescape") as stream:
-                lines = [line.rstrip("\n").split(":") for line in stream]
+            text = paths.read(host.path(path)).decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             return {}
+        lines = [line.split(":") for line in text.split("\n")]
         # The first of two lines with one name counts, as for the C library.
         return {line[0]: line for line in reversed(lines) if len(line) >= 4}
 
@@ -157,10 +158,7 @@ def set_ownership(path: str, spec: Spec, host: Host) -> None:
         spec: with mode, and optionally owner and group.
         host: the host.
     """
-    owner = resolve(spec, host)
-    if owner is not None:
-        os.chown(path, *owner)
-    os.chmod(path, int(spec["mode"], 8))
+    paths.set_owner_and_mode(path, int(spec["mode"], 8), resolve(spec, host))
 
 
 def need_folder(path: str, host: Host) -> None:
@@ -174,7 +172,7 @@ def need_folder(path: str, host: Host) -> None:
         ResourceError: neither.
     """
     folder = os.path.dirname(path)
-    if not os.path.isdir(host.path(folder)) and not host.declared(folder):
+    if not paths.is_folder(host.path(folder)) and not host.declared(folder):
         raise ResourceError(
             f"the folder {folder} does not exist and the document does not make it",
             f"Declare a directory resource with path {folder}, or require the package that brings it.",
@@ -189,10 +187,10 @@ def make_folders(folder: str, host: Host) -> None:
         host: the host.
     """
     missing = []
-    while not os.path.isdir(host.path(folder)):
+    while not paths.is_folder(host.path(folder)):
         missing.append(folder)
         folder = os.path.dirname(folder)
     for path in reversed(missing):
         host.backup(path)
-        os.mkdir(host.path(path))
-        os.chmod(host.path(path), 0o755)
+        paths.make_folder(host.path(path), 0o700)
+        paths.set_owner_and_mode(host.path(path), 0o755, follow=False)

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
     ASIDE,
-    copy_file,
+    copy_into,
+    copy_open,
     kind_of,
     remove_if_there,
     status_of,
@@ -41,23 +42,30 @@ def take(path: str, folder: str, number: int) -> Record:
     record: Record = {"what": what}
     if status is None:
         return record
-    record.update(mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid)
     if what == "link":
-        record["target"] = os.readlink(path)
+        record["target"] = paths.link_target(path)
     elif what == "file":
         copy = os.path.join(folder, str(number))
-        record.update(copy=str(number), mtime=status.st_mtime_ns, atime=status.st_atime_ns)
+        record["copy"] = str(number)
         remove_if_there(copy)
-        if status.st_size < LINK_ABOVE_BYTES or not _linked(path, copy):
-            copy_file(path, copy)
+        source = paths.opened(path, follow=False)
+        try:
+            # Of the very file that is kept, whatever has that name by now.
+            status = os.fstat(source)
+            if status.st_size < LINK_ABOVE_BYTES or not _linked(path, copy):
+                copy_open(source, copy)
+        finally:
+            os.close(source)
+        record.update(mtime=status.st_mtime_ns, atime=status.st_atime_ns)
+    record.update(mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid)
     return record
 
 
 def _linked(path: str, copy: str) -> bool:
     try:
-        os.link(path, copy, follow_symlinks=False)
+        paths.make_hard_link(path, copy)
     except OSError:
-        # Another file system, or one without hard links.
+        # Another file system, one without hard links, or a folder that others can change.
         return False
     sync_folder(os.path.dirname(copy))
     return True
@@ -80,20 +88,18 @@ def restore(path: str, record: Record, folder: str) -> t.Optional[str]:
         return _remove(path, now)
     if what == "folder":
         if now in ("file", "link"):
-            os.unlink(path)
+            paths.remove(path)
         if now != "folder":
-            os.mkdir(path)
-        _set_owner(path, record)
-        os.chmod(path, record["mode"])
+            paths.make_folder(path, 0o700)
+        paths.set_owner_and_mode(path, record["mode"], (record["uid"], record["gid"]), follow=False)
     elif what == "link":
         if now == "folder":
             return f"{path} was a link and is a folder now"
         descriptor, temporary = temporary_beside(path)
         os.close(descriptor)
-        os.unlink(temporary)
-        os.symlink(record["target"], temporary)
-        _set_owner(temporary, record)
-        os.rename(temporary, path)
+        paths.remove(temporary)
+        paths.make_link(record["target"], temporary, (record["uid"], record["gid"]))
+        paths.rename(temporary, path)
     elif what == "file":
         if now == "folder":
             return f"{path} was a file and is a folder now"
@@ -104,20 +110,30 @@ def restore(path: str, record: Record, folder: str) -> t.Optional[str]:
 
 def _restore_file(path: str, record: Record, folder: str) -> None:
     copy = os.path.join(folder, record["copy"])
+    owner = (record["uid"], record["gid"])
     descriptor, temporary = temporary_beside(path)
-    os.close(descriptor)
     try:
-        # A hard link keeps the very file that was there; a copy brings back content, owner, mode and times.
-        os.unlink(temporary)
-        if os.stat(copy).st_size < LINK_ABOVE_BYTES or not _linked(copy, temporary):
-            shutil.copyfile(copy, temporary)
-        _set_owner(temporary, record)
-        os.chmod(temporary, record["mode"])
-        os.utime(temporary, ns=(record["atime"], record["mtime"]))
-        descriptor = os.open(temporary, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-        os.rename(temporary, path)
+        source = paths.opened(copy, follow=False)
+        try:
+            # A hard link keeps the very file that was there; a copy brings back content, owner and times.
+            if os.fstat(source).st_size >= LINK_ABOVE_BYTES:
+                paths.remove(temporary)
+                if _linked(copy, temporary):
+                    os.close(descriptor)
+                    descriptor = paths.opened(temporary, follow=False)
+                else:
+                    os.close(descriptor)
+                    descriptor = paths.create(temporary)
+            paths.give(descriptor, record["mode"], owner)
+            if not os.path.sameopenfile(source, descriptor):
+                # Nobody had it open while others might read it: that is set before the first byte is written.
+                copy_into(descriptor, source)
+            os.utime(descriptor, ns=(record["atime"], record["mtime"]))
+            os.fsync(descriptor)
+        finally:
+            os.close(source)
+            os.close(descriptor)
+        paths.rename(temporary, path)
         # Renaming one hard link of a file onto another does nothing and leaves both names.
         remove_if_there(temporary)
     except BaseException:
@@ -129,21 +145,15 @@ def _remove(path: str, now: str) -> t.Optional[str]:
     if now == "absent":
         return None
     if now != "folder":
-        os.unlink(path)
+        paths.remove(path)
     else:
         try:
-            os.rmdir(path)
+            paths.remove_folder(path)
         except OSError:
             # Something else wrote into it meanwhile: that is not this transaction's to delete.
             return f"{path} is left, it is not empty"
     sync_folder(os.path.dirname(path))
     return None
-
-
-def _set_owner(path: str, record: Record) -> None:
-    status = os.lstat(path)
-    if (status.st_uid, status.st_gid) != (record["uid"], record["gid"]):
-        os.chown(path, record["uid"], record["gid"], follow_symlinks=False)
 
 
 def aside_name(path: str, number: int) -> str:
@@ -158,14 +168,12 @@ def bring_back(path: str, aside: str) -> t.Optional[str]:
         return None
     if status_of(path) is not None:
         return f"{path} is there again, the earlier one is {aside}"
-    os.rename(aside, path)
+    paths.rename(aside, path)
     sync_folder(os.path.dirname(path))
     return None
 
 
 def delete_tree(path: str) -> None:
     """Delete a file, link or whole tree; nothing happens if there is none."""
-    if kind_of(status_of(path)) == "folder":
-        shutil.rmtree(path)
-    else:
-        remove_if_there(path)
+    if status_of(path) is not None:
+        paths.remove_tree(path)

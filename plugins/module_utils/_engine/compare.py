@@ -115,7 +115,8 @@ def problem_of(name: str, error: BaseException) -> Problem:
         return Problem(name, f"needs {error.needs}, which this run did not carry")
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return Problem(name, f"{where}{error.strerror or error}", _REMEDIES.get(error.errno or 0, ""))
+        remedy = getattr(error, "remedy", "") or _REMEDIES.get(error.errno or 0, "")
+        return Problem(name, f"{where}{error.strerror or error}", remedy)
     return Problem(
         name, f"{type(error).__name__}: {error}", "This is a defect of the resource kind: report it."
     )

@@ -8,6 +8,8 @@ import os
 import stat
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+
 TEMPORARY = ".ironspan-"
 """Prefix of every unfinished file; the next run removes such files where a killed run was at work."""
 
@@ -18,14 +20,7 @@ _CHUNK = 1 << 20
 
 Ownership = t.Tuple[int, int]
 
-
-def sync_folder(path: str) -> None:
-    """Make renames and removals in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+sync_folder = paths.sync_folder
 
 
 def temporary_beside(path: str) -> t.Tuple[int, str]:
@@ -41,7 +36,7 @@ def temporary_beside(path: str) -> t.Tuple[int, str]:
     for attempt in range(1000):
         candidate = os.path.join(folder, f"{TEMPORARY}{name[:80]}.{os.getpid()}.{attempt}")
         try:
-            return os.open(candidate, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), candidate
+            return paths.create(candidate), candidate
         except FileExistsError:
             continue
     raise FileExistsError(f"{folder}: a thousand unfinished files of {name}")
@@ -60,14 +55,11 @@ def finish(
         owner: user and group id; None keeps the process's own.
     """
     try:
-        if owner is not None:
-            os.fchown(descriptor, *owner)
-        # After fchown, which clears the set-id bits.
-        os.fchmod(descriptor, mode)
+        paths.give(descriptor, mode, owner)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(temporary, path)
+    paths.rename(temporary, path)
     sync_folder(os.path.dirname(path))
 
 
@@ -107,7 +99,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 def remove_if_there(path: str) -> None:
     """Remove a file or link; nothing happens if there is none."""
     try:
-        os.unlink(path)
+        paths.remove(path)
     except FileNotFoundError:
         pass
 
@@ -122,7 +114,7 @@ def sha256_of(path: str) -> str:
     import hashlib
 
     digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as stream:
+    with paths.reading(path) as stream:
         while True:
             chunk = stream.read(_CHUNK)
             if not chunk:
@@ -132,10 +124,7 @@ def sha256_of(path: str) -> str:
 
 def status_of(path: str) -> t.Optional[os.stat_result]:
     """Return ``lstat`` of a path, None when there is nothing."""
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return paths.status(path)
 
 
 def kind_of(status: t.Optional[os.stat_result]) -> str:
@@ -153,20 +142,32 @@ def mode_text(status: os.stat_result) -> str:
     return f"{stat.S_IMODE(status.st_mode):04o}"
 
 
-def copy_file(source: str, target: str) -> None:
-    """Copy content only, durably, to a new file (mode 0600); an older target is replaced."""
+def copy_into(descriptor: int, source: int) -> None:
+    """Copy all that an open file holds into another one; both stay open."""
+    os.lseek(source, 0, os.SEEK_SET)
+    while True:
+        chunk = os.read(source, _CHUNK)
+        if not chunk:
+            return
+        write_all(descriptor, chunk)
+
+
+def copy_open(source: int, target: str) -> None:
+    """Copy what an open file holds, durably, to a new file (mode 0600); an older target is replaced."""
     descriptor, temporary = temporary_beside(target)
     try:
-        with open(source, "rb", buffering=0) as stream, ClosedOnFailure(descriptor):
-            while True:
-                chunk = stream.read(_CHUNK)
-                if not chunk:
-                    break
-                write_all(descriptor, chunk)
+        with ClosedOnFailure(descriptor):
+            copy_into(descriptor, source)
         finish(descriptor, temporary, target, 0o600)
     except BaseException:
         remove_if_there(temporary)
         raise
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy content only; see ``copy_open``."""
+    with paths.reading(source) as stream:
+        copy_open(stream.fileno(), target)
 
 
 def sweep(folder: str) -> t.List[str]:
@@ -180,8 +181,8 @@ def sweep(folder: str) -> t.List[str]:
     """
     removed: t.List[str] = []
     try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
+        names = paths.names(folder, follow=False)
+    except (FileNotFoundError, NotADirectoryError, paths.UnsafePath):
         return removed
     for name in names:
         if name.startswith(TEMPORARY) and not name.startswith(ASIDE):

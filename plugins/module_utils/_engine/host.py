@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, Journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State as KeptState
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
@@ -98,6 +98,7 @@ class LocalHost:
         stdin: t.Optional[bytes] = None,
         timeout: float = 300,
         env: t.Optional[t.Mapping[str, str]] = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> t.Tuple[int, str, str]:
         import subprocess
 
@@ -112,6 +113,7 @@ class LocalHost:
                 timeout=timeout,
                 env=environment,
                 cwd="/",
+                pass_fds=pass_fds,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -197,8 +199,8 @@ class LocalHost:
         real = self.path(path)
         aside = backup.aside_name(path, len(self.journal.records))
         self.write("aside", id=self.current, path=path, to=aside)
-        os.rename(real, self.path(aside))
-        sync_folder(os.path.dirname(real))
+        paths.rename(real, self.path(aside))
+        paths.sync_folder(os.path.dirname(real))
         self.crash.reach()
 
     def cached(self, key: str, make: t.Callable[[], t.Any]) -> t.Any:

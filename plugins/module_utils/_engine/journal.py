@@ -24,6 +24,7 @@ import json
 import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder, write_all
 
@@ -44,7 +45,7 @@ class Journal:
         """Open for writing; what a killed run wrote is read first, and a torn last line is cut off."""
         self.records, self._length = read_journal(self.path)
         new = not os.path.exists(self.path)
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = paths.lasting(self.path)
         os.ftruncate(self._descriptor, self._length)
         os.lseek(self._descriptor, 0, os.SEEK_END)
         if new:
@@ -92,8 +93,7 @@ def read_journal(path: str) -> t.Tuple[t.List[Record], int]:
         Its records, and how many bytes they take; what follows is a line torn by a crash.
     """
     try:
-        with open(path, "rb") as stream:
-            data = stream.read()
+        data = paths.read(path)
     except FileNotFoundError:
         return [], 0
     return parse_journal(data)

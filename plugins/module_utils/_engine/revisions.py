@@ -14,6 +14,7 @@ import os
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
     remove_if_there,
@@ -135,7 +136,7 @@ class Revisions:
 
     def _write(self, path: str, value: t.Any) -> None:
         if not os.path.isdir(self._folder):
-            os.mkdir(self._folder, 0o700)
+            paths.make_folder(self._folder, 0o700)
             sync_folder(os.path.dirname(self._folder))
         write_atomically(path, json.dumps(value, separators=(",", ":")).encode("ascii"), 0o600)
 
@@ -197,7 +198,6 @@ def _with(values: t.Sequence[str], value: str) -> t.List[str]:
 
 def _read(path: str) -> t.Any:
     try:
-        with open(path, encoding="ascii") as stream:
-            return json.load(stream)
+        return json.loads(paths.read(path))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
@@ -73,11 +75,9 @@ class State:
         self.notes.update(history.notes)
 
     def _disown(self, gone: t.Sequence[str]) -> None:
-        for name, paths in list(self.owned.items()):
+        for name, mine in list(self.owned.items()):
             left = [
-                path
-                for path in paths
-                if not any(path == root or path.startswith(root + "/") for root in gone)
+                path for path in mine if not any(path == root or path.startswith(root + "/") for root in gone)
             ]
             if left:
                 self.owned[name] = left
@@ -102,8 +102,8 @@ class Store:
     def prepare(self) -> None:
         """Make the folders; only root may look inside, because backups may hold private keys."""
         for path in (self.folder, os.path.dirname(self.journal_path), self.backup_folder):
-            os.makedirs(path, mode=0o755, exist_ok=True)
-            os.chmod(path, 0o700)
+            paths.make_folders(path)
+            paths.set_owner_and_mode(path, 0o700)
 
     def load(self) -> State:
         """Read state.json.
@@ -113,8 +113,7 @@ class Store:
         """
         remedy = f"Remove {FOLDER}/state.json on the host: it is rebuilt, artefacts are hashed again."
         try:
-            with open(self._state_path, encoding="utf-8") as stream:
-                data = json.load(stream)
+            data = json.loads(paths.read(self._state_path))
         except (FileNotFoundError, NotADirectoryError):
             return State({})
         except ValueError as error:
@@ -134,9 +133,9 @@ class Store:
     def close_journal(self) -> None:
         """Give up backups and put the journal away; the last one stays for people to read."""
         for name in os.listdir(self.backup_folder):
-            os.unlink(os.path.join(self.backup_folder, name))
+            paths.remove(os.path.join(self.backup_folder, name))
         self._crash.reach()
-        os.rename(self.journal_path, self.last_path)
+        paths.rename(self.journal_path, self.last_path)
         sync_folder(os.path.dirname(self.last_path))
         self._crash.reach()
 
@@ -179,9 +178,8 @@ class Store:
         """Open the lock file; False when there is none and nothing is to be written."""
         try:
             if writing:
-                os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY
-            self._lock = os.open(self._lock_path, flags | os.O_CLOEXEC, 0o600)
+                paths.make_folders(self.folder, 0o700)
+            self._lock = paths.lasting(self._lock_path) if writing else paths.opened(self._lock_path)
         except FileNotFoundError:
             # For a writer: removed between the two lines above, so try again.
             return self._open_lock(writing) if writing else False
@@ -195,14 +193,13 @@ class Store:
 
     def remove(self) -> None:
         """Remove the whole folder, the lock with it."""
-        import shutil
-
         # At once, by a rename: runs that wait for the lock make themselves a new folder meanwhile.
         removed = os.path.join(os.path.dirname(self.folder), ".ironspan-removed")
-        shutil.rmtree(removed, ignore_errors=True)
-        os.rename(self.folder, removed)
+        with contextlib.suppress(FileNotFoundError):
+            paths.remove_tree(removed)
+        paths.rename(self.folder, removed)
         self._crash.reach()
-        shutil.rmtree(removed)
+        paths.remove_tree(removed)
 
     def unlock(self) -> None:
         """Let other runs go on."""

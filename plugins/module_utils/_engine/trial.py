@@ -19,6 +19,7 @@ import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode, _unattended
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
     remove_if_there,
@@ -98,13 +99,13 @@ def arm(host: LocalHost, trial: Trial, folder: str) -> None:
     }
     _reserve(os.path.join(folder, "ballast"))
     units = host.path(UNITS)
-    os.makedirs(os.path.join(units, os.path.dirname(WANTED)), exist_ok=True)
+    paths.make_folders(os.path.join(units, os.path.dirname(WANTED)))
     for name, lines in ((SERVICE, SERVICE_LINES), (TIMER, TIMER_LINES)):
         text = "".join(f"{line}\n" for line in lines).format(**values)
         write_atomically(os.path.join(units, name), text.encode("ascii"), 0o644)
     link = os.path.join(units, WANTED)
     if not os.path.islink(link):
-        os.symlink(f"../{TIMER}", link)
+        paths.make_link(f"../{TIMER}", link)
         sync_folder(os.path.dirname(link))
     host.crash.reach()
     try:
@@ -137,7 +138,7 @@ def make_room(folder: str) -> None:
 
 
 def _reserve(path: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = paths.lasting(path)
     try:
         os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
     finally:

@@ -75,8 +75,12 @@ class Host(t.Protocol):
         stdin: t.Optional[bytes] = None,
         timeout: float = 300,
         env: t.Optional[t.Mapping[str, str]] = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> t.Tuple[int, str, str]:
-        """Run a program, return (status, stdout, stderr); with ``check`` a failure is a ResourceError."""
+        """Run a program, return (status, stdout, stderr); with ``check`` a failure is a ResourceError.
+
+        Files in ``pass_fds`` stay open for it; it finds them as /dev/fd/NUMBER.
+        """
 
     def secret(self, name: str) -> bytes:
         """Return a secret carried beside the document, or raise Pending."""

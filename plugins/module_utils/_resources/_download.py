@@ -9,7 +9,7 @@ import os
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 
 ATTEMPTS = 3
@@ -23,14 +23,14 @@ _CHUNK = 1 << 18
 VERIFY = "Run 'ironspan artifacts verify' where the mirror's folder is; it names and replaces damaged files."
 
 
-def fetch(url: str, beside: str, sha256: str, size: t.Optional[int]) -> t.Tuple[int, str]:
+def fetch(url: str, beside: str, sha256: str, size: int) -> t.Tuple[int, str]:
     """Stream a file from the mirror to a temporary file and check its size and digest.
 
     Args:
         url: the file's full address (http or https).
         beside: the temporary file is made in this path's folder.
         sha256: the digest it must have, hexadecimal.
-        size: its size in bytes if known.
+        size: its size in bytes; no more is ever written.
 
     Returns:
         The open descriptor of the temporary file and its path.
@@ -64,16 +64,20 @@ class _Unreachable(Exception):
     """Worth another attempt."""
 
 
-def _check_space(folder: str, size: t.Optional[int]) -> None:
-    status = os.statvfs(folder)
+def _check_space(folder: str, size: int) -> None:
+    descriptor = paths.opened(folder)
+    try:
+        status = os.statvfs(descriptor)
+    finally:
+        os.close(descriptor)
     free = status.f_bavail * status.f_frsize
-    if size is not None and size > free:
+    if size > free:
         raise ResourceError(
             f"{folder} has {free} bytes free, {size} are needed", "Make room on this file system."
         )
 
 
-def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> None:
+def _stream(url: str, descriptor: int, sha256: str, size: int) -> None:
     import http.client
     import socket
     import urllib.error
@@ -98,7 +102,7 @@ def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> No
                     until, enough = time.monotonic() + TIMEOUT_SECONDS, length + LEAST_BYTES
                 elif time.monotonic() > until:
                     raise TimeoutError(f"less than {LEAST_BYTES} bytes came in {TIMEOUT_SECONDS:.0f} s")
-                if size is not None and length > size:
+                if length > size:
                     raise _wrong(url, "size", f"{size} bytes", f"more than {size} bytes")
                 digest.update(chunk)
                 files.write_all(descriptor, chunk)
@@ -113,7 +117,7 @@ def _stream(url: str, descriptor: int, sha256: str, size: t.Optional[int]) -> No
         raise _Unreachable(f"{url}: {type(error).__name__}: {error}") from error
     if announced is not None and length < announced:
         raise _Unreachable(f"{url}: the connection ended after {length} of {announced} bytes")
-    if size is not None and length != size:
+    if length != size:
         raise _wrong(url, "size", f"{size} bytes", f"{length} bytes")
     if digest.hexdigest() != sha256.lower():
         raise _wrong(url, "SHA-256", sha256.lower(), digest.hexdigest())

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host, ResourceError, Spec
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
@@ -105,6 +105,6 @@ def write_input(host: Host, path: str, content: str) -> None:
         content: the whole content.
     """
     folder = host.path(RUN_FOLDER)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    os.chmod(folder, 0o700)
+    paths.make_folders(folder, 0o700)
+    paths.set_owner_and_mode(folder, 0o700)
     write_file(host, path, content.encode(), 0o600)

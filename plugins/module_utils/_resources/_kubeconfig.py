@@ -9,6 +9,7 @@ import binascii
 import os
 import re
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
 
@@ -43,6 +44,7 @@ def trusts(host: Host, path: str, authority: str) -> bool:
 
 def trust(host: Host, path: str, authority: str) -> None:
     """Let a kubeconfig trust these certificates; mode and owner stay. The caller has backed it up."""
-    status = os.stat(host.path(path))
-    text = with_authority(read_text(host, path) or "", authority)
+    with paths.reading(host.path(path)) as stream:
+        status = os.fstat(stream.fileno())
+        text = with_authority(stream.read().decode("utf-8", "replace"), authority)
     write_file(host, path, text.encode(), status.st_mode & 0o7777, (status.st_uid, status.st_gid))

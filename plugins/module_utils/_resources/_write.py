@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host
 
 
@@ -19,18 +19,15 @@ def read_text(host: Host, path: str) -> t.Optional[str]:
         path: absolute path as in the document.
     """
     try:
-        with open(host.path(path), encoding="utf-8", errors="replace") as stream:
-            return stream.read()
+        return paths.text(host.path(path))
     except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
         return None
 
 
 def signature(host: Host, path: str) -> t.Optional[t.List[int]]:
     """Return what changes whenever a file is written: size, mtime and ctime (ns), inode; None if absent."""
-    try:
-        return files.signature(os.stat(host.path(path)))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    status = paths.status(host.path(path), follow=True)
+    return None if status is None else files.signature(status)
 
 
 def write_file(
@@ -46,7 +43,7 @@ def write_file(
         owner: user and group id; None keeps the process's own.
     """
     real = host.path(path)
-    os.makedirs(os.path.dirname(real), exist_ok=True)
+    paths.make_folders(os.path.dirname(real))
     files.write_atomically(real, data, mode, owner)
 
 

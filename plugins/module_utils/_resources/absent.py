@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -81,8 +81,9 @@ class AbsentKind:
         if what == "absent":
             return None
         if what == "folder":
-            entries = len(os.listdir(real))
-            mounted = _mounts(real)[:1] == [os.path.realpath(real)]
+            entries = len(paths.names(real))
+            resolved = paths.real(real)
+            mounted = _mounts(resolved)[:1] == [resolved]
             if spec["keep_used"]:
                 if mounted or self._used(path, host):
                     return None
@@ -104,20 +105,23 @@ class AbsentKind:
         what = files.kind_of(files.status_of(real))
         if what == "folder" and spec["recursive"]:
             # Looked at here, not in compare: what comes before (a unit that stops) may unmount something.
-            mounts = _mounts(real)
-            itself = mounts[:1] == [os.path.realpath(real)]
+            resolved = paths.real(real)
+            mounts = _mounts(resolved)
+            itself = mounts[:1] == [resolved]
             for mounted in reversed(mounts[itself:]):
                 if not spec["unmount"]:
                     raise ResourceError(f"{mounted} is a mount point", "Unmount it first.")
                 host.run(["umount", "--", mounted])
-            for victim in sorted(os.path.join(path, name) for name in os.listdir(real)) if itself else [path]:
+            for victim in (
+                sorted(os.path.join(path, name) for name in paths.names(real)) if itself else [path]
+            ):
                 host.set_aside(victim)
-        elif what != "absent" and not (spec["keep_used"] and what == "folder" and os.listdir(real)):
+        elif what != "absent" and not (spec["keep_used"] and what == "folder" and paths.names(real)):
             host.backup(path)
             if what == "folder":
-                os.rmdir(real)
+                paths.remove_folder(real)
             else:
-                os.unlink(real)
+                paths.remove(real)
             files.sync_folder(os.path.dirname(real))
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
@@ -125,21 +129,24 @@ class AbsentKind:
 
     def _used(self, path: str, host: Host) -> bool:
         """Tell whether a folder holds anything that this document does not remove."""
-        inner = [f"{path}/{name}" for name in os.listdir(host.path(path))]
+        inner = [f"{path}/{name}" for name in paths.names(host.path(path))]
         return any(
             name not in self.removed or (self.removed[name] and self._used(name, host)) for name in inner
         )
 
 
-def _mounts(real: str) -> t.List[str]:
-    """Return the mount points at and below a folder, sorted, each once; the folder itself comes first."""
-    resolved = os.path.realpath(real)
+def _mounts(resolved: str) -> t.List[str]:
+    """Return the mount points at and below a folder, sorted, each once; the folder itself comes first.
+
+    Args:
+        resolved: its path without links.
+    """
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-            # The fifth field is the mount point; a space in it is written \040.
-            points = {line.split(" ")[4].replace("\\040", " ") for line in stream}
+        lines = paths.read("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines()
     except FileNotFoundError:
-        return [resolved] if os.path.ismount(real) else []
+        return [resolved] if os.path.ismount(resolved) else []
+    # The fifth field is the mount point; a space in it is written \040.
+    points = {line.split(" ")[4].replace("\\040", " ") for line in lines}
     return sorted(point for point in points if point == resolved or point.startswith(resolved + "/"))
 
 

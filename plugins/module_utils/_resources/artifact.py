@@ -8,7 +8,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -28,7 +28,7 @@ class ArtifactKind:
     fields: t.Mapping[str, Field] = {
         "url_path": Field((str,), required=True),
         "sha256": Field((str,), required=True),
-        "size": Field((int,)),
+        "size": Field((int,), required=True),
         "path": Field((str,), required=True),
         "mode": Field((str,), default="0755"),
         "unpack": Field((str,), default="none", choices=("none", "tar")),
@@ -45,6 +45,8 @@ class ArtifactKind:
             mistakes.append(f"url_path must begin with /, found {spec['url_path']!r}")
         if any(not isinstance(name, str) for name in spec["members"]):
             mistakes.append("members must be a list of names")
+        if spec["size"] < 0:
+            mistakes.append(f"size must be the file's bytes, found {spec['size']}")
         if spec["strip"] < 0:
             mistakes.append("strip must not be negative")
         return mistakes
@@ -106,7 +108,7 @@ def _digest(path: str, status: os.stat_result, host: Host, name: str, member: st
 
 
 def _sees(path: str, sha256: str, host: Host, name: str, note: State) -> None:
-    status = os.lstat(host.path(path))
+    status = paths.there(host.path(path), follow=False)
     host.remember(name, {**note, "sha256": sha256, "signature": files.signature(status)})
 
 
@@ -117,7 +119,7 @@ def _apply_file(spec: Spec, host: Host) -> None:
     accounts.need_folder(path, host)
     owner = accounts.resolve(spec, host)
     host.backup(path)
-    descriptor, temporary = _download.fetch(_url(spec, host), host.path(path), sha256, spec.get("size"))
+    descriptor, temporary = _download.fetch(_url(spec, host), host.path(path), sha256, spec["size"])
     try:
         files.finish(descriptor, temporary, host.path(path), int(spec["mode"], 8), owner)
     except BaseException:
@@ -148,7 +150,7 @@ def _compare_members(spec: Spec, host: Host) -> t.Optional[Change]:
     folder = spec["path"].rstrip("/")
     known = host.note(spec["id"])
     after: State = {"sha256": spec["sha256"].lower()}
-    if not os.path.isdir(host.path(folder)) and os.path.lexists(host.path(folder)):
+    if not paths.is_folder(host.path(folder)) and paths.status(host.path(folder)) is not None:
         raise ResourceError(
             f"{folder} exists and is no folder", "Move it away on the host, or choose another path."
         )
@@ -173,7 +175,7 @@ def _member_state(path: str, member: str, entry: State, spec: Spec, host: Host) 
     if status is None or what != ("link" if "target" in entry else "file"):
         return what
     if what == "link":
-        target = os.readlink(host.path(path))
+        target = paths.link_target(host.path(path))
         return "" if target == entry["target"] else f"link to {target}"
     before, _ = accounts.differences({"mode": entry["mode"]}, status, host)
     if before:
@@ -193,7 +195,7 @@ def _apply_archive(spec: Spec, host: Host) -> None:
     host.backup(folder)
     accounts.make_folders(folder, host)
     inside = host.path(f"{folder}/archive")
-    descriptor, temporary = _download.fetch(_url(spec, host), inside, spec["sha256"], spec.get("size"))
+    descriptor, temporary = _download.fetch(_url(spec, host), inside, spec["sha256"], spec["size"])
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         entries: t.Dict[str, State] = {}
@@ -237,7 +239,7 @@ def _unpack_member(archive: t.Any, member: t.Any, folder: str, host: Host) -> St
     real = host.path(path)
     parent = os.path.dirname(path)
     accounts.make_folders(parent, host)
-    resolved, base = os.path.realpath(host.path(parent)), os.path.realpath(host.path(folder))
+    resolved, base = paths.real(host.path(parent)), paths.real(host.path(folder))
     if resolved != base and not resolved.startswith(base.rstrip("/") + "/"):
         raise ResourceError(
             f"{parent} leads out of {folder}", "Remove the link that is in the way on the host."
@@ -247,15 +249,15 @@ def _unpack_member(archive: t.Any, member: t.Any, folder: str, host: Host) -> St
     try:
         if member.target:
             os.close(descriptor)
-            os.unlink(temporary)
-            os.symlink(member.target, temporary)
-            os.rename(temporary, real)
+            paths.remove(temporary)
+            paths.make_link(member.target, temporary)
+            paths.rename(temporary, real)
             return {"target": member.target}
         mode = "0755" if member.info.mode & 0o111 else "0644"
         with files.ClosedOnFailure(descriptor):
             sha256 = _copy(archive.extractfile(member.info), descriptor)
         files.finish(descriptor, temporary, real, int(mode, 8), accounts.resolve({"mode": mode}, host))
-        return {"sha256": sha256, "mode": mode, "signature": files.signature(os.lstat(real))}
+        return {"sha256": sha256, "mode": mode, "signature": files.signature(paths.there(real, follow=False))}
     except BaseException:
         files.remove_if_there(temporary)
         raise

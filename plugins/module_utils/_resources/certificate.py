@@ -14,7 +14,7 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -231,7 +231,7 @@ class CertificateKind:
         )
         if wanted:
             return Change("update", before, wanted, reason)
-        before, wanted = accounts.differences(spec, os.stat(host.path(spec["path"])), host)
+        before, wanted = accounts.differences(spec, paths.there(host.path(spec["path"])), host)
         return Change("update", before, wanted, OWNERSHIP) if wanted else None
 
     def _facts(self, spec: Spec, host: Host) -> t.Optional[State]:
@@ -256,17 +256,12 @@ class CertificateKind:
         beside = read_text(host, os.path.join(os.path.dirname(spec["path"]), "ca.crt")) or ""
         for der in pem_blocks(chain)[1:] + pem_blocks(beside):
             if fingerprint(der) == spec["issuer_sha256"]:
-                argv = [
-                    "openssl",
-                    "verify",
-                    "-partial_chain",
-                    # Whether it has expired is asked apart.
-                    "-no_check_time",
-                    "-CAfile",
-                    "/dev/stdin",
-                    host.path(spec["path"]),
-                ]
-                status, _, _ = host.run(argv, check=False, stdin=_as_pem(der).encode())
+                # Whether it has expired is asked apart.
+                argv = ["openssl", "verify", "-partial_chain", "-no_check_time", "-CAfile", "/dev/stdin"]
+                with paths.reading(host.path(spec["path"])) as stream:
+                    leaf = stream.fileno()
+                    argv.append(f"/dev/fd/{leaf}")
+                    status, _, _ = host.run(argv, check=False, stdin=_as_pem(der).encode(), pass_fds=(leaf,))
                 return fingerprint(der) if status == 0 else ""
         return ""
 

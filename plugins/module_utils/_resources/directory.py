@@ -8,7 +8,7 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -34,11 +34,10 @@ class DirectoryKind:
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Compare type, mode and owner. A link to a folder counts as the folder."""
         path = spec["path"]
-        try:
-            status = os.stat(host.path(path))
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.lexists(host.path(path)):
-                raise _in_the_way(path, "a dangling link") from None
+        status = paths.status(host.path(path), follow=True)
+        if status is None:
+            if paths.status(host.path(path)) is not None:
+                raise _in_the_way(path, "a dangling link")
             after = {
                 "state": "directory",
                 "mode": spec["mode"],
@@ -59,7 +58,7 @@ class DirectoryKind:
         accounts.make_folders(os.path.dirname(path), host)
         try:
             # Nobody may look into it before its mode is set.
-            os.mkdir(host.path(path), mode=0o700)
+            paths.make_folder(host.path(path), 0o700)
         except FileExistsError:
             pass
         accounts.set_ownership(host.path(path), spec, host)

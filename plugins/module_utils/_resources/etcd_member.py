@@ -17,7 +17,7 @@ import json
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -100,13 +100,12 @@ def data_identity(host: Host, folder: str) -> t.Optional[State]:
     """
     logs = host.path(os.path.join(folder, "member", "wal"))
     try:
-        names = sorted(name for name in os.listdir(logs) if name.endswith(".wal"))
+        names = sorted(name for name in paths.names(logs) if name.endswith(".wal"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not names:
         return None
-    with open(os.path.join(logs, names[-1]), "rb") as stream:
-        return identity(stream.read(4096))
+    return identity(paths.read(os.path.join(logs, names[-1]), 4096))
 
 
 def split(text: str) -> t.Tuple[str, t.List[str]]:
@@ -172,7 +171,7 @@ class EtcdMemberKind:
             accounts.need_folder(path, host)
             after: State = {"mode": spec["mode"], "owner": spec["owner"], "group": spec["group"]}
             return Change("create", {"state": "absent"}, {**after, "text": wanted}, "does not exist")
-        before, after = accounts.differences(spec, os.stat(host.path(path)), host)
+        before, after = accounts.differences(spec, paths.there(host.path(path)), host)
         reasons = list(after)
         if (text, initial) != (spec["content"], lines):
             before["text"], after["text"] = present, wanted

@@ -8,7 +8,7 @@ import hashlib
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -65,7 +65,10 @@ class FileKind:
                 if not spec["force_replace"]:
                     return None
                 return Change(
-                    "update", {"state": "link", "target": os.readlink(host.path(path))}, after, "is a link"
+                    "update",
+                    {"state": "link", "target": paths.link_target(host.path(path))},
+                    after,
+                    "is a link",
                 )
             return Change("create", {"state": "absent"}, after, "does not exist")
         before, after = accounts.differences(spec, status, host)
@@ -107,7 +110,8 @@ class FileKind:
             accounts.set_ownership(real, spec, host)
         if "secret" in spec:
             host.remember(
-                spec["id"], {"secret": spec["secret"], "signature": files.signature(os.lstat(real))}
+                spec["id"],
+                {"secret": spec["secret"], "signature": files.signature(paths.there(real, follow=False))},
             )
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
@@ -123,8 +127,7 @@ def _wanted(spec: Spec, host: Host) -> bytes:
 
 def _read(path: str) -> t.Optional[bytes]:
     """Return a file's content, None if it is too large to be compared byte by byte."""
-    with open(path, "rb") as stream:
-        data = stream.read(LARGEST_READ_BYTES + 1)
+    data = paths.read(path, LARGEST_READ_BYTES + 1)
     return data if len(data) <= LARGEST_READ_BYTES else None
 
 

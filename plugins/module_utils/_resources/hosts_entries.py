@@ -11,7 +11,7 @@ import re
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -64,22 +64,25 @@ class HostsEntriesKind:
         host.backup(PATH)
         wanted = with_block(_read(host) or b"", spec["id"], block(spec))
         try:
-            status = os.stat(real)
+            status = paths.there(real)
+            real = paths.real(real)
             owner: t.Optional[files.Ownership] = (status.st_uid, status.st_gid)
             mode = stat.S_IMODE(status.st_mode)
         except FileNotFoundError:
             owner, mode = None, 0o644
         try:
-            files.write_atomically(os.path.realpath(real), wanted, mode, owner)
+            files.write_atomically(real, wanted, mode, owner)
         except OSError as error:
             if error.errno not in (errno.EBUSY, errno.EXDEV):
                 raise
             # Containers may have /etc/hosts mounted as a single file, which cannot be replaced by a rename.
-            with open(real, "r+b") as stream:
-                stream.write(wanted)
-                stream.truncate()
-                stream.flush()
-                os.fsync(stream.fileno())
+            descriptor = paths.opened(real, os.O_WRONLY)
+            try:
+                files.write_all(descriptor, wanted)
+                os.ftruncate(descriptor, len(wanted))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""
@@ -128,8 +131,7 @@ def _shown(data: bytes) -> State:
 
 def _read(host: Host) -> t.Optional[bytes]:
     try:
-        with open(host.path(PATH), "rb") as stream:
-            return stream.read()
+        return paths.read(host.path(PATH))
     except FileNotFoundError:
         return None
 

@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -51,7 +51,8 @@ def pem_blocks(text: str, label: str = "CERTIFICATE") -> t.List[bytes]:
 
 def public_key(host: Host, key_path: str) -> t.Optional[bytes]:
     """Return the public half of a key file as DER, None when the file holds no usable key."""
-    status, text, _ = host.run(["openssl", "pkey", "-in", host.path(key_path), "-pubout"], check=False)
+    key = paths.read(host.path(key_path))
+    status, text, _ = host.run(["openssl", "pkey", "-pubout"], check=False, stdin=key)
     blocks = pem_blocks(text, "PUBLIC KEY")
     return blocks[0] if status == 0 and blocks else None
 
@@ -100,8 +101,12 @@ def certificate_request(host: Host, key_path: str, csr: t.Mapping[str, t.Any]) -
         key_path: the key's path in the document.
         csr: what to ask for: common_name, organizations, dns, ips.
     """
-    argv = ["openssl", "req", "-new", "-sha256", "-key", host.path(key_path), "-config", "/dev/stdin"]
-    return host.run(argv, stdin=request_configuration(csr).encode())[1]
+    configuration = request_configuration(csr).encode()
+    # Not by its path, which may lead elsewhere by the time that OpenSSL opens it.
+    with paths.reading(host.path(key_path)) as stream:
+        key = stream.fileno()
+        argv = ["openssl", "req", "-new", "-sha256", "-key", f"/dev/fd/{key}", "-config", "/dev/stdin"]
+        return host.run(argv, stdin=configuration, pass_fds=(key,))[1]
 
 
 class KeyAndCsrKind:
@@ -155,7 +160,7 @@ class KeyAndCsrKind:
                 "not a usable key of this algorithm",
             )
         self._remember(spec, host, seen, public)
-        before, after = accounts.differences(spec, os.stat(host.path(path)), host)
+        before, after = accounts.differences(spec, paths.there(host.path(path)), host)
         return Change("update", before, after, "other mode or owner") if after else None
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
@@ -175,14 +180,10 @@ class KeyAndCsrKind:
     def _generate(self, spec: Spec, host: Host) -> None:
         real = host.path(spec["key_path"])
         accounts.make_folders(os.path.dirname(spec["key_path"]), host)
-        # The file is 0600 before openssl writes the first byte into it.
-        descriptor, temporary = files.temporary_beside(real)
-        try:
-            host.run(["openssl", "genpkey", *GENERATE[spec["algorithm"]], "-out", temporary])
-            files.finish(descriptor, temporary, real, int(spec["mode"], 8), accounts.resolve(spec, host))
-        except BaseException:
-            files.remove_if_there(temporary)
-            raise
+        owner = accounts.resolve(spec, host)
+        # OpenSSL writes no file itself: it would open it by its path.
+        key = host.run(["openssl", "genpkey", *GENERATE[spec["algorithm"]]])[1]
+        files.write_atomically(real, key.encode("ascii"), int(spec["mode"], 8), owner)
 
     def _remember(self, spec: Spec, host: Host, seen: t.Optional[t.List[int]], public: str) -> None:
         # Certificates of this key find here what they need to know about it.

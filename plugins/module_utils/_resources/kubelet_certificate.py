@@ -13,7 +13,7 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -120,9 +120,9 @@ class KubeletCertificateKind:
 def _point(link: str, target: str) -> None:
     descriptor, temporary = files.temporary_beside(link)
     os.close(descriptor)
-    os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.rename(temporary, link)
+    paths.remove(temporary)
+    paths.make_link(target, temporary)
+    paths.rename(temporary, link)
     files.sync_folder(os.path.dirname(link))
 
 

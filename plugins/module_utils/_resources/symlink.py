@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -37,7 +37,7 @@ class SymlinkKind:
         what = files.kind_of(files.status_of(real))
         after = {"state": "link", "target": spec["target"]}
         if what == "link":
-            target = os.readlink(real)
+            target = paths.link_target(real)
             if target == spec["target"]:
                 return None
             return Change("update", {"target": target}, {"target": spec["target"]}, "points elsewhere")
@@ -59,9 +59,9 @@ class SymlinkKind:
         descriptor, temporary = files.temporary_beside(real)
         os.close(descriptor)
         try:
-            os.unlink(temporary)
-            os.symlink(spec["target"], temporary)
-            os.rename(temporary, real)
+            paths.remove(temporary)
+            paths.make_link(spec["target"], temporary)
+            paths.rename(temporary, real)
         except BaseException:
             files.remove_if_there(temporary)
             raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
     Change,
     Field,
@@ -81,7 +82,7 @@ def _set(host: Host, name: str, value: str) -> None:
     path = host.path(live_path(name))
     try:
         # Opened without O_CREAT: a name the kernel does not know stays an error.
-        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        descriptor = paths.opened(path, os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(descriptor, f"{value}\n".encode())
         finally:

@@ -61,22 +61,42 @@ MISTAKES = [
     ([{"kind": "absent", "id": "l/x", "path": "/var/lib/"}], "/var/lib is part of the system", ""),
     ([{"kind": "symlink", "id": "l/x", "path": "/x", "target": ""}], "l/x: target must not be empty", ""),
     (
-        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "x", "sha256": SHA}],
+        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "x", "sha256": SHA, "size": 1}],
         "l/x: url_path must begin with /",
         "",
     ),
     (
-        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "/x", "sha256": "abc"}],
+        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "/x", "sha256": "abc", "size": 1}],
         "l/x: sha256 must be 64 hexadecimal digits",
         "",
     ),
     (
-        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "/x", "sha256": SHA, "unpack": "zip"}],
+        [
+            {
+                "kind": "artifact",
+                "id": "l/x",
+                "path": "/x",
+                "url_path": "/x",
+                "sha256": SHA,
+                "size": 1,
+                "unpack": "zip",
+            }
+        ],
         "l/x: unpack must be one of none, tar, found 'zip'",
         "",
     ),
     (
-        [{"kind": "artifact", "id": "l/x", "path": "/x", "url_path": "/x", "sha256": SHA, "strip": -1}],
+        [
+            {
+                "kind": "artifact",
+                "id": "l/x",
+                "path": "/x",
+                "url_path": "/x",
+                "sha256": SHA,
+                "size": 1,
+                "strip": -1,
+            }
+        ],
         "l/x: strip must not be negative",
         "",
     ),

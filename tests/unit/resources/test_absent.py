@@ -14,7 +14,14 @@ if t.TYPE_CHECKING:
     from tests.unit.conftest import Sandbox
 
 GONE: dict[str, t.Any] = {"kind": "absent", "id": "a", "path": "/srv/x"}
-FAILING = {"kind": "artifact", "id": "z", "path": "/opt/x", "url_path": "/none", "sha256": "0" * 64}
+FAILING = {
+    "kind": "artifact",
+    "id": "z",
+    "path": "/opt/x",
+    "url_path": "/none",
+    "sha256": "0" * 64,
+    "size": 1,
+}
 
 
 def prepare(sandbox: Sandbox, there: str) -> Path:

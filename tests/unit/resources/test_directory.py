@@ -53,7 +53,14 @@ def test_a_rollback_removes_what_was_made_above_and_restores_modes(sandbox: Sand
     (sandbox.root / "srv/there").mkdir(mode=0o700)
     before = sandbox.snapshot()
     there = {"kind": "directory", "id": "there", "path": "/srv/there", "mode": "0755"}
-    failing = {"kind": "artifact", "id": "z", "path": "/opt/x", "url_path": "/none", "sha256": "0" * 64}
+    failing = {
+        "kind": "artifact",
+        "id": "z",
+        "path": "/opt/x",
+        "url_path": "/none",
+        "sha256": "0" * 64,
+        "size": 1,
+    }
     result = sandbox.run(FOLDER, there, failing)
     assert result["failed_resource"] == "l/z"
     assert sandbox.snapshot() == before

@@ -96,10 +96,10 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
     inode = path.stat().st_ino
     rename = os.rename
 
-    def busy(source: str, target: str) -> None:
-        if str(target) == str(path):
+    def busy(source: str, target: str, **folders: int) -> None:
+        if target == path.name:
             raise OSError(errno.EBUSY, "Device or resource busy")
-        rename(source, target)
+        rename(source, target, **folders)
 
     monkeypatch.setattr(os, "rename", busy)
     assert sandbox.changed(ENTRIES) == ["h"]

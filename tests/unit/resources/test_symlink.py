@@ -51,6 +51,13 @@ def test_rollback(sandbox: Sandbox, there: str) -> None:
     elif there == "file":
         path.write_text("x")
     before = sandbox.snapshot()
-    failing = {"kind": "artifact", "id": "z", "path": "/opt/x", "url_path": "/none", "sha256": "0" * 64}
+    failing = {
+        "kind": "artifact",
+        "id": "z",
+        "path": "/opt/x",
+        "url_path": "/none",
+        "sha256": "0" * 64,
+        "size": 1,
+    }
     assert sandbox.run(LINK, failing)["rolled_back"] == ["l/z", "l/l"]
     assert sandbox.snapshot() == before

@@ -45,7 +45,14 @@ store("/etc/group", groups)
 """
 
 USER: dict[str, t.Any] = {"kind": "user", "id": "u", "name": "etcd", "home": "/var/lib/etcd"}
-FAILING = {"kind": "artifact", "id": "z", "path": "/opt/x", "url_path": "/none", "sha256": "0" * 64}
+FAILING = {
+    "kind": "artifact",
+    "id": "z",
+    "path": "/opt/x",
+    "url_path": "/none",
+    "sha256": "0" * 64,
+    "size": 1,
+}
 
 
 @pytest.fixture

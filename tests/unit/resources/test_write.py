@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import builtins
 import subprocess
-import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
 
 from .fake_host import FakeHost
@@ -22,15 +21,15 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_file(
     with subprocess.Popen(["/bin/sleep", "5"]) as process:
         path = f"/proc/{process.pid}/cmdline"
         (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        real = builtins.open
+        real = paths.opened
 
-        def opened(name: t.Any, *arguments: t.Any, **options: t.Any) -> t.Any:
-            stream = real(name, *arguments, **options)
+        def opened(name: str) -> int:
+            descriptor = real(name)
             if name == host.path(path):
                 process.kill()
                 process.wait()
-            return stream
+            return descriptor
 
-        monkeypatch.setattr(builtins, "open", opened)
+        monkeypatch.setattr(paths, "opened", opened)
         assert read_text(host, path) is None
     assert process.returncode == -9, "it was not read"
