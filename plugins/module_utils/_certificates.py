@@ -14,6 +14,8 @@ import os
 import re
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+
 FILES = (
     "/etc/etcd/pki/*.crt",
     "/etc/kubernetes/pki/*.crt",
@@ -49,8 +51,8 @@ def read(root: str = "/") -> Found:
         for real in sorted(glob.glob(_below(root, pattern))):
             path = "/" + os.path.relpath(real, root)
             try:
-                with open(real, encoding="ascii", errors="replace") as stream:
-                    text = stream.read()
+                with paths.reading(real) as stream:
+                    text = stream.read().decode("ascii", "replace")
                     written[path] = os.fstat(stream.fileno()).st_mtime
             except OSError:
                 unreadable.append(path)
@@ -65,8 +67,7 @@ def read(root: str = "/") -> Found:
         if os.path.exists(_below(root, path)):
             written[path] = os.stat(_below(root, path)).st_mtime
     if PUBLIC_KEYS in written:
-        with open(_below(root, PUBLIC_KEYS), encoding="ascii", errors="replace") as stream:
-            public_keys = stream.read()
+        public_keys = paths.text(_below(root, PUBLIC_KEYS))
     return {
         "certificates": certificates,
         "unreadable": unreadable,
@@ -83,10 +84,8 @@ def started(root: str) -> t.Dict[str, float]:
     boot = _boot_time(root)
     for folder in glob.glob(_below(root, "/proc/[0-9]*")):
         try:
-            with open(f"{folder}/stat", encoding="utf-8", errors="replace") as stream:
-                stat = stream.read()
-            with open(f"{folder}/cmdline", encoding="utf-8", errors="replace") as stream:
-                name = os.path.basename(stream.read().split("\0", 1)[0])
+            stat = paths.text(f"{folder}/stat")
+            name = os.path.basename(paths.text(f"{folder}/cmdline").split("\0", 1)[0])
         except OSError:
             continue
         if name in PROGRAMS:
@@ -97,8 +96,7 @@ def started(root: str) -> t.Dict[str, float]:
 
 
 def _boot_time(root: str) -> float:
-    with open(_below(root, "/proc/stat"), encoding="utf-8") as stream:
-        found = re.search(r"^btime (\d+)", stream.read(), re.MULTILINE)
+    found = re.search(r"^btime (\d+)", paths.text(_below(root, "/proc/stat")), re.MULTILINE)
     return float(found.group(1)) if found else 0.0
 
 

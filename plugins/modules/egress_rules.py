@@ -47,9 +47,8 @@ file:
   type: str
 """
 
-import pathlib
-
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._health import egress, local
 
 # In the host's own zone a time in a rule would mean another moment to who reads it elsewhere.
@@ -60,8 +59,7 @@ FILE = "/etc/ironspan-egress.nft"
 def main() -> None:
     """Read."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    file = pathlib.Path(FILE)
-    text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+    text = paths.text(FILE) if paths.status(FILE) else ""
     module.exit_json(changed=False, rules=local.output(COMMAND), counters=egress.collect(), file=text)
 
 

@@ -70,12 +70,11 @@ removed:
 
 import json
 import os
-import shutil
 import time
 import typing as t
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 
 _LEAST_FREE = 1 << 28
 """Bytes that stay free on the disk: a full one stops the member."""
@@ -93,33 +92,50 @@ def superfluous(names: t.Iterable[str], keep: int) -> t.List[str]:
     return sorted(name for name in names if name.startswith(_PREFIX) and name.endswith(".db"))[:-keep]
 
 
-def save(module: AnsibleModule, folder: Path, environment: t.Dict[str, str]) -> t.Dict[str, t.Any]:
+def own(folder: str) -> int:
+    """Make the folder if it is not there, and let it be root's alone; returns it open.
+
+    What is written in it is named from the open folder: what lies above it may be another user's.
+    """
+    paths.make_folders(folder)
+    descriptor = paths.opened(folder, os.O_RDONLY | os.O_DIRECTORY)
+    paths.give(descriptor, 0o700, (os.geteuid(), os.getegid()))
+    return descriptor
+
+
+def save(
+    module: AnsibleModule, folder: str, descriptor: int, environment: t.Dict[str, str]
+) -> t.Dict[str, t.Any]:
     """Take one snapshot; the file has its name when it is whole."""
-    for left in folder.glob(f".{_PREFIX}*"):
-        # Of a run that was killed.
-        left.unlink()
+    for left in paths.names(folder):
+        if left.startswith(f".{_PREFIX}"):
+            # Of a run that was killed.
+            paths.remove(f"{folder}/{left}")
     answer = json.loads(_run(module, environment, "etcdctl", "endpoint", "status", "--write-out=json"))
     size = max(int(entry["Status"].get("dbSize", 0)) for entry in answer)
-    free = shutil.disk_usage(folder).free
+    disk = os.statvfs(descriptor)
+    free = disk.f_bavail * disk.f_frsize
     if free < size + _LEAST_FREE:
         module.fail_json(
             msg=f"{folder} has {free} bytes free and the store holds {size}: a snapshot could fill the disk; "
             "make room, or remove snapshots there"
         )
     name = time.strftime(f"{_PREFIX}%Y%m%dT%H%M%SZ.db", time.gmtime())
-    part = folder / f".{name}.part"
-    _run(module, environment, "etcdctl", "snapshot", "save", str(part))
+    part, path = f"{folder}/.{name}.part", f"{folder}/{name}"
+    _run(module, environment, "etcdctl", "snapshot", "save", f".{name}.part", folder=descriptor)
     status = json.loads(
-        _run(module, environment, "etcdutl", "snapshot", "status", str(part), "--write-out=json")
-    )
-    part.chmod(0o600)
-    with part.open("rb") as stream:
+        _run(
+            module, environment, "etcdutl", "snapshot", "status", f".{name}.part", "--write-out=json",
+            folder=descriptor,
+        )
+    )  # fmt: skip
+    paths.set_owner_and_mode(part, 0o600, follow=False)
+    with paths.reading(part) as stream:
         os.fsync(stream.fileno())
-    path = folder / name
-    part.rename(path)
+    paths.rename(part, path)
     return {
-        "path": str(path),
-        "bytes": path.stat().st_size,
+        "path": path,
+        "bytes": paths.there(path).st_size,
         "revision": int(status.get("revision", 0)),
         "keys": int(status.get("totalKey", 0)),
     }
@@ -135,28 +151,32 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    folder, keep = Path(module.params["directory"]), module.params["keep"]
+    folder, keep = str(module.params["directory"]).rstrip("/"), module.params["keep"]
     if keep < 1:
         module.fail_json(msg=f"keep is {keep}; keep at least one")
     if module.check_mode:
         module.exit_json(changed=True, path="", msg="A snapshot would be taken.")
     try:
-        environment = settings(Path(module.params["environment_file"]).read_text(encoding="utf-8"))
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        environment = settings(paths.text(module.params["environment_file"]))
+        descriptor = own(folder)
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}; is this a member of the store?")
-    saved = save(module, folder, environment)
-    removed = superfluous((path.name for path in folder.iterdir()), keep)
+    saved = save(module, folder, descriptor, environment)
+    removed = superfluous(paths.names(folder), keep)
     for name in removed:
-        (folder / name).unlink()
+        paths.remove(f"{folder}/{name}")
     module.exit_json(changed=True, removed=removed, **saved)
 
 
-def _run(module: AnsibleModule, environment: t.Dict[str, str], *argv: str) -> str:
+def _run(
+    module: AnsibleModule, environment: t.Dict[str, str], *argv: str, folder: t.Optional[int] = None
+) -> str:
     # Where the role puts them; root's PATH over ssh need not have it.
     status, output, problems = module.run_command(
-        list(argv), environ_update=environment, path_prefix="/usr/local/bin"
+        list(argv),
+        environ_update=environment,
+        path_prefix="/usr/local/bin",
+        cwd=None if folder is None else f"/proc/self/fd/{folder}",
     )
     if status != 0:
         lines = (problems or output).strip().splitlines()

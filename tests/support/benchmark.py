@@ -85,7 +85,7 @@ class Check:
 
 CHECKS = (
     Check("1.1.11", "etcd/data", "", etcd_alone),
-    Check("1.1.12", "etcd/data-root", "", etcd_alone),
+    Check("1.1.12", "etcd/data", "", etcd_alone),
     Check("1.1.19", "control_plane/etcd-client", "", root_owns),
     Check("1.1.21", "control_plane/kubernetes-ca-key", "", only_root),
     Check("1.1.21", "control_plane/service-account-key", "", only_root),

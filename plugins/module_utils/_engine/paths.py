@@ -126,7 +126,7 @@ def opened(path: str, flags: int = os.O_RDONLY, follow: bool = True) -> int:
         try:
             descriptor = os.open(at.name, flags, dir_fd=at.folder)
         except OSError as error:
-            if error.errno == errno.ELOOP:
+            if error.errno == errno.ELOOP and not at.kept:
                 raise UnsafePath(path, "is a symbolic link") from None
             raise type(error)(error.errno, error.strerror, path) from None
         found = os.fstat(descriptor)
@@ -145,21 +145,14 @@ def opened(path: str, flags: int = os.O_RDONLY, follow: bool = True) -> int:
 @contextlib.contextmanager
 def reading(path: str) -> t.Iterator[t.BinaryIO]:
     """Open a file for reading bytes; see ``opened``."""
-    with os.fdopen(opened(path), "rb", buffering=0) as stream:
-        yield t.cast(t.BinaryIO, stream)
+    with os.fdopen(opened(path), "rb") as stream:
+        yield stream
 
 
 def read(path: str, most: int = -1) -> bytes:
     """Return a file's content, or its first ``most`` bytes."""
     with reading(path) as stream:
-        pieces = []
-        while most != 0:
-            piece = stream.read(min(most, 1 << 20) if most > 0 else 1 << 20)
-            if not piece:
-                break
-            pieces.append(piece)
-            most -= len(piece) if most > 0 else 0
-        return b"".join(pieces)
+        return stream.read(most)
 
 
 def text(path: str) -> str:
@@ -197,12 +190,6 @@ def is_folder(path: str) -> bool:
     """Tell whether a path leads to a folder."""
     found = status(path, follow=True)
     return found is not None and stat.S_ISDIR(found.st_mode)
-
-
-def is_kept(path: str) -> bool:
-    """Tell whether only root can change what a path's folder holds."""
-    with place(path) as at:
-        return at.kept
 
 
 def real(path: str) -> str:

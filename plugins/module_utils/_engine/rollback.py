@@ -22,6 +22,7 @@ STAYS = {
     "container_image": "images stay, the kubelet collects those that nothing uses",
     "kubeadm": "being a member of the cluster is not taken back; remove the host from the cluster",
     "package": "packages stay, others may have come to rely on them",
+    "private_files": "what was open to others stays closed",
     "swap": "swap stays off",
     "user": "users stay, files may belong to them",
 }

@@ -12,6 +12,8 @@ import re
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+
 PLACES = (
     "/etc/kubernetes/pki/*.crt",
     "/etc/kubernetes/pki/etcd/*.crt",
@@ -100,8 +102,7 @@ def collect(root: str) -> t.List[t.Dict[str, t.Any]]:
             try:
                 if os.path.getsize(path) > LARGEST_BYTES:
                     continue
-                with open(path, encoding="utf-8", errors="replace") as stream:
-                    certificates = in_text(stream.read())
+                certificates = in_text(paths.text(path))
                 if certificates:
                     end = not_after(certificates[0])
                     found.append({"path": path[len(root.rstrip("/")) :], "not_after": end})

@@ -10,6 +10,8 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
 UNITS = ("containerd.service", "kubelet.service", "etcd.service", "etcd-events.service", "haproxy.service")
 JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
@@ -106,8 +108,7 @@ def transaction(root: str) -> t.Dict[str, t.Any]:
     """
     path = root.rstrip("/") + JOURNAL
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            lines = stream.read().splitlines()
+        lines = paths.text(path).splitlines()
         since = os.stat(path).st_mtime
     except OSError:
         return {}

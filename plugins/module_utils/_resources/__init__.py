@@ -28,6 +28,7 @@ NAMES = (
     "kubeconfig_authority",
     "kubelet_certificate",
     "package",
+    "private_files",
     "swap",
     "symlink",
     "sysctl",
@@ -98,6 +99,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates
 
         kind = kubeadm_certificates.KIND
+    elif name == "private_files":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import private_files
+
+        kind = private_files.KIND
     elif name == "kubeconfig_authority":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeconfig_authority
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
 PATH = "/etc/etcd/etcd.yaml"
@@ -68,8 +68,7 @@ def read(machine: Machine) -> t.Optional[Configuration]:
         RestoreError: it lacks a setting that every member has.
     """
     try:
-        with open(machine.path(PATH), encoding="utf-8") as stream:
-            text = stream.read()
+        text = paths.text(machine.path(PATH))
     except FileNotFoundError:
         return None
     pairs = (line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] not in " #")
@@ -89,7 +88,7 @@ def read(machine: Machine) -> t.Optional[Configuration]:
 
 def divert(machine: Machine, text: str) -> None:
     """Let the unit start with another configuration, also after a reboot, until ``straighten``."""
-    os.makedirs(machine.path(os.path.dirname(DROP_IN)), exist_ok=True)
+    paths.make_folders(machine.path(os.path.dirname(DROP_IN)))
     for path, content in ((OTHER_PATH, text), (DROP_IN, _DROP_IN)):
         machine.crash.reach()
         files.write_atomically(machine.path(path), content.encode(), 0o644)
@@ -107,13 +106,12 @@ def straighten(machine: Machine) -> bool:
     found = is_diverted(machine)
     if found:
         machine.crash.reach()
-        os.unlink(machine.path(DROP_IN))
+        paths.remove(machine.path(DROP_IN))
         folder = machine.path(os.path.dirname(DROP_IN))
         files.sync_folder(folder)
-        if not os.listdir(folder):
-            os.rmdir(folder)
+        if not paths.names(folder):
+            paths.remove_folder(folder)
         machine.crash.reach()
         machine.run("systemctl", "daemon-reload")
-    if os.path.exists(machine.path(OTHER_PATH)):
-        os.unlink(machine.path(OTHER_PATH))
+    files.remove_if_there(machine.path(OTHER_PATH))
     return found

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import backup_program
 
@@ -111,8 +110,7 @@ class Machine:
     def record(self) -> Record:
         """Return what is known of a restore on this host; empty when there was none."""
         try:
-            with open(self.path(RECORD), encoding="utf-8") as stream:
-                return dict(json.load(stream))
+            return dict(json.loads(paths.read(self.path(RECORD))))
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -127,8 +125,8 @@ class Machine:
         import fcntl
 
         path = f"{self.path(RECORD)}.lock"
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        paths.make_folders(os.path.dirname(path), 0o700)
+        self._lock = paths.lasting(path)
         until = time.monotonic() + LOCK_WAIT_SECONDS
         while True:
             try:
@@ -147,7 +145,7 @@ class Machine:
 
     def replace(self, record: Record) -> Record:
         """Write the whole record, durably."""
-        os.makedirs(os.path.dirname(self.path(RECORD)), mode=0o700, exist_ok=True)
+        paths.make_folders(os.path.dirname(self.path(RECORD)), 0o700)
         text = json.dumps(record, indent=1, sort_keys=True) + "\n"
         self.crash.reach()
         files.write_atomically(self.path(RECORD), text.encode(), 0o600)
@@ -161,15 +159,13 @@ class Machine:
     def remove(self, path: str) -> None:
         """Delete a file or a folder that a restore works with, if it is there."""
         self.crash.reach()
-        if os.path.isdir(self.path(path)):
-            shutil.rmtree(self.path(path))
-        elif os.path.lexists(self.path(path)):
-            os.unlink(self.path(path))
+        if paths.status(self.path(path)) is not None:
+            paths.remove_tree(self.path(path))
 
     def rename(self, old: str, new: str) -> None:
         """Rename within one file system, durably."""
         self.crash.reach()
-        os.rename(self.path(old), self.path(new))
+        paths.rename(self.path(old), self.path(new))
         for folder in {os.path.dirname(old), os.path.dirname(new)}:
             files.sync_folder(self.path(folder))
         self.crash.reach()

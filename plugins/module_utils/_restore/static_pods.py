@@ -13,6 +13,7 @@ import typing as t
 import urllib.error
 import urllib.request
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
 MANIFESTS = "/etc/kubernetes/manifests"
@@ -44,7 +45,7 @@ def take_away(machine: Machine) -> bool:
     often they ended for want of a store: started again, they would wait for up to five minutes.
     """
     moved = False
-    os.makedirs(machine.path(ASIDE), mode=0o700, exist_ok=True)
+    paths.make_folders(machine.path(ASIDE), 0o700)
     for name in reversed(PODS):
         manifest, aside = _paths(name)
         if os.path.exists(machine.path(manifest)):
@@ -116,7 +117,7 @@ def start(machine: Machine) -> bool:
         # The kubelet may be about to delete what is left of them: it has just been told what is to run here.
         machine.run("systemctl", "restart", KUBELET)
     if os.path.isdir(machine.path(ASIDE)):
-        os.rmdir(machine.path(ASIDE))
+        paths.remove_folder(machine.path(ASIDE))
     return moved or bool(others)
 
 
@@ -140,7 +141,7 @@ def running(machine: Machine, program: str) -> t.List[int]:
     for name in os.listdir(machine.path("/proc")):
         if name.isdigit():
             try:
-                with open(machine.path(f"/proc/{name}/cmdline"), "rb") as stream:
+                with paths.reading(machine.path(f"/proc/{name}/cmdline")) as stream:
                     word = stream.read().split(b"\0")[0].decode(errors="replace")
             except OSError:
                 continue
@@ -165,8 +166,7 @@ def _paths(name: str) -> t.Tuple[str, str]:
 
 
 def _port(manifest: str) -> str:
-    with open(manifest, encoding="utf-8") as stream:
-        port = _PORT.search(stream.read())
+    port = _PORT.search(paths.text(manifest))
     return port.group(1) if port else "6443"
 
 

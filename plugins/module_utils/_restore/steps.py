@@ -10,11 +10,13 @@ import os
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
     configuration,
     static_pods,
     store,
     survey,
+    work,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
@@ -42,7 +44,8 @@ def admitted(machine: Machine, arguments: Arguments) -> Result:
     """
     own = _own(machine)
     if arguments["rebuild"]:
-        output = machine.path(f"{store.work_folder(own)}/{REBUILT}")
+        work.take_over(machine, own)
+        output = machine.path(f"{work.work_folder(own)}/{REBUILT}")
         machine.ask_backup("rebuild", "--point", arguments["point"], "--output", output)
     backup = facts(machine, own)
     data = survey.data_of(machine, own.data_dir)
@@ -152,17 +155,16 @@ def takes_survivor(arguments: Arguments) -> bool:
 
 def facts(machine: Machine, own: Configuration) -> Result:
     """Return what the backup program says of the database that it rebuilt; empty when there is none."""
-    path = f"{store.work_folder(own)}/{REBUILT}/facts.json"
+    path = f"{work.work_folder(own)}/{REBUILT}/facts.json"
     try:
-        with open(machine.path(path), encoding="utf-8") as stream:
-            found = dict(json.load(stream))
+        found = dict(json.loads(paths.read(machine.path(path))))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise RestoreError(
             f"{path} is damaged: {error}.", "Remove its folder, and run this again."
         ) from error
-    return {**found, "path": f"{store.work_folder(own)}/{REBUILT}/restored.db"}
+    return {**found, "path": f"{work.work_folder(own)}/{REBUILT}/restored.db"}
 
 
 def _chosen(machine: Machine, own: Configuration, arguments: Arguments) -> Result:

@@ -16,7 +16,7 @@ import secrets
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import Store
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import NOTE
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import configuration
@@ -26,6 +26,12 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configura
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.survey import data_of
+from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.work import (
+    give_tree,
+    owner,
+    take_over,
+    work_folder,
+)
 
 BUMP = 1_000_000_000
 """By how much revisions are raised at least, as OpenShift does; 20 % of the last revision if that is more."""
@@ -44,11 +50,6 @@ def bump_of(revision: int, last_seen: int) -> int:
         last_seen: the last one that anybody is known to have seen.
     """
     return max(BUMP, last_seen // 5) + max(0, last_seen - revision)
-
-
-def work_folder(own: Configuration) -> str:
-    """Return the folder of this host in which a restore works, on the file system of the data."""
-    return f"{own.data_dir}.restore"
 
 
 def insist_on_space(machine: Machine, own: Configuration, size: int) -> None:
@@ -91,7 +92,7 @@ def begin(machine: Machine, own: Configuration, point: str, source: str) -> None
         for name in ("data", "salvaged", "salvaged.db", "salvaged.json"):
             machine.remove(f"{work_folder(own)}/{name}")
         machine.replace({"point": point, "asked": source, "finished": False, **kept})
-    os.makedirs(machine.path(work_folder(own)), exist_ok=True)
+    take_over(machine, own)
 
 
 def set_aside(machine: Machine, own: Configuration, keep: str) -> str:
@@ -167,8 +168,7 @@ def salvage(machine: Machine, own: Configuration, aside: str) -> t.Dict[str, t.A
     folder = work_folder(own)
     facts = f"{folder}/salvaged.json"
     if os.path.exists(machine.path(facts)):
-        with open(machine.path(facts), encoding="utf-8") as stream:
-            return dict(json.load(stream))
+        return dict(json.loads(paths.read(machine.path(facts))))
     copy, snapshot = f"{folder}/salvaged", f"{folder}/salvaged.db"
     machine.run("systemctl", "stop", UNIT)
     machine.remove(copy)
@@ -221,7 +221,7 @@ def place(machine: Machine, own: Configuration, snapshot: str, bump: int) -> Non
         "--bump-revision", str(bump),
         "--mark-compacted",
     )  # fmt: skip
-    _own_and_sync(machine, folder, os.stat(machine.path(os.path.dirname(own.data_dir))))
+    give_tree(machine.path(folder), owner(machine))
     made = data_of(machine, folder)
     if not made or not made["cluster"]:
         raise RestoreError("etcdutl made no data.", "Run this again.")
@@ -284,25 +284,13 @@ def _served(machine: Machine) -> t.Dict[str, t.Any]:
 
 
 def _settings(machine: Machine) -> t.Dict[str, str]:
-    with open(machine.path(configuration.CLIENT_SETTINGS), encoding="utf-8") as stream:
-        pairs = (_pair(line) for line in stream if "=" in line and not line.startswith("#"))
-        return dict(pairs)
+    lines = paths.text(machine.path(configuration.CLIENT_SETTINGS)).splitlines()
+    return dict(_pair(line) for line in lines if "=" in line and not line.startswith("#"))
 
 
 def _pair(line: str) -> t.Tuple[str, str]:
     name, _, value = line.strip().partition("=")
     return name, value
-
-
-def _own_and_sync(machine: Machine, folder: str, owner: os.stat_result) -> None:
-    for path, _, names in os.walk(machine.path(folder), topdown=False):
-        for name in names:
-            with open(os.path.join(path, name), "rb") as stream:
-                os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
-                os.fsync(stream.fileno())
-        os.chown(path, owner.st_uid, owner.st_gid)
-        os.chmod(path, 0o700)
-        files.sync_folder(path)
 
 
 def _know_whose(machine: Machine, data: t.Mapping[str, t.Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import (
     _fields,
     identity,
@@ -60,18 +61,18 @@ def data_of(machine: Machine, folder: str) -> t.Optional[t.Dict[str, t.Any]]:
         machine: the host.
         folder: etcd's ``data-dir``.
     """
-    if not os.path.isdir(machine.path(os.path.join(folder, "member"))):
+    if not paths.is_folder(machine.path(os.path.join(folder, "member"))):
         return None
     logs = machine.path(os.path.join(folder, "member", "wal"))
     names = sorted(name for name in _names(logs) if name.endswith(".wal"))
     whose: t.Dict[str, t.Any] = {}
     commit = 0
     if names:
-        with open(os.path.join(logs, names[-1]), "rb") as stream:
-            log = stream.read()
+        log = paths.read(os.path.join(logs, names[-1]))
         whose, commit = identity(log[:4096]), commit_index(log)
     database = machine.path(os.path.join(folder, "member", "snap", "db"))
-    size = os.path.getsize(database) if os.path.exists(database) else 0
+    held = paths.status(database)
+    size = held.st_size if held else 0
     return {
         "cluster": whose.get("cluster", ""),
         "member": whose.get("member", ""),
@@ -129,6 +130,6 @@ def _of_member(machine: Machine, own: Configuration) -> t.Dict[str, t.Any]:
 
 def _names(folder: str) -> t.List[str]:
     try:
-        return os.listdir(folder)
+        return paths.names(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []

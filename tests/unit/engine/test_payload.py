@@ -22,10 +22,14 @@ BUDGET = 256_000
 HOST_SIDE = sorted((Path(__file__).resolve().parents[3] / "plugins").glob("module*/**/*.py"))
 
 
-def bare(source: str) -> str:
+def bare(source: str, types: bool = True) -> str:
     """Return the code's tree without strings that stand for themselves, and without ansible-doc's texts."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and not types:
+            node.annotation = None
+        elif isinstance(node, ast.FunctionDef) and not types:
+            node.returns = None
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [entry for entry in body if not _is_text(entry)]  # type: ignore[attr-defined]
@@ -46,6 +50,36 @@ def test_only_texts_are_left_out(path: Path) -> None:
     assert bare(short) == bare(source)
     assert len(short.splitlines()) == len(source.splitlines())
     assert '"""' not in short
+    without = payload.shortened(source, types=False)
+    assert bare(without, types=False) == bare(source, types=False)
+    assert len(without.splitlines()) == len(source.splitlines())
+    compile(without, str(path), "exec")
+
+
+TYPED = [
+    (
+        "def f(a: int, *b: str, c: t.Any = 1, **d: int) -> str:\n    x: int = 1\n",
+        "def f(a, *b, c = 1, **d) :\n x: int = 1\n",
+    ),
+    (
+        "def f(\n    ä: 'é', b: X[\n        int] = 2\n) -> X[\n    int\n]: pass\n",
+        "def f(\n ä, b: X[\n  int] = 2\n) -> X[\n int\n]: pass\n",
+    ),
+    (
+        "class A:\n    x: int\n    async def f(self, /, b: int) -> None: pass\n",
+        "class A:\n x: int\n async def f(self, /, b) : pass\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "short"), TYPED)
+def test_types_of_functions_are_left_out(source: str, short: str) -> None:
+    assert payload.shortened(source, types=False) == short
+
+
+def test_nothing_asks_for_the_types_that_are_left_out() -> None:
+    asking = ("__annotations__", "get_type_hints", "get_annotations", "inspect")
+    assert [path for path in HOST_SIDE for word in asking if word in bare(path.read_text())] == []
 
 
 CASES = [

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import threading
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
     static_pods,
     steps,
     store,
+    work,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
 from ansible_collections.ironspan.hybrid.plugins.modules import etcd_restore
@@ -22,6 +25,7 @@ from tests.unit.restore.modules import run_module
 
 REFUSES = 'echo \'{"error": {"message": "The point lies before the first snapshot."}}\'; exit 2'
 
+ETCD = os.geteuid() or 4321
 ARGUMENTS = {"point": "latest", "source": "auto", "keep_cluster": "", "pods": False, "data": True}
 RECORD = {
     "point": "latest",
@@ -50,6 +54,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     systemctl = tmp_path / "usr/local/bin/systemctl"
     systemctl.write_text("#!/bin/sh\n")
     systemctl.chmod(0o755)
+    (tmp_path / "etc/passwd").write_text(f"etcd:x:{ETCD}:{ETCD}::/:/bin/sh\n")
     text = "".join(f"{name}: {value}\n" for name, value in settings.items())
     (tmp_path / "etc/etcd/etcd.yaml").write_text(text)
     made = Machine(str(tmp_path))
@@ -82,6 +87,46 @@ def test_the_backup_is_rebuilt_before_anything_is_compared(
         )
         assert done["changed"] is False
     assert len(said.read_text().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+@pytest.mark.parametrize("planted", ["folder", "link", "nothing"])
+def test_root_works_in_folders_of_its_own(
+    machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path, planted: str
+) -> None:
+    """Etcd's user had the folder above its data, and could put anything where a restore was going to work."""
+    root, name, other = Path(machine.path("/var/lib/etcd")), "uid.restore", tmp_path / "elsewhere"
+    other.mkdir(mode=0o700)
+    os.chown(root, ETCD, ETCD)
+    if planted == "folder":
+        (root / name).mkdir()
+        (root / name / "rebuilt").symlink_to(other)
+        os.chown(root / name, ETCD, ETCD)
+    elif planted == "link":
+        (root / name).symlink_to(other)
+    install(machine, "echo '{}'")
+    run_module(etcd_restore, capsys, state="admitted", rebuild=True, point="latest")
+    for folder, group in ((root, ETCD), (root / name, 0)):
+        status = folder.lstat()
+        assert (status.st_uid, status.st_gid) == (0, group)
+        assert not status.st_mode & 0o022
+        assert stat.S_ISDIR(status.st_mode)
+    assert list((root / name).iterdir()) == []
+    assert other.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_tree_is_given_to_its_user_and_nothing_else(machine: Machine, tmp_path: Path) -> None:
+    made, other = tmp_path / "made", tmp_path / "other"
+    (made / "member/wal").mkdir(parents=True)
+    (made / "member/wal/0.wal").write_text("x")
+    other.write_text("y")
+    work.give_tree(str(made), work.owner(machine))
+    for path in (made, *made.rglob("*")):
+        assert (path.stat().st_uid, path.stat().st_gid) == (ETCD, ETCD)
+    (made / "member/link").symlink_to(other)
+    with pytest.raises(OSError, match="symbolic link"):
+        work.give_tree(str(made), work.owner(machine))
+    assert other.stat().st_uid == os.geteuid()
 
 
 def test_what_the_backup_refuses_is_told_as_a_refusal(
