@@ -18,8 +18,7 @@ import stat
 import typing as t
 
 _LOOK = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
-_LINKS = 40
-"""As many as the kernel follows."""
+_LINKS = 40  # as many as the kernel follows
 
 
 class UnsafePath(OSError):

@@ -48,7 +48,7 @@ while True:
     attempt(os.unlink, path)
     attempt(os.rmdir, path)
     attempt(os.rename, aside, path)
-    time.sleep(chance.random() * chance.choice([0.01, 0.03]))
+    time.sleep(chance.random() * chance.choice([0.01, 0.01, 0.01, 0.03, 0.3]))
 """
 
 
@@ -129,21 +129,21 @@ def test_nothing_outside_changes_while_paths_are_swapped(
         assert hostile.stdout is not None
         assert hostile.stdout.readline() == "ready\n"
         try:
-            ended = []
+            acted = []
             for number in range(ROUNDS):
                 last = {"kind": "file", "id": "last", "path": "/etc/last", "content": f"{number}"}
                 if number % 3 == 2:
                     # It fails, so that all of it is rolled back.
                     last["path"] = "/none/last"
                 result = sandbox.run(*document(mirror, number), last)
-                ended.append("failed" if result.get("failed") else "done")
+                acted.append(bool(result["changed"] or result.get("rolled_back")))
                 assert "root only" not in repr(result)
                 assert state_of(outside) == before
             assert hostile.poll() is None
         finally:
             hostile.kill()
-    # It was not all refused, nor was the user too slow to be in the way.
-    assert {"done", "failed"} == set(ended)
+    # Not all of it was refused before anything was done.
+    assert any(acted)
 
 
 LINKED = ["server.key", "ca.crt", "data", "tool"]

@@ -51,7 +51,7 @@ def test_what_is_open_is_named_and_closed(host: FakeHost) -> None:
     assert host.backups == [dated, f"{PKI}/kubelet.key"]
     assert Path(host.path(dated)).stat().st_mode & 0o777 == 0o600
     assert Path(host.path(f"{PKI}/kubelet.crt")).stat().st_mode & 0o777 == 0o644
-    assert os.readlink(host.path(f"{PKI}/kubelet-client-current.pem")).endswith(dated)
+    assert str(Path(host.path(f"{PKI}/kubelet-client-current.pem")).readlink()) == dated
     assert host.text(dated) == "new"
 
 
