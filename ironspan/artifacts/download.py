@@ -18,6 +18,8 @@ from ironspan.cli.outcome import CommandError
 
 TIMEOUT_S = 30.0
 """Seconds without a byte after which a download counts as stuck."""
+LARGEST_BYTES = 2 << 30
+"""More is never written of a file whose size nobody said: ten times the largest that is published."""
 RESOLVE_S = 5.0
 """Seconds that a name has for its answer when `--source auto` asks: without DNS nobody shall wait long."""
 TRIES = 4
@@ -32,7 +34,21 @@ def open_url(request: urllib.request.Request) -> t.Any:
     return urllib.request.urlopen(request, timeout=TIMEOUT_S)
 
 
-def fetch(url: str, digest: str, target: pathlib.Path, say: Say, opener: Opener = open_url) -> None:
+DISTRUST = "Do not use it before you know why: it was changed there, or something on the way changes files."
+
+
+class TooLarge(Exception):
+    """More is served than there may be."""
+
+
+def fetch(
+    url: str,
+    digest: str,
+    target: pathlib.Path,
+    say: Say,
+    opener: Opener = open_url,
+    largest: int = LARGEST_BYTES,
+) -> None:
     """Download a file to ``target``; what an earlier, killed download left there is continued.
 
     Args:
@@ -41,15 +57,23 @@ def fetch(url: str, digest: str, target: pathlib.Path, say: Say, opener: Opener 
         target: an unfinished file, in a folder that only this step uses.
         say: told how far it is.
         opener: opens requests; tests hand in their own.
+        largest: bytes, of which not one more is written: a server could fill the disk before its digest is
+            seen to be wrong.
 
     Raises:
-        CommandError: not reachable, or the served file has another digest; the file is then removed.
+        CommandError: not reachable, or the served file has another digest or is larger; it is then removed.
     """
     problem = ""
     for _ in range(TRIES):
         begun = target.stat().st_size if target.exists() else 0
         try:
-            _continue(url, target, begun, say, opener)
+            _continue(url, target, begun, say, opener, largest)
+        except TooLarge:
+            target.unlink()
+            raise CommandError(
+                f"{url} is larger than the {largest} bytes that it may have",
+                DISTRUST,
+            ) from None
         except urllib.error.HTTPError as error:
             problem = f"{error.code} {error.reason}"
             if error.code in (403, 404, 410):
@@ -73,7 +97,7 @@ def fetch(url: str, digest: str, target: pathlib.Path, say: Say, opener: Opener 
             continue
         raise CommandError(
             f"{url} has another digest than the lock file says\n  lock file: {digest}\n  served:    {found}",
-            "Do not use it before you know why: it was changed there, or something on the way changes files.",
+            DISTRUST,
         )
     raise CommandError(
         f"cannot download {url}: {problem}", "Run the same command again: it goes on where it stopped."
@@ -87,12 +111,15 @@ def fetch_unchecked(url: str, target: pathlib.Path, say: Say, opener: Opener = o
         CommandError: not reachable.
     """
     try:
-        _continue(url, target, 0, say, opener)
+        _continue(url, target, 0, say, opener, LARGEST_BYTES)
+    except TooLarge as error:
+        target.unlink()
+        raise CommandError(f"{url} is larger than {LARGEST_BYTES} bytes") from error
     except (OSError, http.client.HTTPException) as error:
         raise CommandError(f"cannot download {url}: {error}") from error
 
 
-def _continue(url: str, target: pathlib.Path, begun: int, say: Say, opener: Opener) -> None:
+def _continue(url: str, target: pathlib.Path, begun: int, say: Say, opener: Opener, largest: int) -> None:
     headers = {"User-Agent": "ironspan", **({"Range": f"bytes={begun}-"} if begun else {})}
     with opener(urllib.request.Request(url, headers=headers)) as answer:
         # A server that does not know ranges sends everything with 200.
@@ -103,8 +130,10 @@ def _continue(url: str, target: pathlib.Path, begun: int, say: Say, opener: Open
         told = 0
         with target.open("ab" if resumed else "wb") as handle:
             while chunk := answer.read(cache.CHUNK):
-                handle.write(chunk)
                 done += len(chunk)
+                if done > largest:
+                    raise TooLarge
+                handle.write(chunk)
                 if total and done * 20 // total > told:
                     told = done * 20 // total
                     say(f"{cache.readable_size(done)} of {cache.readable_size(total)}")

@@ -80,7 +80,7 @@ class Registry:
             return
         part = scratch / digest.replace(":", "-")
         say(f"layer {digest[7:19]}, {cache.readable_size(size)}")
-        download.fetch(f"{self._base}/blobs/{digest}", digest, part, say, self._authorised)
+        download.fetch(f"{self._base}/blobs/{digest}", digest, part, say, self._authorised, size)
         cache.publish(part, target)
 
     def _open(self, url: str, accept: str) -> t.Any:

@@ -99,15 +99,22 @@ def test_check_mode_of_a_whole_cluster_says_nothing_changes(cluster: Cluster) ->
     assert played.changed == {}, played.output
 
 
+SECRET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+
 def test_drift_is_found_and_repaired_and_nothing_else_touched(cluster: Cluster) -> None:
     before = {host: cluster.digests(host) for host in HOSTS}
     cluster.on("rack-1", "echo '# edited by hand' >> /etc/containerd/config.toml")
     cluster.on("rack-1", "rm /usr/local/bin/runsc")
     cluster.on("rack-2", "systemctl stop kubelet")
+    # The kubelet's own key: a link to a dated file.
+    cluster.on("rack-1", f"chmod 0644 {SECRET}")
+    secret = cluster.on("rack-1", f"readlink -f {SECRET}")
 
-    check = cluster.site("--check")
+    check = cluster.site("--check", "--diff")
     assert set(check.changed) == set(WORKERS), check.output
     assert cluster.on("rack-2", "systemctl is-active kubelet", check=False) == "inactive"
+    assert secret in check.output
 
     played = cluster.site()
     assert played.status == 0, played.output
@@ -117,6 +124,7 @@ def test_drift_is_found_and_repaired_and_nothing_else_touched(cluster: Cluster) 
     } == dict.fromkeys(("az-1", "az-2", "az-3"), 1)
     assert {host: cluster.digests(host) for host in HOSTS} == before
     assert cluster.on("rack-2", "systemctl is-active kubelet") == "active"
+    assert cluster.on("rack-1", f"stat -c %a {secret}") == "600"
     assert cluster.site().changed == {}
 
 

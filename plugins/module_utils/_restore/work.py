@@ -56,6 +56,13 @@ def owner(machine: Machine) -> t.Tuple[int, int]:
             fields = line.split(":")
             if fields[0] == USER and len(fields) > 3:
                 return int(fields[2]), int(fields[3])
+    if machine.root == "/":
+        # Not a local account: a directory service may know it.
+        import pwd
+
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwnam(USER)
+            return found.pw_uid, found.pw_gid
     raise RestoreError(f"There is no user {USER} on this host.", "Run site.yml for this host first.")
 
 

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from ironspan.artifacts import download
+from ironspan.artifacts import cache, download
 from ironspan.cli.outcome import CommandError
 
 from .stage import PUBLISHED, PUBLISHED_DIGEST, Server, file_server
@@ -106,6 +106,31 @@ def test_a_file_that_is_already_whole_or_too_long(server: Server, target: pathli
     target.write_bytes(PUBLISHED + extra)
     download.fetch(server.url("/f"), PUBLISHED_DIGEST, target, quiet)
     assert target.read_bytes() == PUBLISHED
+
+
+@pytest.mark.parametrize("begun", [0, 100])
+def test_no_byte_more_is_written_than_there_may_be(
+    server: Server, target: pathlib.Path, monkeypatch: pytest.MonkeyPatch, begun: int
+) -> None:
+    server.files["/f"] = PUBLISHED
+    target.write_bytes(PUBLISHED[:begun])
+    download.fetch(server.url("/f"), PUBLISHED_DIGEST, target, quiet, largest=len(PUBLISHED))
+    target.write_bytes(PUBLISHED[:begun])
+    monkeypatch.setattr(cache, "CHUNK", 1000)
+    written: list[int] = []
+    unlink = pathlib.Path.unlink
+
+    def watched(path: pathlib.Path, missing_ok: bool = False) -> None:
+        written.append(path.stat().st_size)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(pathlib.Path, "unlink", watched)
+    most = len(PUBLISHED) - 1
+    with pytest.raises(CommandError, match=f"is larger than the {most} bytes"):
+        download.fetch(server.url("/f"), PUBLISHED_DIGEST, target, quiet, largest=most)
+    assert len(written) == 1
+    assert most - 1000 <= written[0] <= most
+    assert not target.exists()
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])

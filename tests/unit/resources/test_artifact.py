@@ -122,6 +122,33 @@ def test_refusals(sandbox: Sandbox, mirror: Mirror, change: Spec, message: str, 
     assert unfinished(sandbox) == []
 
 
+def test_the_size_is_required(sandbox: Sandbox, mirror: Mirror) -> None:
+    """Without it a mirror could fill the disk before the digest is seen to be wrong."""
+    given = tool(mirror.offer("/t", DATA))
+    del given["size"]
+    assert "l/a: kind artifact needs the parameter 'size'" in sandbox.run(given)["msg"]
+    assert "size must be the file's bytes" in sandbox.run({**given, "size": -1})["msg"]
+
+
+def test_no_byte_more_is_written_than_the_size_says(
+    sandbox: Sandbox, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tool(mirror.offer("/t", DATA * 1000))
+    written: list[int] = []
+    write = files.write_all
+
+    def watched(descriptor: int, data: bytes) -> None:
+        if bytes(data[:1]) == DATA[:1]:
+            written.append(len(data))
+        write(descriptor, data)
+
+    monkeypatch.setattr(files, "write_all", watched)
+    result = sandbox.run({**given, "size": len(DATA)})
+    assert f"wanted {len(DATA)} bytes, got more than {len(DATA)} bytes" in result["msg"]
+    assert sum(written) <= len(DATA)
+    assert unfinished(sandbox) == []
+
+
 @pytest.mark.parametrize(
     ("address", "message"), [("", "no mirror was given"), ("file:///", "no address of a mirror")]
 )
