@@ -128,6 +128,32 @@ def test_drift_is_found_and_repaired_and_nothing_else_touched(cluster: Cluster) 
     assert cluster.site().changed == {}
 
 
+def test_etcds_user_leads_root_nowhere(cluster: Cluster) -> None:
+    """It cannot exchange what root reads; and where it could, as in releases before, root does not follow."""
+    for path in ("/etc/etcd/pki/link", "/var/lib/etcd/link"):
+        refused = cluster.on("az-1", f"runuser -u etcd -- ln -s /etc/shadow {path} 2>&1", check=False)
+        assert "Permission denied" in refused
+    shadow = cluster.on("az-1", "stat -c '%U %G %a %Y' /etc/shadow")
+    secret = cluster.on("az-1", "head -n 1 /etc/shadow")
+    cluster.on(
+        "az-1",
+        "chown etcd /etc/etcd/pki && cd /etc/etcd/pki && runuser -u etcd -- mv server.crt kept.crt"
+        " && runuser -u etcd -- ln -s /etc/shadow server.crt",
+    )
+    for options in (("--check", "--diff"), ()):
+        played = cluster.site(*options)
+        assert played.status != 0
+        assert "/etc/etcd/pki/server.crt: is or leads through a symbolic link" in " ".join(
+            played.output.split()
+        )
+        assert secret not in played.output
+    assert cluster.on("az-1", "stat -c '%U %G %a %Y' /etc/shadow") == shadow
+    cluster.on("az-1", "mv -T /etc/etcd/pki/kept.crt /etc/etcd/pki/server.crt")
+    assert set(cluster.site().changed) == {"az-1"}
+    assert cluster.on("az-1", "stat -c '%U %G %a' /etc/etcd/pki") == "root etcd 750"
+    assert cluster.site().changed == {}
+
+
 def doctor(cluster: Cluster) -> tuple[int, dict[str, set[str]], str]:
     """Ask the doctor; return its exit code, the hosts with problems by check, and its page."""
     file = cluster.folder / "doctor.json"
