@@ -21,9 +21,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     JOINING_GROUP,
     RESTART_GROUP,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
-STATES = ("started", "learner", "voter", "absent")
+STATES = ("started", "learner", "voter", "absent", "named")
 
 
 class ActionModule(ClusterAction):
@@ -41,6 +42,8 @@ class ActionModule(ClusterAction):
         state = arguments["state"]
         if state == "started":
             return {"changed": False, "inputs": self._started(session)}
+        if state == "named":
+            return self._named(session)
         limit = seconds(arguments["timeout_s"], "timeout_s")
         if state == "voter" and not arguments["host"]:
             return self._voters(session, limit)
@@ -70,6 +73,19 @@ class ActionModule(ClusterAction):
         if stopped:
             store.EtcdStore(session).insist_listed([session.site.hosts[name] for name in sorted(stopped)])
         return inputs
+
+    def _named(self, session: Session) -> Result:
+        if session.site.is_slice or session.store.peers_named():
+            return {"changed": False}
+        without = store.EtcdStore(session).without_name(PEER_NAME)
+        if without:
+            names = ", ".join(without)
+            self.say(f"members do not ask for the name of peers yet; without it, or silent: {names}")
+            return {"changed": False}
+        if not self._task.check_mode:
+            session.store.name_peers()
+            self.say("the next run of site.yml lets members ask each other for the name of peers")
+        return {"changed": True}
 
     def _bare(self) -> list[str]:
         return self.group(BARE_GROUP, "etcd")

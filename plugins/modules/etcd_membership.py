@@ -33,8 +33,10 @@ options:
       - V(voter) waits until O(host) is in sync and gives it its vote; without O(host) all hosts whose members
         have started and have none, as after a run that was killed.
       - V(absent) removes the member with the name or the address of O(host).
+      - V(named) notes in the PKI store when the certificates of all members have the name that members ask
+        each other for at their peer ports. Members ask from the next run on.
     type: str
-    choices: [started, learner, voter, absent]
+    choices: [started, learner, voter, absent, named]
     required: true
   host:
     description: The host. V(started) takes none, and V(voter) may do without one.
@@ -73,7 +75,11 @@ def main() -> None:
     """Refuse to run: the action plugin does the work."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["started", "learner", "voter", "absent"], "required": True},
+            "state": {
+                "type": "str",
+                "choices": ["started", "learner", "voter", "absent", "named"],
+                "required": True,
+            },
             "host": {"type": "str", "default": ""},
             "timeout_s": {"type": "int", "default": 600},
         },

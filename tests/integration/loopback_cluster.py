@@ -148,22 +148,9 @@ class Control:
         """Start one member; ``cluster`` names all members it begins with, ``joining`` is what it joins."""
         address = self.members[name]
         folder = self.folder / name
-        folder.mkdir(exist_ok=True)
-        key, request = folder / "server.key", folder / "server.csr"
+        key = folder / "server.key"
         if not key.exists():
-            _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
-            subject = [
-                "-subj",
-                f"/CN={name}",
-                "-addext",
-                f"subjectAltName=DNS:{name},IP:{address},IP:127.0.0.1",
-            ]
-            _openssl("req", "-new", "-key", key, "-out", request, *subject)
-            # On loopback peers connect from 127.0.0.1, and a member compares that with the certificate.
-            expect: t.Any = {"common_name": name, "dns": [name], "ips": [address, "127.0.0.1"]}
-            pem = self.store.sign(request.read_text(), "etcd-server", expect)
-            (folder / "server.crt").write_text(pem)
-            (folder / "ca.crt").write_text(self.store.ca("etcd").certificate_pem)
+            self.make_certificate(name)
         peers = [f"{n}=https://{self.members[n]}:{self.peer_port}" for n in cluster or self.members]
         tls = [f"--trusted-ca-file={folder}/ca.crt", f"--cert-file={folder}/server.crt", f"--key-file={key}"]
         self.start(
@@ -185,6 +172,24 @@ class Control:
             "--unsafe-no-fsync",
             *self.etcd_flags,
         )
+
+    def make_certificate(self, name: str, *further: str) -> None:
+        """Give a member another key and certificate, with further names; it reads them while it runs."""
+        address, folder = self.members[name], self.folder / name
+        folder.mkdir(exist_ok=True)
+        key, request = folder / "server.key.new", folder / "server.csr"
+        _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
+        names = [name, *further]
+        # On loopback peers connect from 127.0.0.1, and a member compares that with the certificate.
+        addresses = [address, "127.0.0.1"]
+        texts = [*(f"DNS:{each}" for each in names), *(f"IP:{each}" for each in addresses)]
+        subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName={','.join(texts)}"]
+        _openssl("req", "-new", "-key", key, "-out", request, *subject)
+        expect: t.Any = {"common_name": name, "dns": names, "ips": addresses}
+        pem = self.store.sign(request.read_text(), "etcd-server", expect)
+        (folder / "ca.crt").write_text(self.store.ca("etcd").certificate_pem)
+        (folder / "server.crt").write_text(pem)
+        key.replace(folder / "server.key")
 
     def etcd_context(self) -> t.Any:
         """Return TLS as verify uses it: a client certificate made by the store."""

@@ -48,6 +48,10 @@ class PublicSide:
         """Return that secrets were never encrypted."""
         return Encryption()
 
+    def peers_named(self) -> bool:
+        """Return that all members have the name of peers."""
+        return True
+
     def trust_stamp(self) -> str:
         """Return a text."""
         return "unchanged"

@@ -10,6 +10,7 @@ them, and a member that is merely down has data too.
 from __future__ import annotations
 
 import json
+import socket
 import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
@@ -102,6 +103,21 @@ class EtcdStore:
     def answers(self) -> list[Member]:
         """Return what every member says of itself."""
         return ask_members(self._addresses, self.context(), self._port)
+
+    def without_name(self, name: str) -> list[str]:
+        """Return the members whose certificates do not have a DNS name, or that do not answer."""
+        return [host.name for host in self.hosts if name not in self._names_of(host)]
+
+    def _names_of(self, host: Host) -> set[str]:
+        try:
+            with (
+                socket.create_connection((host.address, self._port), timeout=5) as plain,
+                self.context().wrap_socket(plain, server_hostname=host.address) as secured,
+            ):
+                names = t.cast("dict[str, t.Any]", secured.getpeercert() or {}).get("subjectAltName", ())
+        except OSError:
+            return set()
+        return {value for kind, value in names if kind == "DNS"}
 
     def settled(self) -> tuple[list[Member], Quorum]:
         """Return the answers and the count; an election that is going on is waited for."""

@@ -96,6 +96,7 @@ class Folder:
                 "schema": header.SCHEMA_VERSIONS[0],
                 "key_id": sealing.key_id(key),
                 "site_uid": header.uid(),
+                header.PEERS_NAMED: True,
             },
         )
 

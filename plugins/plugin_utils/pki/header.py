@@ -22,6 +22,8 @@ SCHEMA_VERSIONS = (1, 2, 3)
 """Format 2 has the generations of authorities, format 3 how secrets are encrypted; a store gets them when the
 first authority is changed and when encryption begins."""
 FROM_COPIES = "Restore the folder from a backup, or from its copy beside the backups (docs/backup.md)."
+PEERS_NAMED = "peers_named"
+"""Field: the certificates of all members of etcd have the name that members ask each other for."""
 Header = dict[str, t.Any]
 
 

@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     moved,
     parsed,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import PEERS_NAMED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material import (
     Material,
@@ -212,6 +213,15 @@ class Store(Signer):
             return parsed(self._folder.header().get("generations", {}).get(name))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PkiError(f"{self.path}/store.json is damaged.", "Restore it from a backup.") from error
+
+    def peers_named(self) -> bool:
+        """Tell whether the certificates of all members of etcd were seen to have the name of peers."""
+        return bool(self._folder.header().get(PEERS_NAMED, False))
+
+    def name_peers(self) -> None:
+        """Say that they have it; stores of older versions do not say so until somebody has looked."""
+        with self._folder.writing():
+            self._folder.change_header({PEERS_NAMED: True})
 
     def trust_stamp(self) -> str:
         """Return a text that is another whenever what is trusted, or the service account key, has changed."""

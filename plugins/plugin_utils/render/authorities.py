@@ -22,6 +22,10 @@ NO_KEY = "A" * 43 + "="
 """Stands for a public key that a run in check mode must not make."""
 
 
+PEER_NAME = "etcd-peer.ironspan.internal"
+"""A name that certificates of members of etcd have, and no certificate of a client of etcd."""
+
+
 class Authorities(t.Protocol):
     """The public side of a PKI store."""
 
@@ -57,6 +61,9 @@ class Authorities(t.Protocol):
 
     def encryption(self) -> Encryption:
         """Return how API servers encrypt secrets."""
+
+    def peers_named(self) -> bool:
+        """Tell whether all members of etcd have certificates with the name of peers."""
 
 
 class StoreAuthorities:
@@ -122,6 +129,10 @@ class StoreAuthorities:
     def recovery_stamp(self) -> str:
         """Return a text that is another whenever what a recovery needs of the store has changed."""
         return self._ask("recovery", "", lambda store: str(store.backup_keys.stamp()), "not-made-yet")
+
+    def peers_named(self) -> bool:
+        """Tell whether all members of etcd have certificates with the name of peers."""
+        return self._ask("peers", "", lambda store: "yes" if store.peers_named() else "no", "yes") == "yes"
 
     def encryption(self) -> Encryption:
         """Return how API servers encrypt secrets; of a site that is not built yet, how it will."""

@@ -20,7 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
     ArtifactsIndex,
     load_index,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import Authorities
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME, Authorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.failures import problem_from
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.fitness import merge_fitness
@@ -86,6 +86,8 @@ class Renderer:
             "backup_signers": authorities.backup_signers,
             "recovery_stamp": authorities.recovery_stamp,
             "encryption_of_secrets": authorities.encryption,
+            "etcd_peer_name": PEER_NAME,
+            "etcd_peers_are_named": authorities.peers_named,
             "service_account_public_pem": authorities.service_account_public_pem,
         }
 

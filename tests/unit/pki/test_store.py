@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import json
 import multiprocessing
 import os
 import shutil
@@ -324,3 +325,19 @@ def test_another_identity_keeps_keys_and_authorities(tmp_path: Path, key_file: P
     assert store.site_uid() == renewed
     assert store.ensure_cas() == []
     assert (store.ca("etcd").sha256, store.service_account_key()) == (authority, key)
+
+
+def test_members_of_a_store_of_before_do_not_ask_for_the_name_of_peers(copy: Path, key_file: Path) -> None:
+    own = open_store(copy, key_file)
+    assert own.peers_named(), "from the beginning in a new store"
+    header = json.loads((copy / "store.json").read_text())
+    (copy / "store.json.newest").unlink()
+    for field in ("peers_named", "changes", "complete"):
+        del header[field]
+    (copy / "store.json").write_text(json.dumps(header))
+    assert own.ensure_cas() == []
+    assert not own.peers_named()
+    stamp = own.trust_stamp(), own.backup_keys.stamp()
+    own.name_peers()
+    assert own.peers_named()
+    assert (own.trust_stamp(), own.backup_keys.stamp()) == stamp

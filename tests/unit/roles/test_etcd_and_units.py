@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
 
-from tests.support.public_side import UID
+from tests.support.public_side import UID, PublicSide
 from tests.unit.roles.conftest import Rendered
 
 Render = Callable[..., Rendered]
@@ -95,9 +97,31 @@ def test_etcd_certificate_names(render: Render) -> None:
     assert render().resources("az-1")["etcd/server-key"]["csr"] == {
         "common_name": "az-1",
         "organizations": [],
-        "dns": ["az-1", "localhost"],
+        "dns": ["az-1", "localhost", PEER_NAME],
         "ips": ["10.98.0.11", "127.0.0.1"],
     }
+
+
+@pytest.mark.parametrize("layer", ["etcd", "etcd_events"])
+@pytest.mark.parametrize("named", [True, False])
+def test_peers_are_members(render: Render, layer: str, named: bool) -> None:
+    """Certificates get the name first; members ask for it when all were seen to have it."""
+
+    class Side(PublicSide):
+        def peers_named(self) -> bool:
+            return named
+
+    site = render("lab", {"etcd_events_enabled": True}).site
+    document = Renderer(site, Side()).document(site.hosts["az-1"])
+    resources = {resource["id"]: resource for resource in document["resources"]}
+    config = yaml.safe_load(resources[f"{layer}/config"]["content"])
+    assert config["peer-transport-security"].get("allowed-hostname") == ([PEER_NAME] if named else None)
+    assert "allowed-hostname" not in config["client-transport-security"]
+    assert PEER_NAME in resources["etcd/server-key"]["csr"]["dns"]
+    assert (
+        "dns" not in resources["control_plane/etcd-client-key"]["csr"]
+        or not (resources["control_plane/etcd-client-key"]["csr"]["dns"])
+    )
 
 
 UNITS = [
