@@ -75,7 +75,7 @@ def items_of(host: Mapping[str, t.Any]) -> Iterator[Item]:
 def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
     """Yield what changes in the cluster."""
     for change in cluster["changes"]:
-        action = "update" if change["before"] else "create"
+        action = "delete" if not change["after"] else "update" if change["before"] else "create"
         yield Item(change["name"], change["kind"], action, "", difference(change["before"], change["after"]))
 
 

@@ -13,15 +13,22 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce 
     Enforced,
     enforce,
     leave_files,
+    removals,
     try_new,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+    apply_objects,
+    diff_of,
+    name_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 LAYER = "admission"
@@ -48,8 +55,16 @@ class ActionModule(ClusterAction):
             policies = self._of_files(admission, declared)
         if arguments["state"] == "tried":
             return self._tried(session, declared, policies)
+        self._insist_listed(session.api(), declared)
         done = enforce(session.api(), declared, policies, check=self._task.check_mode, progress=self.say)
         return _result(done)
+
+    def _insist_listed(self, api: Api, declared: list[t.Any]) -> None:
+        """Refuse to change objects in another way than the plan lists, if there is one."""
+        if self.planned is not None:
+            would = apply_objects(api, declared, dry_run=True)
+            whole = [(name_of(item), item) for item in declared]
+            listed.insist_on_objects(self.planned, would, whole, removals(api, declared))
 
     def _of_files(self, admission: Admission, declared: list[t.Any]) -> list[t.Any]:
         """Return the policies that API servers read; those of a plan are in the hosts' documents."""
@@ -72,7 +87,9 @@ class ActionModule(ClusterAction):
             if self._task.check_mode:
                 return {"changed": False, "refused": insecure}
             if not admission.from_files:
-                done = leave_files(api, declared, policies, self.say)
+                done = leave_files(
+                    api, declared, policies, self.say, lambda: self._insist_listed(api, declared)
+                )
                 return _result(done._replace(refused=[*insecure, *done.refused]))
             refused = try_new(api, declared, policies, self.say)
         except UnreachableError as error:

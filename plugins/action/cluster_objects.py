@@ -8,8 +8,13 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects, diff_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+    apply_objects,
+    diff_of,
+    name_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 
@@ -38,7 +43,11 @@ class ActionModule(ClusterAction):
             objects = [item for layer in arguments["layers"] for item in renderer.objects(layer)]
         if not objects:
             return {"changed": False, "objects": [], "diff": []}
-        changes = apply_objects(session.api(), objects, dry_run=self._task.check_mode)
+        api = session.api()
+        if self.planned is not None:
+            would = apply_objects(api, objects, dry_run=True)
+            listed.insist_on_objects(self.planned, would, [(name_of(item), item) for item in objects])
+        changes = apply_objects(api, objects, dry_run=self._task.check_mode)
         if not self._task.check_mode:
             day_zero.remember(session.site)
         return {

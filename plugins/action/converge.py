@@ -41,7 +41,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import MEMBER_LAYERS, slice_verdict
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import (
+    kinds_verdict,
+    plan_verdict,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
     insist_on_a_plan,
@@ -156,7 +159,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             execute = Stopwatch(
                 lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
             )
+            shown = self._task.diff
+            # The texts that differ are compared with those of the plan.
+            self._task.diff = shown or bool(planned and mode in ("assess", "rollback"))
             answer = exchange(request, execute, credentials.sign)
+            self._task.diff = shown
         except (ExchangeError, PlanError, SiteError) as error:
             return {**result, "failed": True, "msg": str(error)}
         except AnsibleConnectionFailure as error:
@@ -179,7 +186,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 text = back.lay_out(result, host, more["to"], RunFolder())
                 notes = {**notes, "composed": True}
             if planned:
-                self._compare_with_plan(result, planned, host)
+                self._compare_with_plan(result, planned, host, json.loads(text))
             self._assess(result, notes, execute, json.loads(text))
             if mode == "plan" and not result.get("failed"):
                 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
@@ -216,10 +223,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 more["to"] = str(variables.get(back.TO_VARIABLE) or "")
         return more
 
-    def _compare_with_plan(self, result: dict[str, t.Any], planned: PlannedRun, host: str) -> None:
-        """Add a verdict, so that a host that moved is one that does not fit."""
+    def _compare_with_plan(
+        self, result: dict[str, t.Any], planned: PlannedRun, host: str, document: dict[str, t.Any]
+    ) -> None:
+        """Add verdicts, so that a host that moved, or must not be changed unapproved, is one that does not fit."""
         head = planned.head()
         verdicts = [plan_verdict(planned.host(host) or {}, result, head["digest"])]
+        if not self._task.diff:
+            result.pop("diff", None)
+        if head["free"] is not None:
+            verdicts.append(kinds_verdict(document, result, head["free"]))
         if head["slice"]:
             verdicts.append(slice_verdict(result, head["elsewhere"]))
         result.setdefault("verdicts", []).extend(verdicts)

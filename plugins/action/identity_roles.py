@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 LAYER = "identity"
 
@@ -23,6 +24,9 @@ class ActionModule(ClusterAction):
         declared = identity.objects() if identity else []
         if self.planned is not None:
             declared = self.planned["objects"].get(LAYER, [])
+            would = enforce(session.api(), declared, check=True)
+            whole = [(name_of(item), item) for item in declared]
+            listed.insist_on_objects(self.planned, would.changes, whole, would.removed)
         done = enforce(session.api(), declared, check=self._task.check_mode)
         return {
             "changed": bool(done.changes or done.removed),

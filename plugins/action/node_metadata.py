@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, declared_nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 
 class ActionModule(ClusterAction):
@@ -27,9 +28,11 @@ class ActionModule(ClusterAction):
         only = arguments["hosts"]
         if only is not None:
             declared = {name: declared[name] for name in only if name in declared}
-        changes = nodes.declare(
-            session.api(), declared, dry_run=self._task.check_mode, one_by_one=only is not None
-        )
+        api, named = session.api(), only is not None
+        if self.planned is not None:
+            would = nodes.declare(api, declared, dry_run=True, one_by_one=named)
+            listed.insist_on_nodes(self.planned, would)
+        changes = nodes.declare(api, declared, dry_run=self._task.check_mode, one_by_one=named)
         return {
             "changed": bool(changes),
             "nodes": [change.node for change in changes],

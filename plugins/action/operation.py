@@ -13,8 +13,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     CONSENT_VARIABLE,
     Context,
     arguments_of,
+    bound_to,
     compared_hosts,
+    hosts_in_any_order,
     insist_on_the_same,
+    insist_on_the_state,
     left_for_site,
     step_groups,
     steps_of,
@@ -63,6 +66,8 @@ class ActionModule(ClusterAction):
             planned.ensure(self._variables)
             insist_on_the_same(given, planned.head()["arguments"])
         context = Context(session, self._variables, name)
+        if planned:
+            insist_on_the_state(name, context, planned.head()["bound"])
         steps = steps_of(name, context)
         targets = targets_of(steps)
         # In a check and while planning nothing is destroyed, so it is only shown.
@@ -75,6 +80,7 @@ class ActionModule(ClusterAction):
                 {
                     "name": name,
                     "arguments": given,
+                    "bound": bound_to(name, context),
                     "steps": [step.as_dict() for step in steps],
                     "hosts": compared,
                 }
@@ -106,10 +112,18 @@ class ActionModule(ClusterAction):
     def _insist(self, site: Site, name: str, steps: list[Step], planned: PlannedRun | None) -> None:
         consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)
         if planned:
-            more = unplanned(steps, planned.operation(name))
+            free_order = hosts_in_any_order(name)
+            more = unplanned(steps, planned.operation(name), hosts_in_any_order=free_order)
             if more:
                 raise OperationError(
                     f"the plan does not have: {'; '.join(step.what for step in more)}", "make a new plan"
+                )
+            free = planned.head()["free"]
+            if steps and free is not None and name not in free:
+                raise OperationError(
+                    f"the plan was not approved, and these steps need it: "
+                    f"{'; '.join(step.what for step in steps)}",
+                    "make a new plan, and let it be approved",
                 )
         elif steps:
             insist_on_a_plan(site.plan.approvals)

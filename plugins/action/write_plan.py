@@ -8,9 +8,9 @@ import time
 import typing as t
 from pathlib import Path
 
-import yaml
 from ansible import constants, context
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
@@ -20,15 +20,20 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
     ClusterError,
     UnreachableError,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+    ObjectChange,
+    compared,
+    name_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
     Session,
     declared_nodes,
     node_addresses,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import SUFFIX, Content
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
@@ -137,30 +142,51 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
         "addresses": node_addresses(site),
         "api_address": site.api_address,
     }
+    lines: dict[str, Content | None] = {}
     try:
         api = Session(site, constants.DEFAULT_LOCAL_TMP, PATIENCE_OF_A_CHECK).api()
-        for change in apply_objects(api, [o for layer in objects.values() for o in layer], dry_run=True):
-            found["changes"].append(_entry("object", change.name, change.before, change.after))
         for node in nodes.declare(api, declared, dry_run=True):
-            found["changes"].append(_entry("node", f"Node {node.node}", node.before, node.after))
+            name = listed.node_name(node.node)
+            lines[name] = listed.entry(listed.NODE, name, node.before, node.after)
+        there = {str(node["metadata"]["name"]) for node in api.get("/api/v1/nodes")["items"]}
+        lines = {**dict.fromkeys(map(listed.node_name, there)), **lines}
+        for item, change in compared(api, [o for layer in objects.values() for o in layer]):
+            lines[name_of(item)] = change and _line(change)
+        for enforced, layer in ((admission, "admission"), (identity, "identity")):
+            for name in enforced.removals(api, objects.get(layer, [])):
+                lines[name] = listed.removal(name)
         found["refused"] = about_to_be_refused(api, site.admission)
     except UnreachableError as error:
         found["state"] = f"no API answers: the cluster does not exist yet, or is down. {error}"
     except ClusterError as error:
         found["state"] = str(error)
+    found["changes"] = [*_lines(objects, found["nodes"], lines)]
     return found
+
+
+def _lines(
+    objects: t.Mapping[str, list[Content]], nodes_: t.Mapping[str, Content], lines: dict[str, Content | None]
+) -> t.Iterator[Content]:
+    """Yield what changes in the cluster; what could not be compared stands there whole, as it is declared."""
+    for item in (item for layer in objects.values() for item in layer):
+        name = name_of(item)
+        line = lines.pop(name) if name in lines else _line(ObjectChange(name, {}, item))
+        if line:
+            yield line
+    for node, declared in nodes_.items():
+        name = listed.node_name(node)
+        whole = listed.entry(listed.NODE, name, {}, declared) if any(declared.values()) else None
+        line = lines.pop(name, whole)
+        if line:
+            yield line
+    yield from (line for line in lines.values() if line)
+
+
+def _line(change: ObjectChange) -> Content:
+    return listed.entry(listed.OBJECT, change.name, change.before, change.after)
 
 
 def _used(site: Site, layer: str, roles_folder: Path) -> bool:
     return (roles_folder / layer / OBJECTS).is_file() and (
         layer in CLUSTER_LAYERS or any(layer in host.layers for host in site.hosts.values())
     )
-
-
-def _entry(kind: str, name: str, before: Content, after: Content) -> Content:
-    return {
-        "kind": kind,
-        "name": name,
-        "before": yaml.safe_dump(before) if before else "",
-        "after": yaml.safe_dump(after),
-    }

@@ -69,8 +69,17 @@ def _parted(declared: Sequence[Object]) -> tuple[list[Object], list[Object]]:
     return first, [item for item in declared if not is_always(item)]
 
 
+def removals(api: Api, declared: Sequence[Object]) -> list[str]:
+    """Return the policies that ``enforce`` would remove; nothing is changed."""
+    return _removed(api, declared, check=True)
+
+
 def leave_files(
-    api: Api, declared: Sequence[Object], policies: Sequence[Object], progress: Callable[[str], None]
+    api: Api,
+    declared: Sequence[Object],
+    policies: Sequence[Object],
+    progress: Callable[[str], None],
+    insist: Callable[[], None] = lambda: None,
 ) -> Enforced:
     """Make objects of policies before API servers stop reading them from files, so that some hold always.
 
@@ -79,6 +88,7 @@ def leave_files(
         declared: all objects to apply.
         policies: the policies among them.
         progress: told what goes on.
+        insist: asked before anything is done; raises what forbids it.
 
     Returns:
         What was done; nothing where policies are objects already.
@@ -86,6 +96,7 @@ def leave_files(
     record = api.find(_RECORD) or {}
     if record.get("data", {}).get("kept") != "files":
         return Enforced([], [], [])
+    insist()
     return enforce(api, declared, policies, progress=progress)
 
 

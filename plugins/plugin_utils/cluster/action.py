@@ -94,7 +94,8 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         if plan_file(variables):
             run = PlannedRun(RunFolder())
             run.ensure(variables)
-            return t.cast("dict[str, t.Any]", run.head()["cluster"])
+            head = run.head()
+            return {**head["cluster"], "free": head["free"]}
         if not self._task.check_mode:
             insist_on_a_plan(session.site.plan.approvals)
         return None

@@ -81,6 +81,12 @@ def stated(item: Object) -> Object:
     return kept
 
 
+def name_of(item: Object) -> str:
+    """Return kind, namespace and name of an object, as changes are called."""
+    metadata = item["metadata"]
+    return f"{item['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+
+
 def apply_objects(api: Api, objects: Sequence[Object], *, dry_run: bool = False) -> list[ObjectChange]:
     """Make objects as they are declared, in the order given.
 
@@ -92,14 +98,22 @@ def apply_objects(api: Api, objects: Sequence[Object], *, dry_run: bool = False)
     Returns:
         The objects that differed.
     """
+    return [change for _, change in _applied(api, objects, dry_run) if change is not None]
+
+
+def compared(api: Api, objects: Sequence[Object]) -> t.Iterator[tuple[Object, ObjectChange | None]]:
+    """Yield each object with what would change of it, None when nothing would; nothing is changed."""
+    return _applied(api, objects, dry_run=True)
+
+
+def _applied(
+    api: Api, objects: Sequence[Object], dry_run: bool
+) -> t.Iterator[tuple[Object, ObjectChange | None]]:
     paths = Paths(api)
-    changes = []
     for item in objects:
         path = paths.of(item)
         before = api.find(path)
         # The namespace of a new object may be new as well, so a dry run cannot ask the API about it.
         after = item if before is None and dry_run else api.apply(path, item, dry_run=dry_run)
-        if before is None or stated(before) != stated(after):
-            name = "/".join(filter(None, (item["metadata"].get("namespace"), item["metadata"]["name"])))
-            changes.append(ObjectChange(f"{item['kind']} {name}", stated(before or {}), stated(after)))
-    return changes
+        differs = before is None or stated(before) != stated(after)
+        yield item, ObjectChange(name_of(item), stated(before or {}), stated(after)) if differs else None

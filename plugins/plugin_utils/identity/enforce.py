@@ -42,10 +42,6 @@ def enforce(api: Api, declared: Sequence[Object], *, check: bool = False) -> Enf
     Raises:
         ClusterError: the API refuses something, for example because a namespace is not there.
     """
-    # A site without identity pays one request for that.
-    first = next(iter(named_roles().values())).object_name
-    if not declared and api.find(f"{KINDS['ClusterRole']}/{first}") is None:
-        return Enforced([], [])
     gone = _no_longer_declared(api, declared)
     if not check:
         for _, path in gone:
@@ -53,7 +49,16 @@ def enforce(api: Api, declared: Sequence[Object], *, check: bool = False) -> Enf
     return Enforced(apply_objects(api, declared, dry_run=check), [name for name, _ in gone])
 
 
+def removals(api: Api, declared: Sequence[Object]) -> list[str]:
+    """Return the roles and bindings that ``enforce`` would remove; nothing is changed."""
+    return [name for name, _ in _no_longer_declared(api, declared)]
+
+
 def _no_longer_declared(api: Api, declared: Sequence[Object]) -> list[tuple[str, str]]:
+    # A site without identity pays one request for that.
+    first = next(iter(named_roles().values())).object_name
+    if not declared and api.find(f"{KINDS['ClusterRole']}/{first}") is None:
+        return []
     paths = Paths(api)
     keep = {paths.of(item) for item in declared}
     selector = ",".join(f"{key}={value}" for key, value in LABEL.items())

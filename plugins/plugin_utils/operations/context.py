@@ -174,6 +174,30 @@ def left_for_site(operation: str, steps: Sequence[Step]) -> list[str]:
     return list(tell(steps)) if tell and steps else []
 
 
+def hosts_in_any_order(operation: str) -> bool:
+    """Tell whether hosts may come in another order than in the plan, see ``unplanned``."""
+    return operation != SITE and bool(getattr(module_of(operation), "HOSTS_IN_ANY_ORDER", False))
+
+
+def bound_to(operation: str, context: Context) -> dict[str, t.Any]:
+    """Return the state that a plan of an operation is for, by the module's ``bound_to``; empty without one."""
+    if operation == SITE:
+        return {}
+    found = getattr(module_of(operation), "bound_to", lambda _context: {})(context)
+    return t.cast("dict[str, t.Any]", found)
+
+
+def insist_on_the_state(operation: str, context: Context, planned: Mapping[str, t.Any]) -> None:
+    """Refuse a plan that is for another state than the one that is there, by the module's ``insist_on_bound``.
+
+    Raises:
+        OperationError: the plan was applied before, or something else was done meanwhile.
+    """
+    insist = getattr(module_of(operation), "insist_on_bound", None) if operation != SITE else None
+    if insist is not None:
+        insist(context, planned)
+
+
 def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> list[str]:
     """Return the hosts whose documents a plan of the operation compares, by the module's ``HOSTS``.
 

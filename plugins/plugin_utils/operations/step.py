@@ -44,8 +44,10 @@ class Step:
         return dataclasses.asdict(self)
 
 
-def unplanned(steps: Sequence[Step], planned: Sequence[Content]) -> list[Step]:
-    """Return the steps that a plan does not have.
+def unplanned(
+    steps: Sequence[Step], planned: Sequence[Content], *, hosts_in_any_order: bool = False
+) -> list[Step]:
+    """Return the steps that a plan does not have, or has as such that can be undone although they cannot.
 
     A run that was cut short has done the first of them, so steps may be missing; those that are left must
     come in the order of the plan.
@@ -53,12 +55,21 @@ def unplanned(steps: Sequence[Step], planned: Sequence[Content]) -> list[Step]:
     Args:
         steps: what has to be done now.
         planned: the steps of the plan.
+        hosts_in_any_order: only the steps of each host must keep their order: which hosts come first depends on
+            which are out of service now, and a run that was cut short leaves some so.
     """
-    left = iter(planned)
+    queues: dict[str, t.Iterator[Content]] = {}
+    for target in {str(entry["target"]) for entry in planned}:
+        queues[target] = iter([entry for entry in planned if entry["target"] == target])
+    whole = iter(planned)
     return [
         step
         for step in steps
-        if not any((entry["action"], entry["target"]) == (step.action, step.target) for entry in left)
+        if not any(
+            (entry["action"], entry["target"]) == (step.action, step.target)
+            and (entry["destructive"] or not step.destructive)
+            for entry in (queues.get(step.target, ()) if hosts_in_any_order else whole)
+        )
     ]
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import estimate
@@ -21,18 +20,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
     seal,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.texts import texts_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
-)
-HIDDEN = "(a private key, not shown)"
 _INTERRUPTING = ("restart", "stop")
-
-
-def without_private_keys(text: str) -> str:
-    """Return a text as it may be shown: files that somebody else wrote on a host may hold anything."""
-    return _PRIVATE_KEY.sub(HIDDEN, text)
+CLUSTER_OBJECT = "cluster_object"
+"""The kind that objects of the cluster, labels and taints have in the policy of approvals."""
 
 
 def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirror: str) -> Content:
@@ -44,7 +37,7 @@ def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirro
         mirror: base URL of the mirror it fetches from.
     """
     resources = {resource["id"]: resource for resource in document["resources"]}
-    texts = _texts(answer.get("diff") or ())
+    texts = texts_of(answer.get("diff") or ())
     changes = [
         {**change, **({"text": texts[change["resource"]]} if change["resource"] in texts else {})}
         for change in answer.get("changes") or ()
@@ -72,20 +65,6 @@ def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirro
         "layer_seconds": {layer: math.ceil(seconds) for layer, seconds in layers.items()},
         "left": [f"{e['resource']} ({e['why']})" for e in answer.get("rollback", {}).get("left", ())],
     }
-
-
-def _texts(diffs: Iterable[Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
-    """Return the texts that differ by resource id, which ends the header of a diff."""
-    texts = {}
-    for entry in diffs:
-        header = str(entry.get("before_header"))
-        match = re.search(r"\(([^()]*)\)\Z", header)
-        # Attributes have another header on their other side; they are among the changes already.
-        if match and entry.get("after_header") == header:
-            texts[match[1]] = {
-                side: without_private_keys(str(entry.get(side) or "")) for side in ("before", "after")
-            }
-    return texts
 
 
 def inventory_digest(site: Site) -> str:
@@ -128,7 +107,8 @@ def build(
         now: seconds since 1970.
         left_out: hosts that were asked and gave no usable answer.
         forks: how many hosts are worked on at the same time.
-        operation: ``name``, ``arguments`` and ``steps``, for what site.yml does when left out.
+        operation: ``name``, ``arguments``, ``bound`` (the state it is for) and ``steps``; what site.yml does
+            when left out.
 
     Raises:
         PlanError: there is nothing to plan, or a document holds a private key.
@@ -150,8 +130,13 @@ def build(
         "created": now,
         "expires": now + int(site.plan.expires_hours * 3600),
         "inventory": inventory_digest(site),
+        "policy": {
+            "approvals": site.plan.approvals,
+            "unapproved_kinds": sorted(site.plan.unapproved_kinds),
+        },
         "operation": operation["name"],
         "arguments": operation.get("arguments", {}),
+        "bound": operation.get("bound", {}),
         "steps": steps,
         "resources": pool,
         "hosts": entries,
@@ -217,9 +202,10 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
 
 
 def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
-    """Return the kinds of everything that a plan changes.
+    """Return the kinds of everything that a plan says it changes.
 
-    ``cluster_object`` stands for objects of the cluster, the name of the operation for its steps.
+    ``cluster_object`` stands for objects of the cluster, the name of the operation for its steps. What is
+    really done is held against this where it is done (listed.py).
     """
     kinds = {
         str(entry["kind"])
@@ -227,7 +213,7 @@ def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
         for entry in (*host["changes"], *host["pending"])
     }
     if content["cluster"]["changes"]:
-        kinds.add("cluster_object")
+        kinds.add(CLUSTER_OBJECT)
     if content["steps"]:
         kinds.add(str(content["operation"]))
     return kinds

@@ -22,7 +22,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import canonical_json
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
-SCHEMA = 1
+SCHEMA = 2
 SUFFIX = ".plan.json"
 Content = dict[str, t.Any]
 
@@ -32,8 +32,10 @@ _SHAPE: dict[str, type] = {
     "created": int,
     "expires": int,
     "inventory": str,
+    "policy": dict,
     "operation": str,
     "arguments": dict,
+    "bound": dict,
     "steps": list,
     "resources": dict,
     "hosts": dict,
@@ -62,6 +64,17 @@ _STEP_SHAPE: dict[str, type] = {
     "seconds": int,
     "destructive": bool,
 }
+_POLICY_SHAPE: dict[str, type] = {"approvals": int, "unapproved_kinds": list}
+_CHANGE_SHAPE: dict[str, type] = {
+    "resource": str,
+    "kind": str,
+    "action": str,
+    "before": dict,
+    "after": dict,
+    "reason": str,
+}
+_PENDING_SHAPE: dict[str, type] = {"resource": str, "kind": str, "needs": str}
+_OBJECT_SHAPE: dict[str, type] = {"kind": str, "name": str, "before": str, "after": str}
 _CLUSTER_SHAPE: dict[str, type] = {"state": str, "objects": dict, "nodes": dict, "changes": list}
 
 
@@ -168,21 +181,40 @@ def load(path: Path) -> Plan:
 
 def _misshapen(content: Content) -> str:
     """Return what is missing or of another type: a plan that nobody signed may be anyone's."""
-    cluster = content.get("cluster")
-    for where, value, shape in (("plan", content, _SHAPE), ("cluster", cluster, _CLUSTER_SHAPE)):
+    parts: tuple[tuple[str, t.Any, Mapping[str, type]], ...] = (
+        ("plan", content, _SHAPE),
+        ("cluster", content.get("cluster"), _CLUSTER_SHAPE),
+        ("policy", content.get("policy"), _POLICY_SHAPE),
+    )
+    for where, value, shape in parts:
         wrong = _difference(value, shape)
         if wrong:
             return f"{where}.{wrong}"
+    if content["policy"]["approvals"] < 0:
+        return "policy.approvals"
     if not all(isinstance(content["site"].get(name), str) for name in ("name", "uid")):
         return "plan.site"
-    for number, step in enumerate(content["steps"]):
-        wrong = _difference(step, _STEP_SHAPE)
-        if wrong:
-            return f"steps.{number}.{wrong}"
+    if wrong := _list_difference("steps", content["steps"], _STEP_SHAPE):
+        return wrong
+    if wrong := _list_difference("cluster.changes", content["cluster"]["changes"], _OBJECT_SHAPE):
+        return wrong
     for name, host in content["hosts"].items():
-        wrong = _difference(host, _HOST_SHAPE) or _document_difference(name, host["document"], content)
+        wrong = (
+            _difference(host, _HOST_SHAPE)
+            or _document_difference(name, host["document"], content)
+            or _list_difference("changes", host["changes"], _CHANGE_SHAPE)
+            or _list_difference("pending", host["pending"], _PENDING_SHAPE)
+        )
         if wrong:
             return f"hosts.{name}.{wrong}"
+    return ""
+
+
+def _list_difference(where: str, entries: list[t.Any], shape: Mapping[str, type]) -> str:
+    for number, entry in enumerate(entries):
+        wrong = _difference(entry, shape)
+        if wrong:
+            return f"{where}.{number}.{wrong}"
     return ""
 
 

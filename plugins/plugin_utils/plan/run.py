@@ -107,9 +107,10 @@ class PlannedRun:
         head: dict[str, t.Any] = {
             "digest": plan.digest,
             "kept": "",
+            "free": check.free_kinds(plan, site.plan, approved_by),
             "slice": site.is_slice,
             "elsewhere": sorted(members_of(plan.hosts) - set(site.hosts)) if site.is_slice else [],
-            **{name: plan.content[name] for name in ("cluster", "operation", "arguments", "steps")},
+            **{name: plan.content[name] for name in ("cluster", "operation", "arguments", "bound", "steps")},
         }
         if keeping:
             head["kept"] = str(keep.keep(plan, path, approved_by, moved))

@@ -22,6 +22,8 @@ _CONNECTION = {
     "ansible_host": Option(name="ansible_host", role="ansible"),
     "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
 }
+POLICY_PREFIX = "site_plan_"
+"""Variables that say who must approve what. Whoever may start a run may not choose them for this run."""
 _ALLOWED_PREFIXES = ("ansible_", "user_", "ironspan_", "awx_", "tower_")
 
 
@@ -69,6 +71,7 @@ class Resolver:
     def run(self) -> None:
         """Resolve and check every host."""
         self._check_names()
+        self._check_policy()
         for name, groups in self._draft.inventory.host_groups.items():
             self._draft.hosts[name] = self._host(name, groups)
 
@@ -95,6 +98,18 @@ class Resolver:
             )
             place = self._draft.setting_place(setting.key, setting.value)
             self._draft.problems.add(place, name, "unknown variable", remedy)
+
+    def _check_policy(self) -> None:
+        """Refuse a policy of approvals from the command line, a file of variables, or a controller's job."""
+        for name, setting in self._draft.inventory.extra.items():
+            if name.startswith(POLICY_PREFIX):
+                self._draft.problems.add(
+                    self._draft.setting_place(setting.key, setting.value),
+                    name,
+                    "cannot be given for one run (-e, or the variables of a job): it decides who must approve "
+                    "what is done",
+                    "write it in the inventory, and leave it out here",
+                )
 
     def _report(self, key: t.Any, value: t.Any, path: str, message: str, remedy: str) -> None:
         self._draft.problems.add(self._draft.setting_place(key, value), path, message, remedy)
@@ -151,7 +166,9 @@ class Resolver:
                 continue
             key, raw = host.settings[name]
             try:
-                resolved = templar.template(raw)
+                # What a policy refers to is the inventory's too: nothing that can be given for one run.
+                own = self._of_the_inventory(host) if name.startswith(POLICY_PREFIX) else templar
+                resolved = own.template(raw)
             except AnsibleError as error:
                 if (name, id(raw)) in self._failed:
                     continue
@@ -177,6 +194,23 @@ class Resolver:
             except AnsibleError:
                 # It depends on a variable that is missing or wrong, and that is reported by itself.
                 continue
+
+
+    def _of_the_inventory(self, host: HostDraft) -> Templar:
+        """Return a templar that knows nothing of the command line; ``hostvars`` does, so it is not there."""
+        settings = {
+            **self._draft.inventory.shared_settings(host.groups),
+            **self._draft.inventory.host_settings[host.name],
+        }
+        variables = {
+            **self._draft.specification.defaults,
+            **self._template_defaults,
+            **{name: setting.value for name, setting in settings.items()},
+            "groups": self._magic["groups"],
+            "inventory_hostname": host.name,
+            "group_names": sorted(host.groups),
+        }
+        return Templar(loader=self._loader, variables=variables)
 
 
 def _first_line(error: Exception) -> str:

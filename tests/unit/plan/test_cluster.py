@@ -9,6 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.action import cluster_objects, node_metadata, write_plan
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
@@ -17,12 +18,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
+from ironspan.cli import plan_view
 from tests.unit.plan import samples
 from tests.unit.render.support import ROLES, small_site
 
+RUNTIME_CLASS = {"kind": "RuntimeClass", "metadata": {"name": "gvisor"}}
 PLANNED = {
-    "objects": {"flannel": [{"kind": "ConfigMap"}], "gvisor": [{"kind": "RuntimeClass"}]},
+    "objects": {"flannel": [{"kind": "ConfigMap", "metadata": {"name": "x"}}], "gvisor": [RUNTIME_CLASS]},
     "nodes": {"w1": {"labels": {"a": "b"}, "taints": [{"key": "k", "effect": "NoSchedule"}]}},
 }
 
@@ -43,13 +47,13 @@ def test_objects_come_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     applied: list[t.Any] = []
 
     def apply(api: str, objects: list[t.Any], *, dry_run: bool) -> list[t.Any]:
-        applied.extend(objects)
+        applied.extend([] if dry_run else objects)
         return []
 
     monkeypatch.setattr(cluster_objects, "apply_objects", apply)
     run = action(cluster_objects.ActionModule, PLANNED)
     run.visit(session(), {"layers": ["gvisor", "unknown"]})
-    assert applied == [{"kind": "RuntimeClass"}]
+    assert applied == [RUNTIME_CLASS]
 
 
 def test_labels_and_taints_come_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,43 +76,93 @@ class Answering:
     def __init__(self, *_: t.Any) -> None:
         pass
 
-    def api(self) -> str:
+    def api(self) -> FakeCluster:
         if self.error:
             raise self.error
-        return "api"
+        return FakeCluster()
+
+
+class FakeCluster:
+    """An API with one node and a rule for every object: it is there, and one field is another."""
+
+    def get(self, path: str, **_: t.Any) -> dict[str, t.Any]:
+        return {"items": [{"metadata": {"name": "w1"}}] if path.endswith("/nodes") else []}
+
+    def find(self, path: str, **_: t.Any) -> dict[str, t.Any] | None:
+        return None
+
+
+OBJECTS = [
+    {"kind": "ConfigMap", "metadata": {"name": name, "namespace": "x"}} for name in ("same", "other", "ill")
+]
 
 
 def cluster(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None, ill: bool = False
 ) -> dict[str, t.Any]:
     class Now(Answering):
         pass
 
+    def compared(api: t.Any, objects: list[t.Any]) -> t.Iterator[tuple[t.Any, ObjectChange | None]]:
+        for item in objects:
+            name = item["metadata"]["name"]
+            if name == "ill" and ill:
+                raise ClusterError("The cluster does not know it.", "Mend it.")
+            yield item, ObjectChange(f"ConfigMap x/{name}", {"a": 0}, {"a": 1}) if name == "other" else None
+
     Now.error = error
     monkeypatch.setattr(write_plan, "Session", Now)
+    monkeypatch.setattr(write_plan, "compared", compared)
+    monkeypatch.setattr(
+        write_plan, "renderer_for", lambda site, roles: (types.SimpleNamespace(objects=lambda _: OBJECTS), None)
+    )
+    monkeypatch.setattr(write_plan, "_used", lambda site, layer, roles: layer == "flannel")
     monkeypatch.setattr(
         write_plan,
-        "apply_objects",
-        lambda api, objects, dry_run: [ObjectChange("ConfigMap x/y", {}, {"a": 1})] if dry_run else 1 / 0,
+        "declared_nodes",
+        lambda site: {name: Declared({"a": "b"}) for name in ("w1", "w9")} | {"bare": Declared({})},
     )
     monkeypatch.setattr(
         nodes,
         "declare",
         lambda api, wanted, dry_run: [NodeChange("w1", {"labels": {}}, {"labels": {"a": "b"}})],
     )
+    monkeypatch.setattr(write_plan.identity, "removals", lambda api, declared: ["RoleBinding x/gone"])
     return write_plan._cluster(small_site(folder), ROLES)
+
+
+OTHER = {"kind": "object", "name": "ConfigMap x/other", "before": "a: 0\n", "after": "a: 1\n"}
+
+
+def whole(name: str) -> dict[str, str]:
+    text = yaml.safe_dump(next(item for item in OBJECTS if item["metadata"]["name"] == name))
+    return {"kind": "object", "name": f"ConfigMap x/{name}", "before": "", "after": text}
+
+
+def new_node(name: str) -> dict[str, str]:
+    after = "labels:\n  a: b\ntaints: []\n"
+    return {"kind": "node", "name": f"Node {name}", "before": "", "after": after}
 
 
 def test_what_the_api_says_is_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cluster(tmp_path, monkeypatch)
     assert found["state"] == "compared"
     assert found["changes"] == [
-        {"kind": "object", "name": "ConfigMap x/y", "before": "", "after": "a: 1\n"},
+        OTHER,
         {"kind": "node", "name": "Node w1", "before": "labels: {}\n", "after": "labels:\n  a: b\n"},
+        new_node("w9"),
+        {"kind": "object", "name": "RoleBinding x/gone", "before": listed.REMOVED, "after": ""},
     ]
-    assert found["nodes"]["w1"] == {"labels": {}, "taints": []}
+    assert found["nodes"]["w1"] == {"labels": {"a": "b"}, "taints": []}
     made = samples.plan(cluster=found)
-    assert made.content["summary"]["cluster_changes"] == 2
+    assert made.content["summary"]["cluster_changes"] == 4
+    assert [item.action for item in plan_view.cluster_items(found)] == ["update", "update", "create", "delete"]
+
+
+def test_what_could_not_be_compared_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cluster(tmp_path, monkeypatch, ill=True)
+    assert found["state"] == "The cluster does not know it. Mend it."
+    assert [line for line in found["changes"] if line["kind"] == "object"] == [OTHER, whole("ill")]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +177,7 @@ def test_a_cluster_that_was_not_compared_is_a_warning(
 ) -> None:
     found = cluster(tmp_path, monkeypatch, error)
     assert found["state"].startswith(words)
+    assert found["changes"] == [whole("same"), whole("other"), whole("ill"), new_node("w1"), new_node("w9")]
     made = samples.plan(cluster=found)
     assert any(
         warning.startswith("Objects of the cluster were not compared") for warning in made.content["warnings"]

@@ -9,7 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, content, estimate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, content, estimate, texts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load, parse, seal
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
@@ -150,7 +150,7 @@ def test_private_keys_that_lie_on_a_host_are_not_shown(text: str) -> None:
     diff = {"before_header": "x (base/motd)", "after_header": "x (base/motd)", "before": text, "after": ""}
     made = samples.plan({**samples.ANSWER, "diff": [diff]})
     assert b"c2VjcmV0" not in made.data
-    assert build.HIDDEN in made.hosts["w1"]["changes"][0]["text"]["before"]
+    assert texts.HIDDEN in made.hosts["w1"]["changes"][0]["text"]["before"]
 
 
 def test_a_document_with_a_private_key_is_refused() -> None:
@@ -178,7 +178,7 @@ def test_an_artefact_takes_as_long_as_it_is_large() -> None:
     assert estimate.seconds_of({"kind": "artifact", "size": 40_000_000}) == pytest.approx(2.2)
 
 
-ONE = [{"resource": "a", "action": "create", "before": {}}]
+ONE = [{"resource": "a", "kind": "file", "action": "create", "before": {}, "after": {"mode": "0644"}}]
 BASE: dict[str, t.Any] = {"fingerprint": "1", "changes": ONE, "pending": [{"resource": "c", "needs": "x"}]}
 
 
@@ -187,10 +187,18 @@ BASE: dict[str, t.Any] = {"fingerprint": "1", "changes": ONE, "pending": [{"reso
     [
         ({**BASE}, ""),
         ({**BASE, "plan": "another"}, ""),
-        ({**BASE, "fingerprint": "2", "changes": []}, "a"),
+        # Less to do: another step of the plan, or somebody else, has done it as the document says.
+        ({**BASE, "fingerprint": "2", "changes": []}, ""),
         ({**BASE, "fingerprint": "2", "changes": [*ONE, {**ONE[0], "resource": "b"}]}, "b"),
         ({**BASE, "fingerprint": "2", "changes": [{**ONE[0], "before": {"mode": "0600"}}]}, "a"),
-        ({**BASE, "fingerprint": "2", "pending": []}, "c"),
+        ({**BASE, "fingerprint": "2", "pending": []}, ""),
+        ({**BASE, "changes": [], "pending": []}, ""),
+        # Another outcome than the one that people read, though the state before is the same.
+        ({**BASE, "changes": [{**ONE[0], "after": {"mode": "0777"}}]}, "a"),
+        ({**BASE, "changes": [{**ONE[0], "kind": "directory"}]}, "a"),
+        ({**BASE, "diff": [{"before_header": "/a (a)", "after_header": "/a (a)", "after": "x"}]}, "a"),
+        ({**BASE, "pending": [{"resource": "c", "needs": "y"}]}, "c"),
+        ({**BASE, "pending": [{"resource": "d", "needs": "x"}]}, "c, d"),
         ({**BASE, "fingerprint": "2"}, "a, c"),
         # The same plan was applied before, in part or as a whole.
         ({"fingerprint": "3", "plan": "P", "changes": [], "pending": []}, ""),
