@@ -11,6 +11,7 @@ import typing as t
 
 from ironspan.cli import console
 from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.pasted import command
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose, {ENDS: "1"})
     if arguments.trial and not arguments.check and running.run.changes:
-        display.note(f"what changed is on trial for {arguments.trial}; to keep it: ironspan confirm")
+        confirm = command("confirm", like=arguments)
+        display.note(f"what changed is on trial for {arguments.trial}; to keep it: {confirm}")
     checked = running.run.results.get(VALIDATE, {})
     kept = checked.get("kept")
     if kept:
@@ -127,5 +129,8 @@ def operation_of(file: pathlib.Path) -> tuple[str, dict[str, t.Any]]:
 
 
 def is_plan(name: str) -> bool:
-    """Tell whether an argument is a plan file and not a playbook."""
-    return name.endswith(".plan.json") or (pathlib.Path(name).is_file() and name.endswith(".json"))
+    """Tell whether an argument is a plan file and not a playbook, whatever the file was called."""
+    if name.endswith(".plan.json"):
+        return True
+    like_a_file = ("/" in name or "." in name) and not name.endswith((".yml", ".yaml"))
+    return like_a_file and pathlib.Path(name).is_file()

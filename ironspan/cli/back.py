@@ -13,6 +13,7 @@ import typing as t
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.pasted import command
 
 _DIGITS = 12
 """Of a digest, shown to people; enough to name it by."""
@@ -63,7 +64,8 @@ def run_rollback(arguments: argparse.Namespace) -> int:
     options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
     code, _ = run_playbook("rollback", "rollback", options, display, arguments.verbose)
     if arguments.trial and not arguments.check:
-        display.note(f"on trial for {arguments.trial}: ironspan confirm {' '.join(arguments.hosts)}")
+        confirm = command("confirm", *arguments.hosts, like=arguments)
+        display.note(f"on trial for {arguments.trial}; to keep it: {confirm}")
     return int(code)
 
 

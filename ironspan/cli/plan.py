@@ -13,6 +13,7 @@ import typing as t
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.pasted import command, path_from_here
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -77,8 +78,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if "path" not in written:
         display.note("no plan was written")
         return int(code)
-    path, needed = pathlib.Path(written["path"]), int(written["approvals_needed"])
-    summary = written["summary"]
+    path, summary = pathlib.Path(written["path"]), written["summary"]
     display.note(
         f"plan: {path}\n"
         f"      {summary['hosts_changing']} of {summary['hosts']} hosts change, "
@@ -89,13 +89,32 @@ def run_plan(arguments: argparse.Namespace) -> int:
     )
     for warning in written["plan_warnings"]:
         display.note(f"      ! {warning}")
-    display.note(
-        f"read it: ironspan show {path.name}   or as a page: ironspan show {path.name} --format html"
-    )
-    if needed:
-        display.note(f"let {needed} people approve it: ironspan approve {path.name}")
-    display.note(f"apply it: ironspan apply {path.name}")
+    for line in next_commands(arguments, path, written):
+        display.note(line)
     return int(code)
+
+
+def next_commands(arguments: argparse.Namespace, path: pathlib.Path, written: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the commands that follow, each to be pasted as it stands.
+
+    Args:
+        arguments: the command line that made the plan; what was given there holds for applying it as well.
+        path: the plan file.
+        written: the result of the action that wrote it.
+    """
+    plan, summary = path_from_here(path), written["summary"]
+    lines = [
+        f"read it:      {command('show', plan)}",
+        f"as a page:    {command('show', plan, '--format', 'html', '-o', f'{plan}.html')}",
+    ]
+    if not any(summary[name] for name in ("changes", "pending", "cluster_changes", "steps")):
+        return [*lines, "nothing differs, so there is nothing to apply"]
+    needed = int(written["approvals_needed"])
+    if needed:
+        lines.append(f"{needed} must approve: {command('approve', plan)}")
+    consent = ("--allow-destructive",) if written["destructive"] else ()
+    lines.append(f"apply it:     {command('apply', plan, *consent, like=arguments)}")
+    return lines
 
 
 def loaded(path: pathlib.Path) -> t.Any:

@@ -109,6 +109,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "summary": plan.content["summary"],
             "plan_warnings": plan.content["warnings"],
             "approvals_needed": approvals_needed(plan, site.plan),
+            "destructive": any(step["destructive"] for step in plan.content["steps"]),
         }
 
 

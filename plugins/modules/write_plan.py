@@ -62,6 +62,10 @@ approvals_needed:
   description: How many people must sign it.
   returned: success
   type: int
+destructive:
+  description: Whether it has steps that cannot be undone, which need consent when it is applied.
+  returned: success
+  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
