@@ -21,6 +21,7 @@ Why = t.Literal["failed", "unfit", "unreachable", "input", "refused"]
 VALIDATE = "ironspan.hybrid.validate"
 WRITE_PLAN = "ironspan.hybrid.write_plan"
 OPERATION = "ironspan.hybrid.operation"
+CONVERGE = "ironspan.hybrid.converge"
 UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
@@ -136,6 +137,8 @@ class Run:
         self.finished = False
         self.results: dict[str, dict[str, t.Any]] = {}
         """Full name of an action that runs on the controller -> its last result."""
+        self._due: set[str] = set()
+        """Hosts that were compared, have something to do, and were not begun yet."""
         self.answers: dict[str, dict[str, t.Any]] = {}
         """Host name -> what it said it was asked for: documents that were applied to it, backups."""
 
@@ -167,6 +170,9 @@ class Run:
         if kind == "runner_on_start":
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":
+            if data.get("resolved_action") == CONVERGE:
+                # Comparing puts a host with something to do into groups; applying does not.
+                (self._due.add if result.get("groups") else self._due.discard)(host)
             count = changes_of(result)
             hosts = self.phases[-1].hosts
             hosts[host] = hosts.get(host, 0) + count
@@ -234,7 +240,9 @@ class Run:
         unwell = {failure.host for failure in self.failures}
         changes = self.changes
         took = self._clock() - self.began
-        healthy = [host for host in hosts if host not in unwell]
+        # A failure may have ended the run before the turn of hosts that did not fail.
+        waiting = sorted(self._due - unwell) if self.failures else []
+        healthy = [host for host in hosts if host not in unwell and host not in waiting]
         if any(failure.why == "input" for failure in self.failures):
             return [line for failure in self.failures for line in failure.reason.splitlines()]
         lines = (
@@ -246,6 +254,8 @@ class Run:
             lines += self._unfinished(len(hosts), took)
         elif self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")
+        if waiting and not self._cut:
+            lines.append(f"not begun: {', '.join(waiting)}; they were compared, and have something to do")
         lines.extend(self.notes)
         for failure in self.failures:
             where = f", resource {failure.resource}" if failure.resource else ""

@@ -207,3 +207,28 @@ def test_changes_are_counted_per_phase_and_host() -> None:
         ("prepare", {"a": 3, "b": 0}),
         ("verify", {}),
     ]
+
+
+def test_hosts_whose_turn_never_came_are_not_finished() -> None:
+    due = {"changed": False, "groups": ["ironspan_pending"]}
+    run = run_of(
+        play("Compare"),
+        *(result("ok", name, due) for name in ("az-1", "rack-1", "rack-2")),
+        result("ok", "az-2", {"changed": False, "groups": []}),
+        play("Control planes, one by one"),
+        result("ok", "az-1", {"changed": True, "changes": [1, 2]}),
+        play("Nodes, wave after wave"),
+        result("ok", "rack-1", {"changed": True, "changes": [1]}),
+        result("failed", "rack-1", BROKEN),
+        stats("az-1", "az-2", "rack-1", "rack-2"),
+    )
+    lines = run.summary()
+    assert lines[0].startswith("2 of 4 hosts finished")
+    assert lines[1] == "finished: az-1, az-2"
+    assert lines[2] == "not begun: rack-2; they were compared, and have something to do"
+
+
+def test_without_a_failure_a_comparison_alone_is_the_end() -> None:
+    due = {"changed": False, "groups": ["ironspan_pending"]}
+    run = run_of(play("Compare"), result("ok", "a", due), stats("a"))
+    assert run.summary() == ["1 of 1 hosts finished, 0 changes, 0.0 s"]
