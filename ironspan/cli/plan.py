@@ -94,7 +94,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
     return int(code)
 
 
-def next_commands(arguments: argparse.Namespace, path: pathlib.Path, written: t.Mapping[str, t.Any]) -> list[str]:
+def next_commands(
+    arguments: argparse.Namespace, path: pathlib.Path, written: t.Mapping[str, t.Any]
+) -> list[str]:
     """Return the commands that follow, each to be pasted as it stands.
 
     Args:

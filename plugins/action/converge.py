@@ -226,7 +226,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _compare_with_plan(
         self, result: dict[str, t.Any], planned: PlannedRun, host: str, document: dict[str, t.Any]
     ) -> None:
-        """Add verdicts, so that a host that moved, or must not be changed unapproved, is one that does not fit."""
+        """Add verdicts: a host that moved, or must not be changed unapproved, is one that does not fit."""
         head = planned.head()
         verdicts = [plan_verdict(planned.host(host) or {}, result, head["digest"])]
         if not self._task.diff:

@@ -180,15 +180,15 @@ def hosts_in_any_order(operation: str) -> bool:
 
 
 def bound_to(operation: str, context: Context) -> dict[str, t.Any]:
-    """Return the state that a plan of an operation is for, by the module's ``bound_to``; empty without one."""
+    """Return the state that a plan is for, by the operation's ``bound_to``; empty when it has none."""
     if operation == SITE:
         return {}
-    found = getattr(module_of(operation), "bound_to", lambda _context: {})(context)
-    return t.cast("dict[str, t.Any]", found)
+    bound = getattr(module_of(operation), "bound_to", None)
+    return dict(bound(context)) if bound is not None else {}
 
 
 def insist_on_the_state(operation: str, context: Context, planned: Mapping[str, t.Any]) -> None:
-    """Refuse a plan that is for another state than the one that is there, by the module's ``insist_on_bound``.
+    """Refuse a plan that is for another state than there is, by the operation's ``insist_on_bound``.
 
     Raises:
         OperationError: the plan was applied before, or something else was done meanwhile.

@@ -86,12 +86,12 @@ def steps(context: Context) -> list[Step]:
 
 
 def bound_to(context: Context) -> dict[str, t.Any]:
-    """Return what a plan of a restore is for: the clusters whose data the hosts hold. A restore makes another."""
+    """Return what a plan is for: the clusters whose data the hosts hold. A restore makes another."""
     return {"clusters": sorted(_clusters(_surveys(context, "etcd")))}
 
 
 def insist_on_bound(context: Context, planned: Mapping[str, t.Any]) -> None:
-    """Refuse a plan when the store has been made anew since: by this plan, which is used up, or by another run.
+    """Refuse a plan when the store was made anew since: by this plan, which is used up, or another run.
 
     A restore that was cut short is still going on, and its plan finishes it.
 
@@ -102,8 +102,8 @@ def insist_on_bound(context: Context, planned: Mapping[str, t.Any]) -> None:
     others = _clusters(surveys) - set(planned.get("clusters") or ())
     if others and not any(survey["going_on"] for survey in surveys.values()):
         raise OperationError(
-            f"the store was made anew after this plan was made: it is cluster {', '.join(sorted(others))} now, so "
-            "the plan was applied already, or another restore came first",
+            f"the store was made anew after this plan was made: it is cluster {', '.join(sorted(others))} "
+            "now, so the plan was applied already, or another restore came first",
             "if it has to be restored once more, make a new plan",
         )
 

@@ -55,8 +55,8 @@ def unplanned(
     Args:
         steps: what has to be done now.
         planned: the steps of the plan.
-        hosts_in_any_order: only the steps of each host must keep their order: which hosts come first depends on
-            which are out of service now, and a run that was cut short leaves some so.
+        hosts_in_any_order: only the steps of each host must keep their order: which hosts come first
+            depends on which are out of service now, and a run that was cut short leaves some so.
     """
     queues: dict[str, t.Iterator[Content]] = {}
     for target in {str(entry["target"]) for entry in planned}:

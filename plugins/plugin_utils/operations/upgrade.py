@@ -38,7 +38,8 @@ def steps(context: Context) -> list[Step]:
     found = [*_etcd_steps(context), *_control_plane_steps(context, now), *_node_steps(context, now)]
     if not found:
         return []
-    problems = obstacles.found(context, now)
+    drained = dict.fromkeys(step.target for step in found if step.action == "drain")
+    problems = obstacles.found(context, now, drained)
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
         raise OperationError(f"this upgrade is not possible now:\n{listed}", "mend these, then run it again")

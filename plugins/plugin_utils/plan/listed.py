@@ -86,10 +86,11 @@ def insist_on_objects(
     """Refuse to apply objects whose changes the plan does not list.
 
     Args:
-        planned: what the plan has of the cluster, and ``free``: kinds that need no approval when it has too few.
+        planned: what the plan has of the cluster, and ``free``: the kinds that need no approval, when it has
+            too few.
         changes: what a dry run says would change now.
-        declared: name and content of the objects to apply. One that was listed whole, because it was not there
-            yet or could not be compared, is applied as it was listed.
+        declared: name and content of the objects to apply. One that was listed whole, because it was not
+            there yet or could not be compared, is applied as it was listed.
         removed: names of objects that would be deleted.
 
     Raises:
@@ -141,7 +142,8 @@ def _insist(planned: Mapping[str, t.Any], wrong: Sequence[str], something: bool)
     free = planned.get("free")
     if something and free is not None and CLUSTER_OBJECT not in free:
         raise PlanError(
-            "the plan was not approved, and objects of the cluster differ", "make a new plan, and let it be approved"
+            "the plan was not approved, and objects of the cluster differ",
+            "make a new plan, and let it be approved",
         )
 
 

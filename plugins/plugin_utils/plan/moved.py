@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a host is still as it was when the plan was made, and differs in nothing that the plan leaves out."""
+"""Whether a host is as it was when the plan was made, and differs in nothing that the plan leaves out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TRANSACTION = "ironspan/transaction"
 def plan_verdict(planned: Mapping[str, t.Any], answer: Mapping[str, t.Any], digest: str) -> Verdict:
     """Judge a host against its plan; a verdict like those of the module.
 
-    What would be done now must be among what the plan lists, each with the same state before, the same state
-    after and the same text: the lists are what people read and signed. Less to do is no reason to refuse. Steps
-    of an operation bring other hosts nearer to their documents: once kube-proxy is upgraded, every kubelet has
-    fetched its image. On a host that a run of this very plan has changed already, states may be any on the way
-    from one to the other, so there only the names count.
+    What would be done now must be among what the plan lists, each with the same state before, the same
+    state after and the same text: the lists are what people read and signed. Less to do is no reason to
+    refuse: steps of an operation bring other hosts nearer to their documents. Once kube-proxy is upgraded,
+    for example, every kubelet has fetched its image. On a host that a run of this very plan has changed
+    already, states may be any on the way, so there only the names count.
 
     Args:
         planned: the host's entry in the plan.

@@ -106,8 +106,8 @@ class Resolver:
                 self._draft.problems.add(
                     self._draft.setting_place(setting.key, setting.value),
                     name,
-                    "cannot be given for one run (-e, or the variables of a job): it decides who must approve "
-                    "what is done",
+                    "cannot be given for one run (-e, or the variables of a job): it decides who must "
+                    "approve what is done",
                     "write it in the inventory, and leave it out here",
                 )
 
@@ -194,7 +194,6 @@ class Resolver:
             except AnsibleError:
                 # It depends on a variable that is missing or wrong, and that is reported by itself.
                 continue
-
 
     def _of_the_inventory(self, host: HostDraft) -> Templar:
         """Return a templar that knows nothing of the command line; ``hostvars`` does, so it is not there."""

@@ -1,15 +1,17 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the way of an upgrade: rules of version skew, poor health, things in use that go away."""
+"""What stands in the way of an upgrade: version skew, poor health, pods that cannot move, things that go."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import is_moved
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Policy, pods_of, refusals
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, removed, skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
@@ -18,14 +20,24 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 
 
-def found(context: Context, now: live.Live) -> list[str]:
-    """Return all of them, one clause each."""
+_PARALLEL = 16
+
+
+def found(context: Context, now: live.Live, drained: Collection[str] = ()) -> list[str]:
+    """Return all of them, one clause each.
+
+    Args:
+        context: of the operation.
+        now: what runs.
+        drained: nodes that will be emptied.
+    """
     return [
         *_store(context),
         *_control_planes(context, now),
         *_runtimes(context, now),
         *_pod_networks(context, now),
         *_apis(context, now),
+        *_pods(context, drained),
     ]
 
 
@@ -78,6 +90,15 @@ def _pod_networks(context: Context, now: live.Live) -> Iterator[str]:
             f"{', '.join(moved)}: Cilium carries services there while the cluster is being moved, and "
             "kubeadm would bring kube-proxy back; finish the move or let the nodes go back (cni_migrate.yml)"
         )
+
+
+def _pods(context: Context, drained: Collection[str]) -> Iterator[str]:
+    """Say which pods keep a node from being emptied: known now, not when the turn comes to it."""
+    api, policy = context.api(), Policy(empty_dir_data=context.site.drain.empty_dir_data)
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
+        kept = pool.map(lambda name: refusals(pods_of(api, name), policy), drained)
+        for name, reasons in zip(drained, kept, strict=True):
+            yield from (f"{name} cannot be emptied: {reason}" for reason in reasons)
 
 
 def _apis(context: Context, now: live.Live) -> Iterator[str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import re
@@ -54,13 +55,15 @@ class Runner:
         """Return the variables of the last call that were given as JSON."""
         options = self.calls[-1][2]
         found: dict[str, t.Any] = {}
-        for option, value in zip(options, options[1:], strict=False):
+        for option, value in itertools.pairwise(options):
             if option == "-e" and value.startswith("{"):
                 found |= json.loads(value)
         return found
 
 
-@pytest.mark.parametrize("output", ["p.plan.json", "sub/it's my $plan.plan.json", "move.plan", "plan", "/a b"])
+@pytest.mark.parametrize(
+    "output", ["p.plan.json", "sub/it's my $plan.plan.json", "move.plan", "plan", "/a b"]
+)
 @pytest.mark.parametrize("operation", [None, {"name": "node_remove", "steps": [STEP], "arguments": {}}])
 def test_the_commands_after_a_plan_run_as_they_are_printed(
     tmp_path: pathlib.Path,
@@ -79,7 +82,7 @@ def test_the_commands_after_a_plan_run_as_they_are_printed(
     runner = Runner(operation, needed=2)
     monkeypatch.chdir(here)
     monkeypatch.setattr(playbook, "run_playbook", runner)
-    given = ["-i", "in ventory", "-e", "user_note=it's; rm -rf \"$HOME\""]
+    given = ["-i", "in ventory", "-e", 'user_note=it\'s; rm -rf "$HOME"']
     assert frame.main(["plan", *given, "-o", target, "--plain"]) == 0
     printed = re.findall(r"^[a-z0-9 ]+: +(ironspan .*)$", capsys.readouterr().out, re.M)
     commands = [shlex.split(line) for line in printed]

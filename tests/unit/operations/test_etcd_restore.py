@@ -214,3 +214,34 @@ def test_points(point: str) -> None:
 def test_nothing_else_is_a_point(text: str) -> None:
     with pytest.raises(OperationError):
         etcd_restore.point_of(text)
+
+
+def test_a_plan_of_a_restore_is_for_the_store_that_it_was_made_for(make: Make) -> None:
+    """A forced plan worked again and again until it expired: each time the store went back."""
+    before = {"az-1": survey("old", 5), "az-2": survey("old", 5), "az-3": survey()}
+    planned = etcd_restore.bound_to(make(before, force=True))
+    assert planned == {"clusters": ["old"]}
+    etcd_restore.insist_on_bound(make(before, force=True), planned)
+    # Killed on the way, it goes on: the host still knows the restore.
+    on_the_way = {**before, "az-1": survey("new", 5, going_on={"cluster": "new"})}
+    etcd_restore.insist_on_bound(make(on_the_way, force=True), planned)
+    etcd_restore.insist_on_bound(make(NOBODY, force=True), planned)
+    # Finished, it is used up.
+    after = {"az-1": survey("new", 9), "az-2": survey("new", 9), "az-3": survey("new", 9)}
+    for bound in (planned, etcd_restore.bound_to(make(NOBODY)), {}):
+        with pytest.raises(
+            OperationError, match=r"is cluster new now, so the plan was applied already.*new plan"
+        ):
+            etcd_restore.insist_on_bound(make(after, force=True), bound)
+
+
+@given(st.sets(st.sampled_from("abc"), min_size=1), st.sampled_from("abcd"))
+def test_a_restore_always_makes_a_store_that_its_plan_does_not_know(known: set[str], now: str) -> None:
+    hosts = {"az-1": {etcd_restore.SURVEY: survey(now)}}
+    session: t.Any = types.SimpleNamespace(site=make_site(SMALL))
+    context = Context(session, {"hostvars": hosts})
+    if now in known:
+        etcd_restore.insist_on_bound(context, {"clusters": sorted(known)})
+        return
+    with pytest.raises(OperationError):
+        etcd_restore.insist_on_bound(context, {"clusters": sorted(known)})

@@ -49,6 +49,9 @@ def test_steps_that_a_plan_does_not_have() -> None:
     other = Step("reset", "w2", "reset w2")
     assert unplanned([drain, other], planned) == [other]
     assert unplanned([drain, drain], planned) == [drain]
+    gone = Step("reset", "w1", "reset w1", destructive=True)
+    assert unplanned([gone], planned) == [gone], "nobody was told that it cannot be undone"
+    assert unplanned([reset], [gone.as_dict()]) == []
 
 
 def test_consent() -> None:

@@ -75,7 +75,8 @@ def plan(answer: dict[str, t.Any] | None = None, host: str = "w1", **more: t.Any
         host: host_entry(document(host), answer or ANSWER, "http://m"),
         "w2": host_entry(document("w2"), QUIET, "http://m"),
     }
-    return build(site(), hosts, {**CLUSTER, **more.pop("cluster", {})}, NOW, **more)
+    of = more.pop("site", None) or site()
+    return build(of, hosts, {**CLUSTER, **more.pop("cluster", {})}, NOW, **more)
 
 
 def written(folder: Path, made: Plan | None = None) -> Path:

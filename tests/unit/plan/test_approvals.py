@@ -170,7 +170,9 @@ def test_objects_of_the_cluster_are_a_kind_of_their_own() -> None:
         == 0
     )
     nothing = samples.plan(samples.QUIET)
-    assert check.approvals_needed(nothing, samples.site(approvals=1).plan) == 1, "that it changes nothing is a claim"
+    assert check.approvals_needed(nothing, samples.site(approvals=1).plan) == 1, (
+        "that it changes nothing is a claim"
+    )
     assert check.approvals_needed(nothing, samples.site(approvals=1, unapproved_kinds=("file",)).plan) == 0
 
 

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity_enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 from ironspan.cli import plan_view
@@ -114,7 +115,9 @@ def cluster(
     monkeypatch.setattr(write_plan, "Session", Now)
     monkeypatch.setattr(write_plan, "compared", compared)
     monkeypatch.setattr(
-        write_plan, "renderer_for", lambda site, roles: (types.SimpleNamespace(objects=lambda _: OBJECTS), None)
+        write_plan,
+        "renderer_for",
+        lambda site, roles: (types.SimpleNamespace(objects=lambda _: OBJECTS), None),
     )
     monkeypatch.setattr(write_plan, "_used", lambda site, layer, roles: layer == "flannel")
     monkeypatch.setattr(
@@ -127,7 +130,7 @@ def cluster(
         "declare",
         lambda api, wanted, dry_run: [NodeChange("w1", {"labels": {}}, {"labels": {"a": "b"}})],
     )
-    monkeypatch.setattr(write_plan.identity, "removals", lambda api, declared: ["RoleBinding x/gone"])
+    monkeypatch.setattr(identity_enforce, "removals", lambda api, declared: ["RoleBinding x/gone"])
     return write_plan._cluster(small_site(folder), ROLES)
 
 
@@ -135,7 +138,7 @@ OTHER = {"kind": "object", "name": "ConfigMap x/other", "before": "a: 0\n", "aft
 
 
 def whole(name: str) -> dict[str, str]:
-    text = yaml.safe_dump(next(item for item in OBJECTS if item["metadata"]["name"] == name))
+    text = yaml.safe_dump({"kind": "ConfigMap", "metadata": {"name": name, "namespace": "x"}})
     return {"kind": "object", "name": f"ConfigMap x/{name}", "before": "", "after": text}
 
 
@@ -156,7 +159,12 @@ def test_what_the_api_says_is_in_the_plan(tmp_path: Path, monkeypatch: pytest.Mo
     assert found["nodes"]["w1"] == {"labels": {"a": "b"}, "taints": []}
     made = samples.plan(cluster=found)
     assert made.content["summary"]["cluster_changes"] == 4
-    assert [item.action for item in plan_view.cluster_items(found)] == ["update", "update", "create", "delete"]
+    assert [item.action for item in plan_view.cluster_items(found)] == [
+        "update",
+        "update",
+        "create",
+        "delete",
+    ]
 
 
 def test_what_could_not_be_compared_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

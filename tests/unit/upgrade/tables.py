@@ -29,6 +29,10 @@ class Table:
             raise ApiError(404, "NotFound", path, "GET")
         if query.get("labelSelector"):
             return dict(self.answers[f"{path}?{query['labelSelector']}"])
+        if query.get("fieldSelector"):
+            name = query["fieldSelector"].removeprefix("spec.nodeName=")
+            items = self.answers[path]["items"]
+            return {"items": [item for item in items if item["spec"].get("nodeName") == name]}
         return dict(self.answers[path])
 
     def find(self, path: str) -> Content | None:
@@ -81,6 +85,7 @@ def cluster(
     return Table(
         {
             "/api/v1/nodes": {"items": nodes},
+            "/api/v1/pods": {"items": []},
             "/api/v1/namespaces/kube-system/pods": {"items": []},
             "/api/v1/namespaces/kube-system/pods?component=kube-apiserver": {"items": pods},
             "/apis/policy/v1/poddisruptionbudgets": {"items": []},

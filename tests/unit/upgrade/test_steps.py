@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import upgrade
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import hosts_in_any_order
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
     OperationError,
     Step,
@@ -94,6 +95,41 @@ def test_a_run_that_was_cut_short_goes_on_and_its_plan_has_what_is_left() -> Non
     left = upgrade.steps(context(api, HOSTS, etcd="3.7.3"))
     assert actions(left) == [("etcd-snapshot", ""), ("uncordon", "rack-1"), *on_node("rack-2")]
     assert unplanned(left, planned) == []
+
+
+def test_a_run_that_was_cut_short_while_it_closed_a_wave_goes_on_with_its_plan() -> None:
+    """The second node of the wave was closed first: it comes first now, which is no other plan."""
+    planned = [step.as_dict() for step in upgrade.steps(context(old_cluster(), HOSTS))]
+    nodes = [node("az-1", NEW, "2.3.7"), node("az-2", NEW, "2.3.7"), node("rack-1"), node("rack-2")]
+    nodes[3]["spec"]["unschedulable"] = True
+    api = cluster({"az-1": NEW, "az-2": NEW}, nodes, proxy=NEW)
+    left = upgrade.steps(context(api, HOSTS, etcd="3.7.3"))
+    assert actions(left)[1:] == [*on_node("rack-2"), *on_node("rack-1")]
+    assert hosts_in_any_order("upgrade") and not hosts_in_any_order("node_remove")
+    assert unplanned(left, planned, hosts_in_any_order=True) == []
+    # On one host the order stays, and nothing comes twice.
+    assert unplanned([left[2], left[1]], planned, hosts_in_any_order=True) == [left[1]]
+    assert unplanned([*left, left[1]], planned, hosts_in_any_order=True) == [left[1]]
+
+
+def pod(name: str, on: str, **more: Content) -> Content:
+    metadata = {"name": name, "namespace": "shop", **more}
+    return {"metadata": metadata, "spec": {"nodeName": on}, "status": {"phase": "Running"}}
+
+
+def test_pods_that_would_stop_it_late_are_an_obstacle_before_it_begins() -> None:
+    api = old_cluster()
+    owner = {"kind": "ReplicaSet", "name": "x", "controller": True}
+    made: list[Content] = [pod("web", "rack-1"), pod("web", "rack-2")]
+    made[0]["metadata"]["ownerReferences"] = [owner]
+    api.answers["/api/v1/pods"] = {"items": made}
+    with pytest.raises(OperationError, match="rack-2 cannot be emptied: pod shop/web has no controller"):
+        upgrade.steps(context(api, HOSTS))
+    # The node with it is finished: nothing is in the way any more.
+    done = [node(name, NEW, "2.3.7") if name == "rack-2" else node(name) for name in NODES]
+    later = cluster({"az-1": OLD, "az-2": OLD}, done)
+    later.answers["/api/v1/pods"] = {"items": made}
+    assert upgrade.steps(context(later, HOSTS))
 
 
 @given(st.integers(min_value=0, max_value=3), st.integers(min_value=0, max_value=2), st.integers(0, 2))
