@@ -12,6 +12,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -25,6 +26,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import seal
 
 from ironspan.lab import host as lab_host
 from ironspan.lab import machine, mirror, mounts, state
@@ -45,6 +47,13 @@ NODES = {"az-1", "az-2", "rack-1", "rack-2"}
 CUT_S = 60
 FIN_TIMEOUT = "net.ipv4.tcp_fin_timeout"
 """A setting that each host has of its own and nothing here minds."""
+EVIL = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "evil"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}],
+}
 
 
 def test_bare_hosts_become_a_cluster(cluster: Cluster) -> None:
@@ -422,7 +431,9 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
     signers.write_text(f"ada@example.com {key.with_suffix('.pub').read_text()}")
     settings = [{"name": "net.ipv4.ip_forward", "value": "1"}, {"name": FIN_TIMEOUT, "value": "55"}]
     policy = {"site_plan_approvals": 1, "site_plan_allowed_signers": str(signers), "base_sysctls": settings}
-    options = ["-i", str(cluster.inventory), "-e", json.dumps(policy)]
+    more = cluster.folder / "policy.json"
+    more.write_text(json.dumps({"all": {"vars": policy}}))
+    options = ["-i", str(cluster.inventory), "-i", str(more)]
     live = f"cat /proc/sys/{FIN_TIMEOUT.replace('.', '/')}"
 
     def refused(*arguments: str, code: int, words: str) -> None:
@@ -435,20 +446,41 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
     done = cluster.command("plan", *options, "-o", str(plan))
     assert done.returncode == 0, done.stdout
     assert "5 of 5 hosts change" in done.stdout
+    printed = {
+        words[1]: words[2:] for words in map(shlex.split, re.findall(r": +(ironspan .*)", done.stdout))
+    }
     refused(str(plan), code=2, words="needs 1 approvals and has 0")
+    refused(str(plan), "-e", "site_plan_approvals=0", code=2, words="cannot be given for one run")
+    # The same site by another inventory, which knows nothing of the policy.
+    other = cluster.command("apply", str(plan), "-i", str(cluster.inventory))
+    assert other.returncode == 2 and "made where 1 approvals are needed" in other.stdout, other.stdout
     altered = cluster.folder / "altered.plan.json"
     altered.write_bytes(plan.read_bytes().replace(b'"55"', b'"54"'))
     refused(str(altered), code=2, words="altered")
     assert {host: cluster.on(host, live) for host in HOSTS} == before
 
-    done = cluster.command("approve", str(plan), "--key", str(key))
+    # Sealed again with one more object that no list names: it needs signatures of its own.
+    content = json.loads(plan.read_bytes())["plan"]
+    content["cluster"]["objects"]["flannel"] = [*content["cluster"]["objects"]["flannel"], EVIL]
+    evil = cluster.folder / "evil.plan.json"
+    evil.write_bytes(seal(content).data)
+    refused(str(evil), code=2, words="needs 1 approvals and has 0")
+
+    done = cluster.command("approve", *printed["approve"], "--key", str(key))
     assert done.returncode == 0, done.stdout
     cluster.on("rack-1", "chmod 0600 /etc/containerd/certs.d/registry.k8s.io/hosts.toml")
-    done = cluster.command("apply", str(plan), *options)
+    done = cluster.command("apply", *printed["apply"])
     assert done.returncode == 4, done.stdout
     assert "changed since the plan was made" in done.stdout
     after = {host: cluster.on(host, live) for host in HOSTS}
     assert after == dict.fromkeys(HOSTS, "55") | {"rack-1": before["rack-1"]}
+
+    # Somebody was brought to sign the other one as well: the object is on no list, so it is not applied.
+    done = cluster.command("approve", str(evil), "--key", str(key))
+    assert done.returncode == 0, done.stdout
+    refused(str(evil), code=1, words="does not list this change in the cluster: ClusterRoleBinding evil")
+    bindings = cluster.kubectl("get", "clusterrolebindings")["items"]
+    assert "evil" not in {item["metadata"]["name"] for item in bindings}
 
     assert set(cluster.site().changed) == {"rack-1"}
 
