@@ -166,21 +166,21 @@ def _cluster(site: Site, roles_folder: Path) -> Content:
 
 
 def _lines(
-    objects: t.Mapping[str, list[Content]], nodes_: t.Mapping[str, Content], lines: dict[str, Content | None]
+    objects: t.Mapping[str, list[Content]],
+    nodes_: t.Mapping[str, Content],
+    lines: t.Mapping[str, Content | None],
 ) -> t.Iterator[Content]:
     """Yield what changes in the cluster; what could not be compared stands there whole, as it is declared."""
-    for item in (item for layer in objects.values() for item in layer):
-        name = name_of(item)
-        line = lines.pop(name) if name in lines else _line(ObjectChange(name, {}, item))
-        if line:
-            yield line
+    whole = {
+        name_of(item): _line(ObjectChange(name_of(item), {}, item))
+        for layer in objects.values()
+        for item in layer
+    }
     for node, declared in nodes_.items():
         name = listed.node_name(node)
-        whole = listed.entry(listed.NODE, name, {}, declared) if any(declared.values()) else None
-        line = lines.pop(name, whole)
-        if line:
-            yield line
-    yield from (line for line in lines.values() if line)
+        if any(declared.values()):
+            whole[name] = listed.entry(listed.NODE, name, {}, declared)
+    yield from (line for line in {**whole, **lines}.values() if line)
 
 
 def _line(change: ObjectChange) -> Content:

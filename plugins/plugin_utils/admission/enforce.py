@@ -71,7 +71,7 @@ def _parted(declared: Sequence[Object]) -> tuple[list[Object], list[Object]]:
 
 def removals(api: Api, declared: Sequence[Object]) -> list[str]:
     """Return the policies that ``enforce`` would remove; nothing is changed."""
-    return _removed(api, declared, check=True)
+    return _removed(api, _parted(declared)[1], check=True)
 
 
 def leave_files(
