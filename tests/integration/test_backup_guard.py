@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import random
 import shutil
 import signal
 import threading
@@ -24,6 +25,7 @@ from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.settings import Spool, load
 from tests.support.agent_process import AgentSite, site, wait
 from tests.support.etcd_members import Members, find_etcd, running
+from tests.support.hostile_writer import HUGE, HostileWriter
 
 FAST = ("--heartbeat-interval=20", "--election-timeout=200")
 
@@ -85,6 +87,34 @@ def test_former_data_that_are_put_back_are_closed_until_there_is_consent(
     wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log of it")
     assert json.loads(agents.run("accept", "--json").stdout)["accepted"] is False
     assert not closed(agents)
+    somebody_writes(agents, client, str(said["cluster"]))
+
+
+def somebody_writes(agents: AgentSite, client: EtcdClient, cluster: str) -> None:
+    """Tell, with the agents' identity at the store and without a key, of revisions that never were."""
+    attacker = HostileWriter(agents.store(), agents.names, cluster, random.Random(3), newest=2)
+    attacker.extend()
+    for _ in range(8):
+        attacker.manifest(HUGE)
+        attacker.segment()
+        attacker.epoch()
+        attacker.extend()
+    assert len(attacker.made) > 8
+    last = client.put(b"/registry/pods/a", b"4").header.revision
+    wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log goes on beside them")
+    # An agent that starts looks at all of the backup before it compares.
+    agents.stop("a")
+    agents.start("a")
+    last = client.put(b"/registry/pods/a", b"5").header.revision
+    wait(partial(agents.beyond, "a", "log_revision", last - 1), 60, "the log of the next run")
+    wait(partial(agents.beyond, "a", "unproven_objects", 7), 60, "the metric tells of them")
+    assert agents.metric("a", "epoch") == 2
+    assert agents.metric("a", "guard") == guard.RIGHT
+    assert not closed(agents)
+    (listed,) = json.loads(agents.run("list", "--json").stdout)["stores"]
+    assert last <= listed["log"]["last_revision"] < HUGE
+    assert {one["epoch"] for one in listed["snapshots"]} <= {1, 2}
+    assert len(listed["damaged"]) > 7
 
 
 class Shown(Gauge):

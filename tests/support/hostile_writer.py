@@ -34,10 +34,14 @@ class HostileWriter:
         names: of the site, whose keys it does not have.
         cluster: the id that the genuine epoch has, which it can read.
         chance: decides what is not given.
+        newest: the epoch that it works on.
     """
 
-    def __init__(self, store: Store, names: Names, cluster: str, chance: random.Random) -> None:
+    def __init__(
+        self, store: Store, names: Names, cluster: str, chance: random.Random, newest: int = 1
+    ) -> None:
         self.store, self.names, self.cluster, self.chance = store, names, cluster, chance
+        self.newest = newest
         self.made: dict[str, str] = {}
 
     def act(self) -> None:
@@ -54,11 +58,11 @@ class HostileWriter:
             self.store.put(name, [data])
             self.made[name] = what
 
-    def manifest(self, revision: int = 0, created: int = 0, epoch: int = 1) -> None:
+    def manifest(self, revision: int = 0, created: int = 0) -> None:
         """Forge a snapshot, with data that fit its manifest: as schema 1, or signed with another key."""
         revision = revision or self.chance.choice([1, 7, 40, 10_000, HUGE, 2**63])
         created = created or self.chance.randrange(1, FAR_AHEAD)
-        identifier = snapshot_id(revision, created)
+        identifier, epoch = snapshot_id(revision, created), self.newest
         data = b"forged" + bytes(16)
         value = Manifest(
             site=self.names.site, epoch=epoch, cluster_id=self.cluster, revision=revision, compact_revision=1,
@@ -81,18 +85,18 @@ class HostileWriter:
         """Forge a verdict on a snapshot that there is, or is not."""
         there = [
             parsed.snapshot
-            for item in self.store.list(self.names.snapshots(1))
+            for item in self.store.list(self.names.snapshots(self.newest))
             if (parsed := self.names.parse_snapshot(item.name))
         ]
         identifier = self.chance.choice([*there, snapshot_id(HUGE, 5)])
-        name = self.names.verdict(1, identifier, FAR_AHEAD + self.chance.randrange(1000))
-        value = Verdict(1, identifier, self.chance.random() < 0.5, HUGE, FAR_AHEAD, 1.0, "az-1")
+        name = self.names.verdict(self.newest, identifier, FAR_AHEAD + self.chance.randrange(1000))
+        value = Verdict(self.newest, identifier, self.chance.random() < 0.5, HUGE, FAR_AHEAD, 1.0, "az-1")
         self.put(name, self._forged(value, name), "verdict")
 
     def segment(self) -> None:
         """Forge a segment, in each format: any number, any revision; whole, cut, sealed or empty."""
         number, first = self.chance.choice([1, 2, 3, 4, 5, 6, 999_999]), self.chance.choice([1, 41, HUGE])
-        name = self.names.log(1, first, number)
+        name = self.names.log(self.newest, first, number)
         last = self.chance.choice([first, HUGE])
         frames = self._frames(name, 0, "", first, last)
         if self.chance.random() < 0.3:
@@ -114,20 +118,20 @@ class HostileWriter:
         data = b"".join(self.store.read(source))
         revision, unix = self.chance.choice([3, 41, 100, HUGE]), self.chance.randrange(FAR_AHEAD)
         if self.names.parse_log(source):
-            target = self.names.log(1, revision, self.chance.choice([3, 4, 5, 77]))
+            target = self.names.log(self.newest, revision, self.chance.choice([3, 4, 5, 77]))
         elif self.names.parse_epoch(source):
             target = self.names.epoch(self.chance.choice([2, 3, 4]))
         elif self.names.parse_verdict(source):
-            target = self.names.verdict(1, snapshot_id(revision, unix), unix)
+            target = self.names.verdict(self.newest, snapshot_id(revision, unix), unix)
         else:
-            target = self.names.snapshot_manifest(1, snapshot_id(revision, unix))
+            target = self.names.snapshot_manifest(self.newest, snapshot_id(revision, unix))
         if self.chance.random() < 0.3:
             data = data[: self.chance.randrange(len(data) + 1)]
         self.put(target, data, "replay" if data else "empty")
 
     def extend(self) -> None:
         """Append to a genuine segment: forged frames that go on from its last one, a cut, or noise."""
-        names = [item.name for item in self.store.list(self.names.logs(1))]
+        names = [item.name for item in self.store.list(self.names.logs(self.newest))]
         if not names:
             return
         name = self.chance.choice(names)

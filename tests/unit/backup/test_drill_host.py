@@ -21,7 +21,8 @@ from ironspan.backup.main import main
 from ironspan.backup.rebuild import drills, scratch
 from ironspan.backup.store import Lease
 from tests.support.backup_log import NAMES, PlainKeys, add_epoch, add_snapshot, add_verdict
-from tests.unit.backup.test_settings import GOOD, UNSIGNING
+from tests.support.backup_proof import proof_settings
+from tests.unit.backup.test_settings import GOOD
 
 
 class Site:
@@ -34,8 +35,9 @@ class Site:
             "site": NAMES.site,
             "stores": [{"kind": "file", "path": str(folder / "store")}],
             "drill": {**GOOD["drill"], "elsewhere": elsewhere},
+            "proof": proof_settings(folder / "signing"),
         }
-        self.file.write_text(json.dumps(UNSIGNING | told))
+        self.file.write_text(json.dumps(GOOD | told))
         self.drilled: list[str] = []
 
     def main(self, *arguments: str) -> int:
