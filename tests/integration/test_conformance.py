@@ -23,7 +23,7 @@ from tests.support.playbooks import Played
 pytestmark = [pytest.mark.lab]
 CONFORMANCE = r"\[Conformance\]"
 PROCESSES = int(os.environ.get("IRONSPAN_CONFORMANCE_PROCESSES", "4"))
-HARDENED = {"site_cis_benchmark": True, "base_sshd": "managed"}
+HARDENED = {"site_cis_benchmark": True, "base_sshd": "hardened"}
 SERIAL_LIMIT, PARALLEL_LIMIT, SMOKE_LIMIT = 7200, 10800, 900
 
 
