@@ -141,8 +141,8 @@ def read(report: str) -> dict[str, str]:
 
 def focus_of(names: list[str]) -> str:
     """Return the regular expression of exactly these names."""
-    # The words around a name are Ginkgo's labels, which follow it.
-    return "^(" + "|".join(re.escape(name) for name in names) + ")"
+    # Ginkgo puts the name of the suite before that of a test.
+    return "(^| )(" + "|".join(re.escape(name) for name in names) + ")$"
 
 
 if __name__ == "__main__":
