@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""upgrade.yml on a small lab: a workload answers throughout, and a gate that stays closed stops everything.
+"""upgrade.yml on a small lab: a workload answers throughout, also when the run is killed and its plan resumed.
 
 The short version is the molecule scenario ``upgrade``: one control plane, one worker.
 """
@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,7 @@ import pytest
 
 from ironspan.lab import Lab
 from tests.integration.conftest import Cluster
-from tests.support.playbooks import Played, play
+from tests.support.playbooks import BIN, ROOT, Played, play
 
 pytestmark = [
     pytest.mark.lab,
@@ -128,6 +129,24 @@ def upgraded(cluster: Cluster, playbook: str, versions: tuple[str, ...], *option
     return play(playbook, cluster.inventory, cluster.folder, *extra, *options)
 
 
+def killed_when_it_says(cluster: Cluster, words: str, *options: str) -> str:
+    """Run upgrade.yml and kill all of it when it says something; return what it has said."""
+    log = cluster.folder / "killed.log"
+    command = [str(BIN / "ansible-playbook"), "-i", str(cluster.inventory), *options, "playbooks/upgrade.yml"]
+    environment = os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stream,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    while words not in log.read_text() and process.poll() is None:
+        time.sleep(0.5)
+    assert process.poll() is None, log.read_text()[-20000:]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return log.read_text()
+
+
 def versions_of(cluster: Cluster) -> dict[str, tuple[str, str]]:
     return {
         node["metadata"]["name"]: (
@@ -154,11 +173,40 @@ def test_a_way_that_skips_a_version_is_refused_before_anything_is_touched(cluste
     assert "no host was contacted" in played.output
 
 
+def test_a_pod_that_would_stop_it_late_is_named_before_anything_is_touched(cluster: Cluster) -> None:
+    bare = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bare"},
+        "spec": {**WEB["items"][0]["spec"]["template"]["spec"], "nodeName": "rack-2"},  # type: ignore[index]
+    }
+    kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
+    cluster.on("az-1", f"echo {shlex.quote(json.dumps(bare))} | {kubectl} apply -f -")
+    before = versions_of(cluster)
+    played = upgraded(cluster, "plan", NEW, "-e", "ironspan_planned=upgrade")
+    assert played.status != 0
+    assert "rack-2 cannot be emptied: pod default/bare has no controller" in played.output
+    assert versions_of(cluster) == before
+    cluster.on("az-1", f"{kubectl} delete pod bare --grace-period=1")
+
+
 def test_the_cluster_is_upgraded_and_a_workload_answers_throughout(cluster: Cluster) -> None:
     wait_until_ready(cluster)
+    plan = cluster.folder / "upgrade.plan.json"
+    planned = upgraded(
+        cluster, "plan", NEW, "-e", "ironspan_planned=upgrade", "-e", f"ironspan_plan_file={plan}"
+    )
+    assert planned.status == 0, planned.output[-20000:]
+    extra = [option for version in (*NEW, f"ironspan_plan={plan}") for option in ("-e", version)]
     cluster.on("az-1", "rm -f /tmp/client-*; nohup sh -c " + shlex.quote(CLIENT) + " >/dev/null 2>&1 &")
     began = time.monotonic()
-    played = upgraded(cluster, "upgrade", NEW)
+    # kube-proxy is upgraded by then, so all kubelets have fetched images that the plan wanted to fetch.
+    said = killed_when_it_says(cluster, "PLAY [Nodes, wave after wave]", *extra)
+    assert "changed=" not in said, "it was killed before its end"
+    halfway = versions_of(cluster)
+    assert {name for name, (kubelet, _) in halfway.items() if kubelet == "v1.37.1"} == {"az-1", "az-2"}
+    # The same plan, with whatever approvals it had, finishes it.
+    played = play("upgrade", cluster.inventory, cluster.folder, *extra)
     seconds = time.monotonic() - began
     cluster.on("az-1", "touch /tmp/client-stop")
     assert played.status == 0, played.output[-20000:]
@@ -175,7 +223,9 @@ def test_the_cluster_is_upgraded_and_a_workload_answers_throughout(cluster: Clus
     assert {member["Status"]["version"] for member in members} == {"3.7.3"}
     assert "20260905" in cluster.on("rack-1", "runsc --version")
     snapshots = cluster.on("az-1", "ls -l /var/lib/etcd/snapshots").splitlines()
-    assert len([line for line in snapshots if "snapshot-" in line and line.startswith("-rw-------")]) == 1
+    assert len([line for line in snapshots if "snapshot-" in line and line.startswith("-rw-------")]) == 2, (
+        "one of each run"
+    )
 
 
 def test_a_second_run_has_nothing_to_do(cluster: Cluster) -> None:
