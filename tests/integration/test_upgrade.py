@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""upgrade.yml on a small lab: a workload answers throughout, also when the run is killed and its plan resumed.
+"""upgrade.yml on a small lab: a workload answers throughout, also when a run is killed and its plan resumed.
 
 The short version is the molecule scenario ``upgrade``: one control plane, one worker.
 """
