@@ -80,8 +80,9 @@ def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
 
 
 def details_of(step: Mapping[str, t.Any]) -> list[str]:
-    """Return what a reviewer weighs about a step."""
+    """Return what a reviewer weighs about a step: first what it is compared by, then the words."""
     return [
+        f"step: {step['action']}{f' of {step["target"]}' if step['target'] else ''}",
         *([str(step["arithmetic"])] if step["arithmetic"] else []),
         *([f"users notice: {step['disruption']}"] if step["disruption"] else []),
         *([f"about {duration(step['seconds'])}"] if step["seconds"] else []),
@@ -91,8 +92,9 @@ def details_of(step: Mapping[str, t.Any]) -> list[str]:
 
 def facts(content: Mapping[str, t.Any]) -> list[tuple[str, str]]:
     """Return the numbers at the top, as (name, value)."""
-    summary = content["summary"]
+    summary, approvals = content["summary"], content["policy"]["approvals"]
     return [
+        *([("approvals wanted when it was made", str(approvals))] if approvals else []),
         ("hosts that change", f"{summary['hosts_changing']} of {summary['hosts']}"),
         *([("steps", str(summary["steps"]))] if content["steps"] else []),
         ("changes on hosts", str(summary["changes"] + summary["pending"])),

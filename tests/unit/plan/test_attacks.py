@@ -8,14 +8,17 @@ import copy
 import json
 import shutil
 import subprocess
+import types
 import typing as t
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.action import operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import NodeChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals, check, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Content, Plan, parse, seal
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
@@ -368,3 +371,34 @@ def test_in_real_runs_nothing_is_done_that_was_not_read_and_signed(tmp_path: Pat
     assert done.returncode == 2
     assert "was made where 1 approvals are needed, and this inventory does not say whose" in message(done)
     assert not (tmp_path / MOTD).exists()
+
+
+@pytest.mark.parametrize(
+    ("free", "claimed", "destructive", "words"),
+    [
+        (None, [STEP], False, ""),
+        (["drain_all"], [STEP], False, ""),
+        (["file"], [STEP], False, "was not approved, and these steps need it: drain w1"),
+        ([], [STEP], False, "was not approved"),
+        (None, [], False, "the plan does not have: drain w1"),
+        (None, [STEP], True, "the plan does not have: drain w1"),
+        (None, [{**STEP, "destructive": True}], True, "cannot be undone"),
+    ],
+)
+def test_steps_are_those_that_are_left_and_not_those_that_are_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+    free: list[str] | None,
+    claimed: list[Content],
+    destructive: bool,
+    words: str,
+) -> None:
+    monkeypatch.setattr(operation, "hosts_in_any_order", lambda name: False)
+    run: t.Any = object.__new__(operation.ActionModule)
+    run._variables = {}
+    planned = types.SimpleNamespace(operation=lambda name: claimed, head=lambda: {"free": free})
+    steps = [Step("drain", "w1", "drain w1", destructive=destructive)]
+    if not words:
+        run._insist(samples.site(), "drain_all", steps, planned)
+        return
+    with pytest.raises(OperationError, match=words):
+        run._insist(samples.site(), "drain_all", steps, planned)

@@ -160,6 +160,19 @@ def test_a_host_that_moved_is_refused_and_the_others_go_on(tmp_path: Path) -> No
     assert (tmp_path / "roots/a1/etc/ironspan-test/motd").exists()
 
 
+def test_a_host_that_is_nearer_to_its_document_is_finished(tmp_path: Path) -> None:
+    """As after a step of the same plan on another host, or by hand: less is to be done, and nothing else."""
+    write_inventory(tmp_path)
+    plan = make_plan(tmp_path)
+    wanted = plan.hosts["w2"]["changes"][0]["after"]
+    folder = tmp_path / "roots/w2/etc/ironspan-test"
+    folder.mkdir()
+    folder.chmod(int(wanted["mode"], 8))
+    done = apply(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / MOTD).read_text() == "Welcome to small, w2 of small.\n"
+
+
 def test_plans_that_are_not_right_and_hosts_that_are_not_in_them(tmp_path: Path) -> None:
     write_inventory(tmp_path)
     plan = make_plan(tmp_path, "--limit", "localhost,w2")
