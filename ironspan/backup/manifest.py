@@ -115,9 +115,9 @@ def dump(value: Epoch | Manifest | Verdict, name: str, proof: Proof) -> bytes:
             fields[key] = base64.b64encode(content).decode()
     part = _SIGNED_BY[type(value)]
     fields["signer"] = proof.signer(part)
-    fields["digest"] = _digest(fields)
     signature = proof.sign(part, _kind(type(value)), name, canonical(fields))
     fields["signature"] = base64.b64encode(signature).decode()
+    fields["digest"] = _digest(fields)
     return (json.dumps(fields, sort_keys=True, indent=1) + "\n").encode()
 
 
@@ -137,9 +137,9 @@ def load[Kind: (Epoch, Manifest, Verdict)](kind: type[Kind], data: bytes, name: 
     """
     try:
         fields = json.loads(data)
-        signature = fields.pop("signature", None)
         digest = fields.pop("digest")
         fits = digest == _digest(fields)
+        signature = fields.pop("signature", None)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _altered(name, "it is not the JSON of such an object") from error
     if not fits:
@@ -147,16 +147,15 @@ def load[Kind: (Epoch, Manifest, Verdict)](kind: type[Kind], data: bytes, name: 
     schema = fields.get("schema")
     if schema != proof.schema:
         raise _other_schema(name, schema, proof)
+    content = canonical(fields)
     signer = fields.pop("signer", None)
-    if proof.schema != UNSIGNED_SCHEMA:
-        content = canonical({**fields, "signer": signer, "digest": digest})
-        if not _proven(proof, kind, name, signer, signature, content):
-            raise ChainError(
-                f"{name} is not signed by this site.",
-                "Somebody else wrote it, or copied it from another name: find out who has an identity at the "
-                "store that may write (docs/backup.md#what-does-not-verify).",
-                altered=name,
-            )
+    if proof.schema != UNSIGNED_SCHEMA and not _proven(proof, kind, name, signer, signature, content):
+        raise ChainError(
+            f"{name} is not signed by this site.",
+            "Somebody else wrote it, or copied it from another name: find out who has an identity at the "
+            "store that may write (docs/backup.md#what-does-not-verify).",
+            altered=name,
+        )
     try:
         return _build(kind, fields)
     except (TypeError, ValueError, KeyError, AttributeError) as error:

@@ -101,6 +101,7 @@ def test_the_agent_writes_and_a_second_run_changes_nothing(hosts: Cluster) -> No
 def test_nobody_else_reads_keys_and_backups(hosts: Cluster) -> None:
     for path in (
         "/etc/ironspan/etcd-backup/keys/1.key",
+        "/etc/ironspan/etcd-backup/signing/writer-1.key",
         "/etc/ironspan/etcd-backup.json",
         "/srv/etcd-backup",
     ):
@@ -129,6 +130,9 @@ def test_another_key_is_used_from_then_on(hosts: Cluster) -> None:
         "az-1", "cat $(ls -d /srv/etcd-backup/lab-irole/e*/snapshots/*/manifest.json | tail -n 1)"
     )
     assert json.loads(manifests)["key_version"] == "2"
+    assert json.loads(manifests)["signer"] == "2"
+    signs = hosts.on("az-1", "ls /etc/ironspan/etcd-backup/signing").split()
+    assert signs == ["drill-2.key", "writer-2.key"]
 
 
 def test_a_killed_agent_comes_back(hosts: Cluster) -> None:
@@ -206,7 +210,10 @@ def test_a_host_that_is_no_member_proves_and_collects(hosts: Cluster) -> None:
     limit = hosts.on("rack-1", "systemctl show -P MemoryMax ironspan-etcd-backup-drill")
     assert int(limit) == (512 << 20) + (512 << 20)
     hosts.on("rack-1", "systemctl start ironspan-etcd-backup-gc")
-    assert "snapshots stay" in hosts.on("rack-1", "journalctl -u ironspan-etcd-backup-gc")
+    collected = hosts.on("rack-1", "journalctl -u ironspan-etcd-backup-gc")
+    assert "snapshots stay" in collected
+    assert "damaged" not in collected
+    assert hosts.on("rack-1", "ls /etc/ironspan/etcd-backup/signing").split() == ["drill-2.key"]
     assert hosts.on("rack-1", "ls /etc/etcd /etc/ironspan/etcd-backup/recovery.bundle", check=False) == ""
     off = {"vars": {"etcd_backup_stores": STORES}, "hosts": {"rack-1": {"etcd_backup_stores": []}}}
     (hosts.folder / "off.yml").write_text(json.dumps({"all": off}))

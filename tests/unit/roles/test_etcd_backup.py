@@ -191,6 +191,8 @@ all:
                 resource = rendered.resources(host)[f"etcd_backup/signing-{part}"]
                 assert (resource["path"], resource["mode"]) == (path, "0600")
                 assert path.endswith({"writer": "writer-2.key", "drill": "drill-1.key"}[part])
+        former = rendered.resources("az-1")["etcd_backup/former-writer-1"]
+        assert (former["kind"], former["path"].rpartition("/")[2]) == ("absent", "writer-1.key")
 
 
 def test_nobody_else_reads_what_is_secret(render: Render) -> None:
