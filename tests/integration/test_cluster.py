@@ -219,14 +219,14 @@ def follow(cluster: Cluster, name: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_doctors_way_out_of_an_expired_certificate_works(cluster: Cluster) -> None:
     name = "/etc/kubernetes/pki/apiserver-kubelet-client"
+    # The same names and usages, which a renewal takes over.
     expired = (
-        f"openssl req -x509 -key {name}.key -subj /CN=old -not_before 20200101000000Z "
-        f"-not_after 20200201000000Z -out {name}.crt"
+        f"openssl x509 -in {name}.crt -signkey {name}.key -not_before 20200101000000Z "
+        f"-not_after 20200201000000Z -out /run/expired.crt && cat /run/expired.crt > {name}.crt"
     )
     cluster.on("az-2", expired)
     _, found, page = doctor(cluster)
     assert found["certificates"] == {"az-2"}, page
-    assert f"-> ironspan apply certs_renew -i {cluster.inventory}" not in page, "options follow the command"
     assert f"-> ironspan apply -i {cluster.inventory} certs_renew" in page
     follow(cluster, "certificates")
     _, after, page = doctor(cluster)
