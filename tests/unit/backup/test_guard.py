@@ -28,7 +28,7 @@ from ironspan.backup.agent.guard import (
     judge,
     kept_in,
 )
-from ironspan.backup.errors import BackupError, StoreError
+from ironspan.backup.errors import BackupError, ChainError, StoreError
 from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.manifest import Epoch, dump
@@ -321,3 +321,15 @@ def test_a_file_that_says_nothing_is_named(site: Site) -> None:
     site.file.write_text("{}")
     with pytest.raises(BackupError, match="is not what the agent wrote"):
         guard.refused(site.file)
+
+
+def test_an_epoch_that_was_there_and_is_not_found_any_more_closes_nothing(site: Site) -> None:
+    """The one before it says more than is served since somebody consented to less."""
+    site.epoch(2, CLUSTER)
+    site.etcd.serve(CLUSTER, 3)
+    assert site.step() == RIGHT
+    site.store.things[NAMES.epoch(2)].data[20] ^= 1
+    site.start()
+    with pytest.raises(ChainError, match="Epoch 2 of the backup was there and signed"):
+        site.step()
+    assert not site.file.exists()
