@@ -49,7 +49,8 @@ DEFAULT_DENY: Object = {
     "metadata": {"name": "ironspan-default-deny"},
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
 }
-ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28", "2001:db8:1::/64"], [BALANCER])
+# What the rule `services` is to refuse alone: of several that refuse, the API server names any.
+ALWAYS = always.always(always.KEEPERS, ["192.0.2.0/28", "2001:db8:1::/64"], [BALANCER])
 CLASSES = ("gvisor", "gvisor-gpu", "kata-gpu", "runc")
 
 
@@ -205,13 +206,13 @@ def test_services(user: Api, case: cases.Case) -> None:
 def test_addresses_of_others_are_not_for_services(user: Api, control: Control) -> None:
     """Neither in an ordinary namespace nor as what a load balancer would write; what is there may stay."""
     path = f"{NAMESPACES}/team/services"
-    listed = {"spec.externalIPs": ["198.51.100.7", "2001:db8:1::5"]}
+    listed = {"spec.externalIPs": ["192.0.2.7", "2001:db8:1::5"]}
     check(attempt(user, "POST", path, cases.changed(SERVICE, listed))[0], "")
-    one = {"spec.externalIPs": ["198.51.100.7", "10.98.1.1"]}
+    one = {"spec.externalIPs": ["192.0.2.7", "10.98.1.1"]}
     check(attempt(user, "POST", path, cases.changed(SERVICE, one))[0], "service_addresses")
     check(attempt(control.api(), "POST", path, cases.changed(SERVICE, one))[0], "")
     balanced = {"metadata.name": "balanced", "spec.type": "LoadBalancer"}
-    for address, rule in (("", ""), ("198.51.100.8", ""), ("10.98.1.1", RULE), ("no address", RULE)):
+    for address, rule in (("", ""), ("192.0.2.8", ""), ("10.98.1.1", RULE), ("no address", RULE)):
         body = cases.changed(SERVICE, {**balanced, "spec.loadBalancerIP": address})
         check(attempt(user, "POST", path, body)[0], rule)
     control.api().request("POST", path, cases.changed(SERVICE, {**balanced, **one}))

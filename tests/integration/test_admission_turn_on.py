@@ -54,7 +54,8 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
         _account(api, "kube-system")
         for name in CLASSES:
             path = f"/apis/node.k8s.io/v1/runtimeclasses/{name}"
-            api.apply(path, {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name})
+            runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name}
+            api.apply(path, {**runtime, "metadata": {"name": name}})
         system = {cases.CONTEXT: {"capabilities": {"add": ["NET_ADMIN"]}}, "metadata.name": "dns"}
         api.request("POST", pods("kube-system"), cases.pod("kube-system", system))
         yield started
