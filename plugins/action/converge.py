@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import joins
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer import read
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
@@ -103,7 +104,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             # The module used directly, with a document of the caller's own.
             return {
                 **result,
-                **self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables),
+                **read(self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables)),
             }
         if "trial" in arguments:
             raise AnsibleActionFail("trial goes with document; otherwise write -e ironspan_try=5m")
@@ -157,7 +158,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 composed=notes["composed"],
             )
             execute = Stopwatch(
-                lambda given: self._execute_module(MODULE, module_args=given, task_vars=variables)
+                lambda given: read(
+                    self._execute_module(MODULE, module_args=given, task_vars=variables), given["mode"]
+                )
             )
             shown = self._task.diff
             # The texts that differ are compared with those of the plan.

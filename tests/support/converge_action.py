@@ -14,6 +14,16 @@ from ansible_collections.ironspan.hybrid.plugins.action.converge import ActionMo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
 
+ORDINARY: dict[str, t.Any] = {
+    "changed": False,
+    "changes": [],
+    "pending": [],
+    "csrs": {},
+    "facts": {},
+    "digest": "d" * 64,
+    "fingerprint": "f" * 64,
+}
+"""What every answer of the module has."""
 Answer = Callable[[dict[str, t.Any]], t.Any]
 
 
@@ -50,9 +60,24 @@ class Controller:
         self.sent: list[dict[str, t.Any]] = []
 
     def run(
-        self, host: str, answer: Answer, monkeypatch: t.Any, check: bool = False, **arguments: t.Any
+        self,
+        host: str,
+        answer: Answer,
+        monkeypatch: t.Any,
+        check: bool = False,
+        raw: bool = False,
+        **arguments: t.Any,
     ) -> dict[str, t.Any]:
-        """Run the action for a host that answers so, and return the result."""
+        """Run the action for a host that answers so, and return the result.
+
+        Args:
+            host: its name.
+            answer: called with the module's arguments.
+            monkeypatch: of the test.
+            check: in check mode.
+            raw: the answer is all; otherwise it is what differs from an ordinary one.
+            arguments: of the task.
+        """
         module = "ansible_collections.ironspan.hybrid.plugins.action.converge"
         monkeypatch.setattr(f"{module}.RunFolder", lambda: self.folder)
         monkeypatch.setattr(f"{module}.payload.prepare", lambda name: None)
@@ -65,7 +90,7 @@ class Controller:
 
         def execute(name: str, module_args: dict[str, t.Any], task_vars: t.Any) -> t.Any:
             self.sent.append(module_args)
-            return answer(module_args)
+            return answer(module_args) if raw else {**ORDINARY, **answer(module_args)}
 
         joined = self.groups.setdefault(host, [])
         monkeypatch.setattr(action, "_execute_module", execute)

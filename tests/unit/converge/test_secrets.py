@@ -74,7 +74,7 @@ def test_who_gets_what(name: str, render: Callable[..., Rendered], monkeypatch: 
 def document(*secrets: str, **more: t.Any) -> dict[str, t.Any]:
     """Return a document with a file for each secret."""
     files = [{"id": f"etcd_backup/{n}", "kind": "file", "path": f"/{n}", "secret": n} for n in secrets]
-    return {"schema": 1, "layers": ["etcd_backup"], "resources": files, "site": "s", **more}
+    return {"schema": 1, "layers": ["etcd_backup"], "resources": files, "site": "s", "host": "h", **more}
 
 
 @pytest.fixture(scope="module")
