@@ -51,7 +51,10 @@ def pem_blocks(text: str, label: str = "CERTIFICATE") -> t.List[bytes]:
 
 def public_key(host: Host, key_path: str) -> t.Optional[bytes]:
     """Return the public half of a key file as DER, None when the file holds no usable key."""
-    key = paths.read(host.path(key_path))
+    try:
+        key = paths.read(host.path(key_path))
+    except FileNotFoundError:
+        return None
     status, text, _ = host.run(["openssl", "pkey", "-pubout"], check=False, stdin=key)
     blocks = pem_blocks(text, "PUBLIC KEY")
     return blocks[0] if status == 0 and blocks else None

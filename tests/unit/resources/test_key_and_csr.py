@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and
     KIND,
     certificate_request,
     pem_blocks,
+    public_key,
     request_configuration,
 )
 from cryptography import x509
@@ -79,6 +80,11 @@ def test_the_key_is_private_from_its_first_byte(host: FakeHost, monkeypatch: pyt
     assert modes == [0o600]
     assert not [call for call in host.calls("openssl") if "-out" in call]
     assert (host.folder / KEY.lstrip("/")).stat().st_mode & 0o777 == 0o640
+
+
+def test_of_a_key_that_is_not_there_nothing_is_known(host: FakeHost) -> None:
+    """A join asks so whether an earlier run made its key."""
+    assert public_key(host, "/run/none.key") is None
 
 
 def test_nothing_to_do_costs_no_program(host: FakeHost) -> None:
