@@ -109,8 +109,9 @@ def _trim(base: Base, unpacked: pathlib.Path, layer: pathlib.Path, scratch: path
             elif member.isdir():
                 archive.folder(name)
             present.add(name)
+        # A link that the lock file names wins: another shell than busybox's, say.
         links = {name.lstrip("/"): target for name, target in base.links.items()}
-        for name, link in sorted({**links, **_applets(base, source, scratch)}.items()):
+        for name, link in sorted({**_applets(base, source, scratch), **links}.items()):
             if name not in present:
                 archive.link(name, link)
         archive.close()
