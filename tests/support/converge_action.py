@@ -82,7 +82,9 @@ class Controller:
         monkeypatch.setattr(f"{module}.RunFolder", lambda: self.folder)
         monkeypatch.setattr(f"{module}.payload.prepare", lambda name: None)
         monkeypatch.setattr(f"{module}.site_lock.take_for_run", lambda *a, **k: None)
-        task: t.Any = types.SimpleNamespace(args=arguments, check_mode=check, async_val=0, action="converge")
+        task: t.Any = types.SimpleNamespace(
+            args=arguments, check_mode=check, diff=False, async_val=0, action="converge"
+        )
         shell = types.SimpleNamespace(tmpdir="/tmp")
         connection: t.Any = types.SimpleNamespace(_shell=shell)
         nothing: t.Any = None
