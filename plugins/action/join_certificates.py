@@ -10,6 +10,9 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.joins import sign_for_batch
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
