@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 import typing as t
 
 from ironspan.artifacts import cache, pack
@@ -28,6 +29,7 @@ MANIFEST_FOLDERS = {MANIFEST: "manifests", DOCKER_MANIFEST: "manifests.docker"}
 """Media type -> folder: a static server tells the two kinds apart by where they lie (see mirror.py)."""
 SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"
 EPOCH = "1970-01-01T00:00:00Z"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,14 +145,20 @@ def publish_manifest(
 def references(manifest: bytes) -> list[tuple[str, int]]:
     """Return digest and size of what a manifest names: the configuration, then the layers.
 
+    Digests become names of files, so they are taken in their exact form only.
+
     Raises:
         ValueError: it is no image manifest.
     """
     try:
         data = json.loads(manifest)
-        return [(str(item["digest"]), int(item["size"])) for item in (data["config"], *data["layers"])]
-    except (KeyError, TypeError) as error:
+        found = [(item["digest"], item["size"]) for item in (data["config"], *data["layers"])]
+    except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"not an image manifest: {error}") from error
+    for blob, size in found:
+        if not (isinstance(blob, str) and _DIGEST.fullmatch(blob)) or type(size) is not int or size < 0:
+            raise ValueError(f"not an image manifest: it names a blob {blob!r} of {size!r} bytes")
+    return found
 
 
 def digest(data: bytes) -> str:

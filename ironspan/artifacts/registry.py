@@ -23,6 +23,10 @@ API_HOSTS = {"docker.io": "registry-1.docker.io"}
 """Registry name in references -> host of its API, where they differ."""
 
 
+NOT_AS_EXPECTED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading an answer raises that is not of the form that it should have."""
+
+
 def api_host(registry: str) -> str:
     """Return the host that answers for a registry's name."""
     return API_HOSTS.get(registry, registry)
@@ -67,10 +71,15 @@ class Registry:
         data, media_type = self.manifest(self._entry.tag)
         if media_type not in INDEXES:
             return image.digest(data)
-        for item in json.loads(data)["manifests"]:
-            platform = item.get("platform", {})
-            if platform.get("os") == "linux" and platform.get("architecture") == arch:
-                return str(item["digest"])
+        try:
+            for item in json.loads(data)["manifests"]:
+                platform = item.get("platform", {})
+                if platform.get("os") == "linux" and platform.get("architecture") == arch:
+                    return str(item["digest"])
+        except NOT_AS_EXPECTED as error:
+            raise CommandError(
+                f"{self._entry.ref}: the registry served no list of images: {error}"
+            ) from error
         raise CommandError(f"{self._entry.ref} is not published for linux/{arch}")
 
     def blob(self, digest: str, size: int, folder: t.Any, scratch: t.Any, say: download.Say) -> None:
@@ -114,9 +123,12 @@ class Registry:
         fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
         query = {"service": fields.get("service", ""), "scope": f"repository:{self._entry.repository}:pull"}
         url = f"{fields.get('realm', '')}?{urllib.parse.urlencode(query)}"
-        with self._opener(urllib.request.Request(url, headers={"User-Agent": "ironspan"})) as answer:
-            data = json.loads(answer.read())
-        return str(data.get("token") or data.get("access_token") or "")
+        try:
+            with self._opener(urllib.request.Request(url, headers={"User-Agent": "ironspan"})) as answer:
+                data = json.loads(answer.read())
+            return str(data.get("token") or data.get("access_token") or "")
+        except NOT_AS_EXPECTED as error:
+            raise CommandError(f"{url} answered with something that is no token: {error}") from error
 
 
 def pull(
@@ -143,13 +155,17 @@ def pull(
     source = registry if registry is not None else Registry(entry)
     data, _ = source.manifest(digest)
     # What the bytes say counts, not a header that something on the way may have changed.
-    media_type = json.loads(data).get("mediaType", image.MANIFEST)
+    try:
+        media_type = str(json.loads(data).get("mediaType", image.MANIFEST))
+        blobs = image.references(data) if media_type in image.MANIFEST_FOLDERS else []
+    except NOT_AS_EXPECTED as error:
+        raise CommandError(f"{entry.ref}: the registry served no manifest for {digest}: {error}") from error
     if media_type not in image.MANIFEST_FOLDERS:
         raise CommandError(
             f"{entry.ref}: {digest} is not the manifest of one image but {media_type}",
             f"Pin it again: `ironspan artifacts pin {entry.ref}`.",
         )
     folder = place.below_mirror(entry.mirror_folder) / "blobs"
-    for blob, size in image.references(data):
+    for blob, size in blobs:
         source.blob(blob, size, folder, scratch, say)
     return image.publish_manifest(entry, data, media_type, place, scratch)

@@ -118,7 +118,7 @@ def stamp_of(data: bytes) -> str:
     try:
         content = json.loads(data)
         return str(content["stamp"]) if content["format"] == FORMAT else ""
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 

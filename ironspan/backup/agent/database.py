@@ -29,6 +29,7 @@ _IS_BRANCH, _IS_LEAF = 0x01, 0x02
 _REVISION_SIZES = (17, 18)  # 8 bytes main, "_", 8 bytes sub, "t" for a tombstone
 _LEAST_PAGE, _MOST_PAGE = 1 << 9, 1 << 16
 _DEEPEST = 64
+_MOST_NUMBER = (1 << 64) - 1
 
 
 class DatabaseError(EtcdError):
@@ -93,8 +94,8 @@ class DatabaseReader:
             # A database this small was never cut into pages while it arrived.
             self._begin(self._rest)
             self.feed(b"")
-        value = self._buckets.get(b"key")
-        if value is None:
+        value = self._buckets.get(b"key", b"")
+        if len(value) < _BUCKET.size:
             raise DatabaseError("The database has no bucket of keys.")
         root, _ = _BUCKET.unpack_from(value)
         newest = self._newest(root) if root else _last_revision(value[_BUCKET.size :])
@@ -128,13 +129,13 @@ class DatabaseReader:
         if element + _LEAF.size > len(page):
             return
         if flags & _IS_BRANCH:
-            self._last[number] = (_BRANCH.unpack_from(page, element)[2] << 1 | 1) & 0xFFFFFFFFFFFFFFFF
+            self._last[number] = (_BRANCH.unpack_from(page, element)[2] << 1 | 1) & _MOST_NUMBER
         elif flags & _IS_LEAF:
             _, position, size, _ = _LEAF.unpack_from(page, element)
             if size in _REVISION_SIZES:
 
                 def keep(key: bytes) -> None:
-                    self._last[number] = _main(key) << 1
+                    self._last[number] = _main(key) << 1 & _MOST_NUMBER
 
                 self._want(page, offset, element + position, size, keep)
 
@@ -169,11 +170,12 @@ def _read_meta(data: bytes, offset: int) -> tuple[int, int, int] | None:
 
 
 def _elements(page: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a whole leaf page."""
+    """Yield the keys and values of a whole leaf page; of a damaged one those that it has room for."""
     if len(page) < _PAGE.size:
         return
     _, _, count, _ = _PAGE.unpack_from(page)
-    for number in range(count):
+    room = (len(page) - _PAGE.size) // _LEAF.size
+    for number in range(min(count, room)):
         element = _PAGE.size + number * _LEAF.size
         _, position, key_size, value_size = _LEAF.unpack_from(page, element)
         key = element + position

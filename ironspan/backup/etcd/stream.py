@@ -105,7 +105,7 @@ class Stream:
             return messages
         except Cancelled:
             raise self._broken("it was cancelled") from None
-        except h2.exceptions.ProtocolError as error:
+        except (h2.exceptions.ProtocolError, UnicodeDecodeError) as error:
             raise self._broken(f"that is no HTTP/2 ({error})") from error
         except ssl.SSLError as error:
             raise self._broken(f"TLS: {error.reason or error}") from error

@@ -179,7 +179,7 @@ class Watch:
         try:
             event = json.loads(line)
             use, identity = use_of(event), event.get("auditID")
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             self.state = self.state._replace(unreadable=self.state.unreadable + 1)
             return
         if use is None or identity in self._told:

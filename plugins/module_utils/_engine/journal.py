@@ -106,7 +106,7 @@ def parse_journal(data: bytes) -> t.Tuple[t.List[Record], int]:
     for line in data.splitlines(keepends=True):
         try:
             record = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or "step" not in record:
             break

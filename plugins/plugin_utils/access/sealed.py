@@ -156,7 +156,7 @@ def _parsed(text: str) -> tuple[dict[str, t.Any], bytes]:
         usable = isinstance(work, int) and 2 <= work <= _LARGEST_WORK and work & (work - 1) == 0 and salts
         if header["format"] != _FORMAT or not usable:
             raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PkiError(
             "This is no sealed kubeconfig of this version.", "Name the file that was sealed."
         ) from None
