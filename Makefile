@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long random simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -29,6 +29,7 @@ help:
 	@echo '                caches, settings, locale, time zone, umask and proxy)'
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
+	@echo 'make fuzz       changed bytes for every reader of what others wrote: MINUTES=30 each by default; findings become tests'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
 	@echo '                after which make test runs a short version too'
@@ -131,6 +132,11 @@ MEMBERS ?= 1
 random: artifacts
 	@IRONSPAN_RANDOM_RUNS=$(RUNS) IRONSPAN_RANDOM_SEED=$(SEED) IRONSPAN_RANDOM_MEMBERS=$(MEMBERS) \
 	    $(PYTHON) -m pytest -k acknowledged tests/integration/test_backup_random.py
+
+MINUTES ?= 30
+FUZZ_SEED ?= 0
+fuzz: venv
+	@IRONSPAN_FUZZ_MINUTES=$(MINUTES) IRONSPAN_FUZZ_SEED=$(FUZZ_SEED) $(PYTHON) -m pytest -m long tests/unit/fuzz
 
 NODES ?= 1000
 # NODES=5000 where the machine allows it (docs/sizes.md); SIMULATION has more options, --help says which.

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import gzip
 import posixpath
 import tarfile
 import typing as t
+import zlib
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+
+UNREADABLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+"""What reading raises where the bytes are no archive, or a damaged one."""
 
 
 class Member(t.NamedTuple):

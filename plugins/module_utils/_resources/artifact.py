@@ -185,9 +185,6 @@ def _member_state(path: str, member: str, entry: State, spec: Spec, host: Host) 
 
 
 def _apply_archive(spec: Spec, host: Host) -> None:
-    import tarfile
-    import zlib
-
     from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _download, _unpack
 
     folder = spec["path"].rstrip("/")
@@ -205,7 +202,7 @@ def _apply_archive(spec: Spec, host: Host) -> None:
                 members = _unpack.select(archive, spec["strip"], spec["members"])
                 for member in members:
                     entries[member.path] = _unpack_member(archive, member, folder, host)
-            except (tarfile.TarError, EOFError, zlib.error) as error:
+            except _unpack.UNREADABLE as error:
                 raise _not_an_archive(spec, error) from error
     finally:
         os.close(descriptor)
@@ -222,9 +219,11 @@ def _apply_archive(spec: Spec, host: Host) -> None:
 def _open_archive(stream: t.BinaryIO, spec: Spec) -> t.Any:
     import tarfile
 
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
+
     try:
         return tarfile.open(fileobj=stream, mode="r:*")
-    except (tarfile.TarError, EOFError) as error:
+    except _unpack.UNREADABLE as error:
         raise _not_an_archive(spec, error) from error
 
 

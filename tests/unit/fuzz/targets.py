@@ -307,11 +307,8 @@ def _tar(data: bytes) -> None:
                     source = archive.extractfile(member.info)
                     assert source is not None
                     source.read(1 << 16)
-    except _TAR_ERRORS:
+    except _unpack.UNREADABLE:
         pass
-
-
-_TAR_ERRORS: tuple[type[Exception], ...] = (tarfile.TarError, EOFError)
 
 
 def _archive(mode: t.Literal["w", "w:gz"]) -> bytes:
