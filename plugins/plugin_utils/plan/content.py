@@ -64,6 +64,21 @@ _STEP_SHAPE: dict[str, type] = {
     "seconds": int,
     "destructive": bool,
 }
+_SUMMARY_SHAPE: dict[str, type] = {
+    "hosts": int,
+    "hosts_changing": int,
+    "changes": int,
+    "pending": int,
+    "steps": int,
+    "cluster_changes": int,
+    "interrupts": int,
+    "reboots": int,
+    "seconds": int,
+    "seconds_source": str,
+}
+_TEXT_SHAPE: dict[str, type] = {"before": str, "after": str}
+_LATEST = 253_402_300_799
+"""The end of the year 9999: the last second that can be written as a date."""
 _POLICY_SHAPE: dict[str, type] = {"approvals": int, "unapproved_kinds": list}
 _CHANGE_SHAPE: dict[str, type] = {
     "resource": str,
@@ -185,6 +200,7 @@ def _misshapen(content: Content) -> str:
         ("plan", content, _SHAPE),
         ("cluster", content.get("cluster"), _CLUSTER_SHAPE),
         ("policy", content.get("policy"), _POLICY_SHAPE),
+        ("summary", content.get("summary"), _SUMMARY_SHAPE),
     )
     for where, value, shape in parts:
         wrong = _difference(value, shape)
@@ -192,6 +208,8 @@ def _misshapen(content: Content) -> str:
             return f"{where}.{wrong}"
     if content["policy"]["approvals"] < 0:
         return "policy.approvals"
+    if not all(0 <= content[name] <= _LATEST for name in ("created", "expires")):
+        return "plan.expires"
     if not all(isinstance(content["site"].get(name), str) for name in ("name", "uid")):
         return "plan.site"
     if wrong := _list_difference("steps", content["steps"], _STEP_SHAPE):
@@ -203,6 +221,14 @@ def _misshapen(content: Content) -> str:
             _difference(host, _HOST_SHAPE)
             or _document_difference(name, host["document"], content)
             or _list_difference("changes", host["changes"], _CHANGE_SHAPE)
+            or next(
+                (
+                    "changes.text"
+                    for change in host["changes"]
+                    if "text" in change and _difference(change["text"], _TEXT_SHAPE)
+                ),
+                "",
+            )
             or _list_difference("pending", host["pending"], _PENDING_SHAPE)
         )
         if wrong:
