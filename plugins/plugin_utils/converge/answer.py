@@ -148,7 +148,9 @@ def _change(where: str, value: t.Any, budget: _Budget) -> dict[str, t.Any]:
 
 
 _PENDING = _record({"resource": _text, "needs": _text}, {})
-_VERDICT = _record({"check": _text, "ok": _flag, "found": _text, "wanted": _text}, {"remedy": _text})
+_VERDICT = _record(
+    {"check": _text, "ok": _flag, "found": _anything, "wanted": _anything}, {"remedy": _text}
+)
 
 
 def _digest(where: str, value: t.Any, budget: _Budget) -> str:
