@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 
 from ironspan.cli import plan_page
 from tests.support.converge_action import ORDINARY, Controller
+from tests.unit.conftest import Sandbox
 from tests.unit.plan import samples
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -198,3 +199,25 @@ def test_what_ansible_says_itself_stays() -> None:
     assert read(said, "assess") == said
     broken = {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "no python", "rc": 127}
     assert read(broken, "assess") == broken
+
+
+FITNESS = {
+    "min_kernel": "1.0", "cgroup_versions": [1, 2], "min_cpus": 1, "min_memory_bytes": 1,
+    "min_disk_bytes": 1, "ports_free": [{"port": 1, "allowed_process": ["x"]}],
+    "files": [{"what": "motd", "path": "/etc/motd", "wanted": "there", "remedy": "Write it."}],
+    "foreign": [{"path": "/etc/foreign"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["assess", "apply"])
+def test_what_the_real_module_answers_is_taken_as_it_is(sandbox: Sandbox, mode: str) -> None:
+    sandbox.put("proc/meminfo", "MemTotal: 1 kB\n")
+    document = sandbox.document(
+        {"id": "motd", "kind": "file", "path": "/etc/motd", "content": "x"},
+        {"id": "folder", "kind": "directory", "path": "/srv/x"},
+        fitness=FITNESS,
+    )
+    answer = json.loads(json.dumps(sandbox.run(document=document, mode=mode)))
+    assert not answer.get("failed"), answer
+    assert answer["changes"] and bool(answer.get("verdicts")) is (mode == "assess")
+    assert read(answer, mode) == {name: value for name, value in answer.items() if value is not None}
