@@ -16,8 +16,9 @@ PAGE = (ROOT / "docs" / "threat-model.md").read_text()
 ROW = re.compile(r'^\| <a id="(?P<name>[a-z-]+)"></a>(?P<cells>.+)\|$', re.MULTILINE)
 ROWS = {found["name"]: found["cells"].split(" | ") for found in ROW.finditer(PAGE)}
 PARTS = {
-    "worker", "pod", "control-plane", "etcd-user", "collector", "backup-writer", "kms", "controller", "plans",
-    "awx", "approver", "mirror", "azure-reader", "bytes",
+    "worker", "answer", "pod", "edit", "control-plane", "etcd-user", "member", "drill", "collector",
+    "backup-writer", "kms", "controller", "environment", "plans", "awx", "approver", "mirror", "azure-reader",
+    "bytes",
 }  # fmt: skip
 """Who may be an attacker. A part that comes into being comes in here too."""
 TEST = re.compile(r"`(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)`")
