@@ -9,6 +9,10 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.collected import keep
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer import (
+    CERTIFICATES,
+    read_whole,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.certificates"
@@ -29,7 +33,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         payload.prepare(MODULE)
-        answer = self._execute_module(MODULE, module_args=dict(self._task.args), task_vars=variables)
+        given = dict(self._task.args)
+        answer = read_whole(
+            self._execute_module(MODULE, module_args=given, task_vars=variables), CERTIFICATES
+        )
         if answer.get("failed") or answer.get("unreachable"):
             return {**result, **answer}
         keep(str(variables["inventory_hostname"]), answer)

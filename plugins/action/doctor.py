@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import ask, table
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.action import PageAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import probes_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
@@ -63,7 +64,7 @@ class ActionModule(PageAction):
             events=ask.ask_events(session) if members else (),
             controller=controller,
         )
-        return table.examine(whole, started, time.time() - began)
+        return examined(whole, lambda known: table.examine(known, started, time.time() - began))
 
     def page(self, report: Content) -> str:
         """Return the report for people."""

@@ -10,6 +10,7 @@ import typing as t
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer import HEALTH, read_whole
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.notebook import Notebook
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
@@ -43,7 +44,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             arguments["document"] = document
         started = time.time()
         try:
-            answer = self._execute_module(MODULE, module_args=arguments, task_vars=variables)
+            answer = read_whole(
+                self._execute_module(MODULE, module_args=arguments, task_vars=variables), HEALTH
+            )
         except AnsibleConnectionFailure as error:
             reason = _first_line(str(getattr(error, "message", "") or error))
             notebook.put(host, {"unreachable": reason})
@@ -63,7 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "unreachable_because": reason,
                 "msg": f"Unreachable: {reason}",
             }
-        if answer.get("failed") or "health" not in answer:
+        if answer.get("failed"):
             reason = _first_line(str(answer.get("msg") or answer.get("module_stderr") or "no answer"))
             notebook.put(host, {"error": reason})
             return {**result, "changed": False, "msg": f"Could not be looked at: {reason}"}

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.action import PageAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import page
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.questions import questions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.report import examine
@@ -35,7 +36,8 @@ class ActionModule(PageAction):
 
     def examine(self, evidence: Evidence, head: t.Mapping[str, t.Any], started: str, began: float) -> Content:
         """Put the answers together."""
-        return examine(evidence, started, time.time() - began, head.get("notes") or ())
+        notes, seconds = head.get("notes") or (), time.time() - began
+        return examined(evidence, lambda known: examine(known, started, seconds, notes))
 
     def page(self, report: Content) -> str:
         """Return the report for people."""

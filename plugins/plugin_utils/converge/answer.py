@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A host's answer to the module converge, read once: every field has its type, what is unknown is left out.
+"""A host's answer to a module of ours, read once: every field has its type, what is unknown is left out.
 
 A host that somebody has taken over answers what he likes. What does not have the module's form fails that
 host, with one line. What Ansible itself would obey in a result is not taken over: facts that become variables
@@ -14,7 +14,7 @@ import math
 import re
 import time
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 LONGEST_TEXT = 4 << 20
 """Characters of one text: a diff holds a whole file."""
@@ -218,6 +218,19 @@ FIELDS: Mapping[str, Reader] = {
 """What the module answers, and what Ansible says of a module that did not run."""
 OF_ANSIBLE = ("unreachable", "exception", "warnings", "deprecations")
 """What Ansible's own code adds on the controller."""
+CERTIFICATES: Mapping[str, Reader] = {
+    "certificates": _list(_record({"path": _text, "field": _text, "pem": _text}, {})),
+    "unreadable": _list(_text),
+    "written": _mapping(_number),
+    "started": _mapping(_number),
+    "public_keys": _text,
+}
+"""What the module ``certificates`` answers."""
+HEALTH: Mapping[str, Reader] = {
+    "health": _record({"seconds": _number, "time_unix": _number}, {}, others=True)
+}
+"""What the module ``host_health`` answers; what else is in it, its readers judge (``doctor/misfits.py``)."""
+_OF_ANY_MODULE = ("changed", "failed", "msg", "module_stdout", "module_stderr", "rc")
 NEEDED = {
     "assess": ("changes", "pending", "facts", "digest", "fingerprint"),
     "rollback": ("changes", "pending", "facts", "digest", "fingerprint", "document", "rollback"),
@@ -225,8 +238,18 @@ NEEDED = {
 """By mode, what a result that is not a failure has."""
 
 
+def read_whole(answer: t.Any, form: Mapping[str, Reader]) -> dict[str, t.Any]:
+    """Return the answer of a module that always answers all of its fields, as ``read`` does.
+
+    Args:
+        answer: whatever came back.
+        form: ``CERTIFICATES`` or ``HEALTH``.
+    """
+    return _read(answer, {**{name: FIELDS[name] for name in _OF_ANY_MODULE}, **form}, tuple(form))
+
+
 def read(answer: t.Any, mode: str = "") -> dict[str, t.Any]:
-    """Return a host's answer as it may be used.
+    """Return a host's answer to ``converge`` as it may be used.
 
     Args:
         answer: whatever came back.
@@ -235,16 +258,20 @@ def read(answer: t.Any, mode: str = "") -> dict[str, t.Any]:
     Returns:
         Its known fields, each with its type; a failure when it has another form.
     """
+    return _read(answer, FIELDS, NEEDED.get(mode, ()))
+
+
+def _read(answer: t.Any, form: Mapping[str, Reader], needed: Sequence[str]) -> dict[str, t.Any]:
     try:
         if not isinstance(answer, Mapping):
             raise _WrongError("it is no mapping")
         found = {name: answer[name] for name in OF_ANSIBLE if name in answer}
         budget = _Budget()
-        for name, field in FIELDS.items():
+        for name, field in form.items():
             if answer.get(name) is not None:
                 found[name] = field(name, answer[name], budget)
         settled = found.get("failed") or found.get("unreachable")
-        missing = [name for name in NEEDED.get(mode, ()) if name not in found]
+        missing = [name for name in needed if name not in found]
         if missing and not settled:
             raise _WrongError(f"it has no {missing[0]}")
     except (_WrongError, RecursionError) as wrong:
