@@ -4,8 +4,9 @@
 
 A path is walked folder by folder, each opened from the one before and held. A folder is *kept* if all on the
 way to it belongs to root (or to this process's user) and nobody else may change it. In a kept folder symbolic
-links are followed as usual: root made them. From the first other folder on none is, and a file with a second
-name (a hard link) is neither read nor changed: it may be anybody's. What is found out about a file is asked
+links of root's are followed as usual; one of somebody else's was made before the folder was kept. From the
+first other folder on none is, and a file with a second name (a hard link) is neither read nor changed: it may
+be anybody's. What is found out about a file is asked
 of its descriptor, and so are owner and mode set: whatever its name leads to by then.
 """
 
@@ -27,12 +28,15 @@ class UnsafePath(OSError):
     Args:
         path: where.
         what: what is there, as the end of a sentence that begins with the path.
+        where: what makes it unsafe.
     """
 
     remedy = "Find out who made it; remove it on the host, and run again."
 
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(errno.ELOOP, f"{what} in a folder that others than root can change", path)
+    def __init__(
+        self, path: str, what: str, where: str = "in a folder that others than root can change"
+    ) -> None:
+        super().__init__(errno.ELOOP, f"{what} {where}", path)
 
 
 class Place(t.NamedTuple):
@@ -66,7 +70,7 @@ def place(path: str, follow: bool = False) -> t.Iterator[Place]:
         OSError: a folder on the way is missing, or is none.
     """
     here = os.open("/", _LOOK)
-    kept, shared, links = True, 0, 0
+    kept, links = True, 0
     parts = _parts(path if path.startswith("/") else os.path.abspath(path))
     try:
         while len(parts) > 1 or (follow and parts):
@@ -81,8 +85,8 @@ def place(path: str, follow: bool = False) -> t.Iterator[Place]:
             found = os.fstat(child)
             if stat.S_ISDIR(found.st_mode) and parts:
                 os.close(here)
-                here, shared = child, _shared(found)
-                kept = kept and _mine(found) and (not shared or bool(found.st_mode & stat.S_ISVTX))
+                here = child
+                kept = kept and _mine(found) and (not _shared(found) or bool(found.st_mode & stat.S_ISVTX))
                 continue
             os.close(child)
             if not stat.S_ISLNK(found.st_mode):
@@ -91,12 +95,14 @@ def place(path: str, follow: bool = False) -> t.Iterator[Place]:
                 parts.append(part)
                 break
             links += 1
-            if not kept or links > _LINKS or (shared and not _mine(found)):
+            if not kept or links > _LINKS:
                 raise UnsafePath(path, "is or leads through a symbolic link")
+            if not _mine(found):
+                raise UnsafePath(path, "is or leads through a symbolic link", "that is not root's")
             target = os.readlink(part, dir_fd=here)
             if target.startswith("/"):
                 os.close(here)
-                here, shared = os.open("/", _LOOK), 0
+                here = os.open("/", _LOOK)
             parts += _parts(target)
         yield Place(here, parts[0] if parts else ".", kept, path)
     finally:

@@ -192,6 +192,18 @@ def test_ownership_of_a_link_is_refused(service: Path, tmp_path: Path) -> None:
     assert state_of(outside) == before
 
 
+def test_a_link_from_before_a_folder_was_roots_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("root only")
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "server.crt").symlink_to(tmp_path / "secret")
+    os.chown(taken / "server.crt", USER, USER, follow_symlinks=False)
+    with pytest.raises(paths.UnsafePath, match="a symbolic link that is not root's"):
+        paths.read(str(taken / "server.crt"))
+    with pytest.raises(paths.UnsafePath):
+        paths.set_owner_and_mode(str(taken / "server.crt"), 0o777, (USER, USER))
+
+
 def test_links_of_root_are_followed_and_those_of_others_in_a_shared_folder_are_not(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/file").write_text("x")
