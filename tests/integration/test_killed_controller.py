@@ -42,7 +42,7 @@ from tests.support.simulated_site import (
     make_store,
 )
 
-SHORT, LONG = range(24), range(240)
+SHORT, LONG = range(26), range(240)
 AT_ONCE = 2
 
 
