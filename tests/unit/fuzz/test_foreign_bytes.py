@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import fuzzing
 from tests.support.fuzzing import Target, fuzz, judge
 from tests.unit.fuzz.targets import TARGETS
 
@@ -58,7 +59,10 @@ def _fragile(data: bytes) -> None:
     number = data.find(b"7")
     if number > 0 and data[number - 1] == 0xFF:
         raise IndexError("past the end")
-    while data.startswith(b"null"):
+
+
+def _endless(data: bytes) -> None:
+    while data:
         pass
 
 
@@ -66,5 +70,10 @@ def test_the_fuzzer_finds_what_is_wrong() -> None:
     target = Target("fragile", _fragile, (b'{"a": 17}',), (ValueError,), ("test_foreign_bytes.py",))
     found = fuzz(target, 1, 20_000)
     assert any("IndexError: past the end" in one.what for one in found)
-    assert judge(target, b"null").startswith("it takes more than")
     assert judge(target, b"{}") == ""
+
+
+def test_a_reader_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "HANG_CPU_S", 0.2)
+    target = Target("endless", _endless, (b"",), (ValueError,), ())
+    assert judge(target, b"x").startswith("it takes more than 0.2 s")
