@@ -8,6 +8,7 @@ As a program it does a host's part of a restore below the root that it is given,
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,8 @@ class RestoredHost:
             (self.root / folder).mkdir(parents=True)
         for name, program in programs.items():
             (self.root / "usr/local/bin" / name).symlink_to(program)
+        # Here etcd runs as whoever tests.
+        (self.root / "etc/passwd").write_text(f"etcd:x:{os.geteuid()}:{os.getegid()}::/:/bin/false\n")
         systemctl = self.root / "usr/local/bin/systemctl"
         systemctl.write_text(textwrap.dedent(SYSTEMCTL).format(python=sys.executable, limit=START_LIMIT))
         systemctl.chmod(0o755)

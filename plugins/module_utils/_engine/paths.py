@@ -6,8 +6,8 @@ A path is walked folder by folder, each opened from the one before and held. A f
 way to it belongs to root (or to this process's user) and nobody else may change it. In a kept folder symbolic
 links of root's are followed as usual; one of somebody else's was made before the folder was kept. From the
 first other folder on none is, and a file with a second name (a hard link) is neither read nor changed: it may
-be anybody's. What is found out about a file is asked
-of its descriptor, and so are owner and mode set: whatever its name leads to by then.
+be anybody's. What is found out about a file is asked of its descriptor, and so are owner and mode set:
+whatever its name leads to by then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import typing as t
 
 _LOOK = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 _LINKS = 40  # as many as the kernel follows
+_OTHERS = "in a folder that others than root can change"
 
 
 class UnsafePath(OSError):
@@ -28,15 +29,12 @@ class UnsafePath(OSError):
     Args:
         path: where.
         what: what is there, as the end of a sentence that begins with the path.
-        where: what makes it unsafe.
     """
 
     remedy = "Find out who made it; remove it on the host, and run again."
 
-    def __init__(
-        self, path: str, what: str, where: str = "in a folder that others than root can change"
-    ) -> None:
-        super().__init__(errno.ELOOP, f"{what} {where}", path)
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(errno.ELOOP, what, path)
 
 
 class Place(t.NamedTuple):
@@ -50,11 +48,6 @@ class Place(t.NamedTuple):
 
 def _mine(found: os.stat_result) -> bool:
     return found.st_uid in (0, os.geteuid())
-
-
-def _shared(found: os.stat_result) -> int:
-    # The group root is root.
-    return found.st_mode & (0o022 if found.st_gid else 0o002)
 
 
 @contextlib.contextmanager
@@ -86,7 +79,9 @@ def place(path: str, follow: bool = False) -> t.Iterator[Place]:
             if stat.S_ISDIR(found.st_mode) and parts:
                 os.close(here)
                 here = child
-                kept = kept and _mine(found) and (not _shared(found) or bool(found.st_mode & stat.S_ISVTX))
+                # The group root is root.
+                shared = found.st_mode & (0o022 if found.st_gid else 0o002)
+                kept = kept and _mine(found) and (not shared or bool(found.st_mode & stat.S_ISVTX))
                 continue
             os.close(child)
             if not stat.S_ISLNK(found.st_mode):
@@ -95,10 +90,9 @@ def place(path: str, follow: bool = False) -> t.Iterator[Place]:
                 parts.append(part)
                 break
             links += 1
-            if not kept or links > _LINKS:
-                raise UnsafePath(path, "is or leads through a symbolic link")
-            if not _mine(found):
-                raise UnsafePath(path, "is or leads through a symbolic link", "that is not root's")
+            if not kept or links > _LINKS or not _mine(found):
+                whose = "that is not root's" if kept and links <= _LINKS else _OTHERS
+                raise UnsafePath(path, f"is or leads through a symbolic link {whose}")
             target = os.readlink(part, dir_fd=here)
             if target.startswith("/"):
                 os.close(here)
@@ -132,7 +126,7 @@ def opened(path: str, flags: int = os.O_RDONLY, follow: bool = True) -> int:
             descriptor = os.open(at.name, flags, dir_fd=at.folder)
         except OSError as error:
             if error.errno == errno.ELOOP and not at.kept:
-                raise UnsafePath(path, "is a symbolic link") from None
+                raise UnsafePath(path, f"is a symbolic link {_OTHERS}") from None
             raise type(error)(error.errno, error.strerror, path) from None
         found = os.fstat(descriptor)
         what = ""
@@ -143,7 +137,7 @@ def opened(path: str, flags: int = os.O_RDONLY, follow: bool = True) -> int:
                 what = "has other names too (hard links) and lies"
         if what:
             os.close(descriptor)
-            raise UnsafePath(path, what)
+            raise UnsafePath(path, f"{what} {_OTHERS}")
         return descriptor
 
 
@@ -252,7 +246,7 @@ def lasting(path: str) -> int:
     """Open a file of the engine's own for reading and writing; it is made (mode 0600) where there is none."""
     with place(path) as at:
         if not at.kept:
-            raise UnsafePath(path, "lies")
+            raise UnsafePath(path, f"lies {_OTHERS}")
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(at.name, flags, 0o600, dir_fd=at.folder)
 
@@ -287,7 +281,7 @@ def make_hard_link(path: str, new: str) -> None:
     """
     with place(path) as at, place(new) as to:
         if not (at.kept and to.kept):
-            raise UnsafePath(new, "would be a hard link")
+            raise UnsafePath(new, f"would be a hard link {_OTHERS}")
         os.link(at.name, to.name, src_dir_fd=at.folder, dst_dir_fd=to.folder, follow_symlinks=False)
 
 

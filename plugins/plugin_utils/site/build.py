@@ -89,7 +89,8 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
         admission=admission,
-        always_source=lambda: _always(draft, admission),
+        service_addresses=tuple(value("admission_service_addresses")),
+        load_balancers=tuple(value("admission_load_balancers")),
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
         identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
@@ -108,16 +109,6 @@ def _admission(draft: Draft) -> Admission | None:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 
     return declared.Admission(read_policy(file), draft.site_value("admission_from_files"))
-
-
-def _always(draft: Draft, admission: Admission | None) -> list[dict[str, t.Any]]:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import always
-
-    return always.always(
-        admission.policy.keepers if admission else always.KEEPERS,
-        draft.site_value(always.ADDRESSES),
-        draft.site_value(always.PROGRAMS),
-    )
 
 
 def _identity(draft: Draft) -> Identity | None:

@@ -175,7 +175,8 @@ class Site:
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
     ``admission`` is what the cluster takes, None where the site has no policy file;
-    ``always_source`` makes the policies that it has anyway.
+    ``service_addresses`` and ``load_balancers`` say what the policies that it has anyway let services take,
+    and who may give out load balancers' addresses.
     ``runtime`` is the classes of isolation that pods can ask for.
     ``identity`` is where people come from and what they may do, None where the site names no tenant.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
@@ -199,6 +200,8 @@ class Site:
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
     admission: Admission | None = None
+    service_addresses: tuple[str, ...] = ()
+    load_balancers: tuple[str, ...] = ()
     runtime: Runtimes = dataclasses.field(default_factory=Runtimes)
     identity: Identity | None = None
     planned_nodes: int = 0
@@ -207,7 +210,6 @@ class Site:
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
-    always_source: Callable[[], list[dict[str, t.Any]]] = dataclasses.field(repr=False, default=list)
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")
 
@@ -259,7 +261,14 @@ class Site:
 
     def admission_objects(self) -> list[dict[str, t.Any]]:
         """Return the admission policies: those that every cluster has, and those of the policy file."""
-        return [*self.always_source(), *(self.admission.objects() if self.admission else [])]
+        # Only runs that apply them pay for what makes them.
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import KEEPERS, always
+
+        keepers = self.admission.policy.keepers if self.admission else KEEPERS
+        return [
+            *always(keepers, self.service_addresses, self.load_balancers),
+            *(self.admission.objects() if self.admission else []),
+        ]
 
     def group(self, name: str) -> list[Host]:
         """Return the hosts of a group in inventory order, without those that leave."""

@@ -119,8 +119,9 @@ def test_bad_input_ends_with_2_and_says_what_to_do(
 def test_fetch_downloads_and_pin_writes(
     locked: lock.Lock, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("fetch", "fetch_unchecked"):
-        monkeypatch.setattr(f"ironspan.artifacts.download.{name}.__defaults__", (server.opener,))
+    download = "ironspan.artifacts.download"
+    monkeypatch.setattr(f"{download}.fetch.__defaults__", (server.opener, 2 << 20))
+    monkeypatch.setattr(f"{download}.fetch_unchecked.__defaults__", (server.opener,))
     server.files["/v2.0/runc.x86_64"] = server.files["/v1.0/etcd-amd64.tar.gz"] = PUBLISHED
     assert run(locked, "fetch", "runc") == Exit.OK
     assert run(locked, "pin", "etcd/1.0", "--plain") == Exit.OK

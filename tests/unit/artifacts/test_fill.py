@@ -286,7 +286,7 @@ def test_two_runs_at_once_share_the_work(
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, server: Server) -> Server:
     """Publish runc on the file server and send every download there."""
-    monkeypatch.setattr("ironspan.artifacts.download.fetch.__defaults__", (server.opener,))
+    monkeypatch.setattr("ironspan.artifacts.download.fetch.__defaults__", (server.opener, 2 << 20))
     server.files["/v2.0/runc.x86_64"] = PUBLISHED
     return server
 

@@ -291,6 +291,7 @@ def test_the_kept_copy_is_the_file_that_was_described(service: Path, tmp_path: P
     kept = tmp_path / "kept"
     kept.mkdir()
     (service / "tool").write_text("of the user")
+    (service / "tool").chmod(0o644)
     os.chown(service / "tool", USER, USER)
     record = backup.take(str(service / "tool"), str(kept), 1)
     assert (record["uid"], record["mode"]) == (USER, 0o644)

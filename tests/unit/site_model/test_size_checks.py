@@ -76,6 +76,7 @@ def write_header(store: Path, identity: str) -> None:
     """Write the header of a PKI store, made with the example's key."""
     header = {"schema": 1, "key_id": sealing.key_id(base64.b64decode(KEY)), "site_uid": identity}
     (store / "store.json").write_text(json.dumps(header))
+    (store / "secrets").mkdir(exist_ok=True)
 
 
 def test_networks_are_remembered_and_their_change_is_refused(example: Example) -> None:
