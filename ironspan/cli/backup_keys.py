@@ -36,19 +36,11 @@ def register(actions: argparse._SubParsersAction[t.Any]) -> None:
 
 def add(arguments: argparse.Namespace) -> int:
     """Make another key for backups."""
-    from ironspan.cli.certs import read_site
-
-    site = read_site(arguments.inventory)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
+    from ironspan.cli.certs import opened_store
 
     display = console.from_arguments(arguments)
-    try:
-        store = open_store(site.pki_store, site.pki_key_file or None)
-        if not store.exists():
-            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+    with opened_store(arguments.inventory) as store:
         version = store.backup_keys.add()
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display.note(f"backup key {version} is made; hosts use it from the next run of playbooks/site.yml")
     return int(Exit.OK)
 

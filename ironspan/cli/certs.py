@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import collections.abc
+import contextlib
 import json
 import os
 import pathlib
@@ -178,24 +179,14 @@ def approve(arguments: argparse.Namespace) -> int:
 
 def rekey(arguments: argparse.Namespace) -> int:
     """Encrypt the PKI store with another key."""
-    site = read_site(arguments.inventory)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
-        PkiError,
-        generate_key_file,
-        open_store,
-    )
-
     new = pathlib.Path(arguments.new_key_file).resolve()
     display = console.from_arguments(arguments)
-    try:
-        store = open_store(site.pki_store, site.pki_key_file or None)
-        if not store.exists():
-            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+    with opened_store(arguments.inventory) as store:
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file
+
         if not new.exists():
             generate_key_file(new)
         store.change_key(new)
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display.note(f"the PKI store {store.path} is encrypted with the key in {new}")
     display.note(f"now name that file in site_pki_key_file, or put its content into {ENVIRONMENT}")
     display.note("the secrets under the former key are kept in its folder former; back the store up, then")
@@ -205,21 +196,32 @@ def rekey(arguments: argparse.Namespace) -> int:
 
 def forget(arguments: argparse.Namespace) -> int:
     """Delete what the PKI store has put aside."""
-    site = read_site(arguments.inventory)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
-
     display = console.from_arguments(arguments)
-    try:
-        store = open_store(site.pki_store, site.pki_key_file or None)
-        if not store.exists():
-            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+    with opened_store(arguments.inventory) as store:
         gone, left = store.forget()
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display.note(f"{len(gone)} secrets that were put aside are deleted")
     for name in left:
         display.note(f"{store.path}/{name} stays: the store may not have what is in it")
     return int(Exit.OK)
+
+
+@contextlib.contextmanager
+def opened_store(given: list[str]) -> collections.abc.Iterator[t.Any]:
+    """Yield the PKI store of an inventory's site, and turn its errors into the command's.
+
+    Raises:
+        CommandError: the inventory has problems, there is no store, or it cannot be used (exit 2).
+    """
+    site = read_site(given)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
+
+    try:
+        store = open_store(site.pki_store, site.pki_key_file or None)
+        if not store.exists():
+            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+        yield store
+    except PkiError as error:
+        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
 
 
 def read_site(given: list[str]) -> t.Any:
