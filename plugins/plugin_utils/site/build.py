@@ -89,8 +89,8 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
         admission=admission,
-        service_addresses=tuple(value("admission_service_addresses")),
-        load_balancers=tuple(value("admission_load_balancers")),
+        service_addresses=tuple(value("admission_service_addresses") or ()),
+        load_balancers=tuple(value("admission_load_balancers") or ()),
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
         identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
