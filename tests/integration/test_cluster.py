@@ -189,7 +189,7 @@ def test_the_doctor_names_what_is_broken_and_what_mends_it(cluster: Cluster) -> 
     assert found["store"] == {"az-3"}
     assert "az-3 at 10.98." in page and "does not answer: Connection refused" in page
     # What it says mends it, all at once.
-    assert "-> ironspan apply --limit rack-1" in page
+    assert f"-> ironspan apply -i {cluster.inventory} --limit rack-1" in page
     done = cluster.command("apply", "-i", str(cluster.inventory), "--plain", "--limit", "rack-1,rack-2,az-3")
     assert done.returncode == 0, done.stdout
     until = time.monotonic() + 60
