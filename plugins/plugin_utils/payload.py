@@ -41,7 +41,7 @@ def shortened(source: str, types: bool = True) -> str:
 
     Args:
         source: the text of a module.
-        types: keep the types of functions' parameters and results.
+        types: keep the types of functions' parameters, results and own names.
 
     Returns:
         Text that compiles to the same code on every Python that the original does, but for ``__doc__``,
@@ -52,17 +52,21 @@ def shortened(source: str, types: bool = True) -> str:
     """
     lines = source.splitlines(keepends=True)
     # Only statements are looked at: visiting every expression as well takes ten times as long.
-    blocks: list[t.Any] = [ast.parse(source)]
+    blocks: list[tuple[t.Any, bool]] = [(ast.parse(source), False)]
     untyped: list[tuple[int, int, int]] = []
     while blocks:
-        node = blocks.pop()
+        node, local = blocks.pop()
+        if not types and local and isinstance(node, ast.AnnAssign):
+            untyped += _type_of_a_local(node)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
                 _blank(statement, lines)
             if not types and not isinstance(node, ast.Module | ast.ClassDef):
                 untyped += _types(node, lines)
+            # Types of a class's own names are fields to named tuples.
+            local = not isinstance(node, ast.Module | ast.ClassDef)
         for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            blocks.extend(getattr(node, part, ()))
+            blocks.extend((inner, local) for inner in getattr(node, part, ()))
     # From the right, so that what is left of them keeps its place.
     for row, start, end in sorted(untyped, reverse=True):
         line = lines[row].encode()
@@ -75,6 +79,14 @@ def shortened(source: str, types: bool = True) -> str:
         if token.type == tokenize.COMMENT and not lines[row - 1][:column].strip():
             lines[row - 1] = "\n"
     return "".join(line if row in within_text else _narrow(line) for row, line in enumerate(lines))
+
+
+def _type_of_a_local(node: ast.AnnAssign) -> list[tuple[int, int, int]]:
+    """Return where the type of a function's own name is that gets a value; Python does not look at it."""
+    kind, name = node.annotation, node.target
+    if node.value is None or not isinstance(name, ast.Name) or name.lineno != kind.end_lineno:
+        return []
+    return [(name.lineno - 1, name.end_col_offset or 0, kind.end_col_offset or 0)]
 
 
 def _types(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> list[tuple[int, int, int]]:
