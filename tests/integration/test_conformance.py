@@ -27,7 +27,7 @@ HARDENED = {"site_cis_benchmark": True, "base_sshd": "hardened"}
 SERIAL_LIMIT, PARALLEL_LIMIT, SMOKE_LIMIT = 7200, 10800, 900
 
 
-class Tested(Cluster):
+class ConformanceCluster(Cluster):
     """A cluster with the programs that test it."""
 
     programs: conformance.Programs
@@ -58,37 +58,37 @@ class Tested(Cluster):
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Tested]:
+def site() -> Iterator[ConformanceCluster]:
     programs = conformance.find()
     if programs is None:
         pytest.skip("Kubernetes' tests are not built: make conformance")
-    with lab_cluster(Tested, "conformtest", azure=1, rack=2, azure_services=False) as made:
+    with lab_cluster(ConformanceCluster, "conformtest", azure=1, rack=2, azure_services=False) as made:
         assert made.first is not None
         assert made.first.status == 0, made.first.output[-4000:]
         made.programs = programs
         yield made
 
 
-def test_a_few_of_every_area(site: Tested) -> None:
+def test_a_few_of_every_area(site: ConformanceCluster) -> None:
     site.tested("smoke", conformance.focus_of(conformance.chosen()), processes=PROCESSES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("settings", ["default", "hardened"])
-def test_all_that_run_beside_others(site: Tested, settings: str) -> None:
+def test_all_that_run_beside_others(site: ConformanceCluster, settings: str) -> None:
     configured(site, settings)
     site.tested(f"{settings}-parallel", CONFORMANCE, conformance.SERIAL, PROCESSES, PARALLEL_LIMIT)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("settings", ["default", "hardened"])
-def test_all_that_need_the_cluster_to_themselves(site: Tested, settings: str) -> None:
+def test_all_that_need_the_cluster_to_themselves(site: ConformanceCluster, settings: str) -> None:
     configured(site, settings)
     serial = rf"{conformance.SERIAL}.*{CONFORMANCE}|{CONFORMANCE}.*{conformance.SERIAL}"
     site.tested(f"{settings}-serial", serial, limit=SERIAL_LIMIT)
 
 
-def configured(site: Tested, settings: str) -> None:
+def configured(site: ConformanceCluster, settings: str) -> None:
     """Give the cluster the settings."""
     site.variables = HARDENED if settings == "hardened" else {}
     done = site.site()
