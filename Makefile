@@ -93,6 +93,7 @@ lab-down: venv
 lint: venv
 	@echo '== ruff'
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 	@echo '== mypy (strict)'
 	@$(BIN)/mypy ironspan tests tools $(COLLECTION)/plugins
 	@echo '== yamllint (strict)'

@@ -286,7 +286,7 @@ def _connected(ours: socket.socket) -> bool:
 
 
 def _say_nothing_later(ours: socket.socket) -> None:
-    """Let a close end the connection at once: what was dropped is sent again otherwise, into the next test."""
+    """Let a close end the connection at once: what was dropped would come again, in the next test."""
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

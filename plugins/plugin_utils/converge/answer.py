@@ -148,9 +148,7 @@ def _change(where: str, value: t.Any, budget: _Budget) -> dict[str, t.Any]:
 
 
 _PENDING = _record({"resource": _text, "needs": _text}, {})
-_VERDICT = _record(
-    {"check": _text, "ok": _flag, "found": _anything, "wanted": _anything}, {"remedy": _text}
-)
+_VERDICT = _record({"check": _text, "ok": _flag, "found": _anything, "wanted": _anything}, {"remedy": _text})
 
 
 def _digest(where: str, value: t.Any, budget: _Budget) -> str:
