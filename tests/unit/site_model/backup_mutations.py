@@ -38,6 +38,9 @@ etcd_backup_keys:
   key: etcd
   credential: {kind: arc}
 """
+KEY_FILES = """
+etcd_backup_keys: {kind: file}
+"""
 _URL = "account_url: https://backups.blob.core.windows.net"
 _CREDENTIAL = "    credential: {kind: managed_identity}\n"
 
@@ -223,6 +226,16 @@ BACKUP = (
         "",
         "etcd_backup_keys.key: is missing, and key_vault needs it",
         at="kind: key_vault",
+        more=VAULT,
+    ),
+    wrong(
+        "keys in files, and a vault",
+        AZURE,
+        "kind: key_vault",
+        "kind: file",
+        "etcd_backup_keys.vault_url: means nothing for file",
+        at="vault_url: https://keys.vault.azure.net",
+        problems=3,
         more=VAULT,
     ),
     wrong(

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from .backup_mutations import BACKUP
+from .backup_mutations import AZURE, BACKUP, FILE, KEY_FILES, VAULT
 from .conftest import Example
+from .mutations import ALL, Mutation
 from .mutations import MUTATIONS as OTHERS
-from .mutations import Mutation
 
 MUTATIONS = (*OTHERS, *BACKUP)
 
@@ -20,6 +20,13 @@ def test_there_are_enough() -> None:
 
 
 def test_the_example_itself_is_right(example: Example) -> None:
+    assert example.problems() == []
+
+
+@pytest.mark.parametrize("stores", [AZURE, FILE])
+@pytest.mark.parametrize("keys", ["", KEY_FILES, VAULT])
+def test_what_says_where_backups_go_rightly(example: Example, stores: str, keys: str) -> None:
+    example.append(ALL, stores + keys)
     assert example.problems() == []
 
 

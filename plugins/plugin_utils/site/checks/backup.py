@@ -15,24 +15,31 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import 
 
 STORES = "etcd_backup_stores"
 KEYS = "etcd_backup_keys"
-NEEDED: Mapping[str, Mapping[str, str]] = {
+Fields = Mapping[str, str]
+"""Fields that a kind needs, and an example of each."""
+NEEDED: Mapping[str, Fields] = {
     "azure": {
         "account_url": "https://NAME.blob.core.windows.net",
         "container": "NAME",
         "credential": "{kind: managed_identity}",
     },
     "file": {"path": "/FOLDER"},
+}
+"""Kind of a store -> what it needs."""
+NEEDED_BY_KEYS: Mapping[str, Fields] = {
+    "file": {},
     "key_vault": {
         "vault_url": "https://NAME.vault.azure.net",
         "key": "NAME",
         "credential": "{kind: managed_identity}",
     },
 }
-"""Kind of a store or of keys -> what it needs, and what to write."""
+"""Kind of keys -> what it needs."""
 OF_OTHERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("path",),
     "file": ("account_url", "container", "credential", "ca"),
 }
+OF_OTHER_KEYS: Mapping[str, tuple[str, ...]] = {"file": ("vault_url", "key", "credential", "ca")}
 HELPERS = ("etcd_drill", "etcd_collector")
 """Groups of hosts that work on the backups and are no members, or need not be."""
 _PLACE = ("account_url", "container", "path", "prefix")
@@ -50,7 +57,7 @@ def check_stores(draft: Draft) -> None:
     for host in _distinct(draft, STORES):
         seen: dict[tuple[str, ...], str] = {}
         for entry in _stores(draft, host):
-            _check_kind(entry)
+            _check_kind(entry, NEEDED, OF_OTHERS)
             _check_azure(entry) if entry.text("kind") == "azure" else _check_folder(entry)
             if not _PREFIX.fullmatch(entry.text("prefix")):
                 entry.problem("prefix", f"{entry.text('prefix')!r} is no prefix", "write nothing, or NAME/")
@@ -69,9 +76,9 @@ def check_keys(draft: Draft) -> None:
         if not isinstance(value, Mapping) or not host.values.get(STORES):
             continue
         entry = Entry(draft, host, KEYS, value, setting.value if setting else None)
-        _check_kind(entry)
+        _check_kind(entry, NEEDED_BY_KEYS, OF_OTHER_KEYS)
         if entry.text("kind") == "key_vault":
-            check_url(entry, "vault_url", NEEDED["key_vault"]["vault_url"])
+            check_url(entry, "vault_url", NEEDED_BY_KEYS["key_vault"]["vault_url"])
             check_credential(entry)
             check_path(entry, "ca")
 
@@ -180,12 +187,12 @@ def _stores(draft: Draft, host: HostDraft) -> Iterator[Entry]:
             yield Entry(draft, host, f"{STORES}[{index}]", value, item)
 
 
-def _check_kind(entry: Entry) -> None:
+def _check_kind(entry: Entry, needed: Mapping[str, Fields], of_others: Mapping[str, tuple[str, ...]]) -> None:
     kind = entry.text("kind")
-    for name, example in NEEDED.get(kind, {}).items():
+    for name, example in needed.get(kind, {}).items():
         if not entry.value.get(name):
             entry.problem(name, f"is missing, and {kind} needs it", f"write '{name}: {example}'")
-    for name in OF_OTHERS.get(kind, ()):
+    for name in of_others.get(kind, ()):
         if entry.value.get(name):
             entry.problem(name, f"means nothing for {kind}", "remove it")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.backup import (
-    NEEDED,
+    NEEDED_BY_KEYS,
     check_credential,
     check_path,
     check_url,
@@ -47,13 +47,13 @@ def check_vault(draft: Draft) -> None:
         if host.values.get(VARIABLE) == "key_vault":
             _check_needed(entry, host)
         if entry.value:
-            check_url(entry, "vault_url", NEEDED["key_vault"]["vault_url"])
+            check_url(entry, "vault_url", NEEDED_BY_KEYS["key_vault"]["vault_url"])
             check_credential(entry)
             check_path(entry, "ca")
 
 
 def _check_needed(entry: Entry, host: HostDraft) -> None:
-    for name, example in NEEDED["key_vault"].items():
+    for name, example in NEEDED_BY_KEYS["key_vault"].items():
         if not entry.value.get(name):
             place = entry.draft.place(host, VARIABLE if not entry.value else VAULT)
             message = f"is missing, and {VARIABLE}: key_vault needs it"
