@@ -114,6 +114,12 @@ def changes_of(result: collections.abc.Mapping[str, t.Any]) -> int:
     return len(changes) if isinstance(changes, list) and changes else 1
 
 
+def layers_of(entries: t.Any) -> set[str]:
+    """Return the layers whose resources a list of changes names, or of things that wait."""
+    found = entries if isinstance(entries, list) else []
+    return {str(item["resource"]).split("/", 1)[0] for item in found if "resource" in item}
+
+
 class Run:
     """The state of one playbook run, built from its events.
 
@@ -137,8 +143,10 @@ class Run:
         self.finished = False
         self.results: dict[str, dict[str, t.Any]] = {}
         """Full name of an action that runs on the controller -> its last result."""
-        self._due: set[str] = set()
-        """Hosts that were compared, have something to do, and were not begun yet."""
+        self._due: dict[str, set[str]] = {}
+        """Host -> layers in which something is to do: what was compared, less what was applied since."""
+        self._begun: set[str] = set()
+        """Hosts to which something was applied."""
         self.answers: dict[str, dict[str, t.Any]] = {}
         """Host name -> what it said it was asked for: documents that were applied to it, backups."""
 
@@ -171,8 +179,7 @@ class Run:
             return Outcome(host=host, state="start", detail=task)
         if kind == "runner_on_ok":
             if data.get("resolved_action") == CONVERGE:
-                # Comparing puts a host with something to do into groups; applying does not.
-                (self._due.add if result.get("groups") else self._due.discard)(host)
+                self._count_down(host, result)
             count = changes_of(result)
             hosts = self.phases[-1].hosts
             hosts[host] = hosts.get(host, 0) + count
@@ -195,6 +202,19 @@ class Run:
             self.failures.append(Failure(host, "unreachable", phase, task, reason, remedy=UNREACHABLE_REMEDY))
             return Outcome(host=host, state="fail", detail=f"unreachable: {reason.splitlines()[0]}")
         return None
+
+    def _count_down(self, host: str, result: collections.abc.Mapping[str, t.Any]) -> None:
+        # Comparing puts a host with something to do into groups; applying says which layers it was about.
+        open_layers = layers_of(result.get("pending"))
+        if "groups" in result:
+            self._due.pop(host, None)
+            if result["groups"]:
+                self._due[host] = open_layers | layers_of(result.get("changes"))
+        elif host in self._due:
+            self._begun.add(host)
+            self._due[host] -= set(result.get("layers") or self._due[host]) - open_layers
+            if not self._due[host]:
+                del self._due[host]
 
     @property
     def changes(self) -> int:
@@ -241,7 +261,7 @@ class Run:
         changes = self.changes
         took = self._clock() - self.began
         # A failure may have ended the run before the turn of hosts that did not fail.
-        waiting = sorted(self._due - unwell) if self.failures else []
+        waiting = sorted(set(self._due) - unwell) if self.failures else []
         healthy = [host for host in hosts if host not in unwell and host not in waiting]
         if any(failure.why == "input" for failure in self.failures):
             return [line for failure in self.failures for line in failure.reason.splitlines()]
@@ -254,8 +274,8 @@ class Run:
             lines += self._unfinished(len(hosts), took)
         elif self.failures and healthy:
             lines.append(f"finished: {', '.join(healthy)}")
-        if waiting and not self._cut:
-            lines.append(f"not begun: {', '.join(waiting)}; they were compared, and have something to do")
+        if not self._cut:
+            lines += self._waiting(waiting)
         lines.extend(self.notes)
         for failure in self.failures:
             where = f", resource {failure.resource}" if failure.resource else ""
@@ -265,6 +285,14 @@ class Run:
                 lines.append("    everything this step had changed on the host was rolled back")
             remedy = failure.remedy or (FAILED_REMEDY if failure.why == "failed" else "")
             lines.extend(f"    -> {line}" for line in remedy.splitlines())
+        return lines
+
+    def _waiting(self, hosts: list[str]) -> list[str]:
+        begun = [f"{host} ({', '.join(sorted(self._due[host]))})" for host in hosts if host in self._begun]
+        others = [host for host in hosts if host not in self._begun]
+        lines = [f"begun, and not finished: {', '.join(begun)}; run the same again"] if begun else []
+        if others:
+            lines.append(f"not begun: {', '.join(others)}; they were compared, and have something to do")
         return lines
 
     def _unfinished(self, hosts: int, took: float) -> list[str]:

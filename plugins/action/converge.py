@@ -206,6 +206,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         elif mode == "apply" and not result.get("unreachable"):
             document = json.loads(text)
             said = within(document, result)
+            result["layers"] = document["layers"]
             self._join(membership_groups(document["layers"], said, assessed=False), notes)
             self._join([] if self._task.check_mode else recovery_groups(said), notes)
         if planned and mode == "apply":

@@ -138,6 +138,11 @@ verdicts:
   returned: in assess mode
   type: list
   elements: dict
+layers:
+  description: What was asked for. Where none were named, all layers of the host.
+  returned: in apply mode
+  type: list
+  elements: str
 fingerprint:
   description: SHA-256 of the state that was found, or left behind by apply.
   returned: success

@@ -228,6 +228,34 @@ def test_hosts_whose_turn_never_came_are_not_finished() -> None:
     assert lines[2] == "not begun: rack-2; they were compared, and have something to do"
 
 
+def test_a_host_that_anothers_failure_stopped_half_way_is_not_finished() -> None:
+    changes = [{"resource": "base/sysctl"}, {"resource": "containerd/unit"}]
+    due = {
+        "changed": False,
+        "groups": ["ironspan_pending"],
+        "changes": changes,
+        "pending": [{"resource": "node/kubeadm", "needs": "join"}],
+    }
+    prepared = {"changed": True, "changes": changes, "layers": ["base", "containerd", "node"]}
+    run = run_of(
+        play("Compare"),
+        *(result("ok", name, due) for name in ("rack-1", "rack-2", "rack-3", "rack-4")),
+        play("Prepare"),
+        # The layer is asked for, and its join waits still.
+        result("ok", "rack-1", {**prepared, "pending": due["pending"]}),
+        result("ok", "rack-2", {**prepared, "layers": ["base"]}),
+        result("ok", "rack-3", prepared),
+        result("failed", "rack-4", BROKEN),
+        stats("rack-1", "rack-2", "rack-3", "rack-4"),
+    )
+    lines = run.summary()
+    assert lines[0].startswith("1 of 4 hosts finished")
+    assert lines[1] == "finished: rack-3"
+    assert lines[2] == (
+        "begun, and not finished: rack-1 (node), rack-2 (containerd, node); run the same again"
+    )
+
+
 def test_without_a_failure_a_comparison_alone_is_the_end() -> None:
     due = {"changed": False, "groups": ["ironspan_pending"]}
     run = run_of(play("Compare"), result("ok", "a", due), stats("a"))

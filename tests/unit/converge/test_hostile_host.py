@@ -100,6 +100,7 @@ ORDERS = (
     "_ansible_no_log",
     "invocation",
     "groups",
+    "layers",
 )
 """What Ansible, or a play, would take from a result."""
 FIELD = st.sampled_from([*FIELDS, *ORDERS])
@@ -140,7 +141,8 @@ def test_any_answer_is_that_host_s_own_affair(answer: t.Any, mode: str) -> None:
         other = controller.folder.read("other")
         result = controller.run("h", lambda arguments: answer, patch, raw=True, mode=mode)
         assert isinstance(result, dict)
-        assert set(result) <= {*FIELDS, *OF_ANSIBLE, "groups"} and "ansible_facts" not in result
+        assert set(result) <= {*FIELDS, *OF_ANSIBLE, "groups", "layers"} and "ansible_facts" not in result
+        assert result.get("layers", DOCUMENT["layers"]) == DOCUMENT["layers"]
         json.dumps({name: value for name, value in result.items() if name not in OF_ANSIBLE}, allow_nan=False)
         assert controller.folder.read("other") == other
         assert not any("certificates" in sent for sent in controller.sent)
