@@ -14,7 +14,7 @@ import tempfile
 from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCE = pathlib.Path("ironspan/backup/etcd/rpc.proto")
+SOURCE = pathlib.Path("ironspan/etcd/rpc.proto")
 HEADER = """\
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import BackupError, ChainError, NotThere, StoreError, Unsigned
+from ironspan.backup.errors import ChainError, Unsigned
 from ironspan.backup.manifest import LARGEST_BYTES, Epoch, Manifest, Verdict, load
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.proof import Proof
 from ironspan.backup.store import Item, Store
 from ironspan.backup.takeover import segments_of
+from ironspan.program.errors import NotThere, ProgramError, ServiceError
 
 LISTED_MAX = 500_000
 """Names below one prefix from which on somebody fills the store: a site has some thousands."""
@@ -98,7 +99,7 @@ def catalogue(store: Store, names: Names) -> Catalogue:
         names: of the site.
 
     Raises:
-        StoreError: the store cannot be read.
+        ServiceError: the store cannot be read.
     """
     found = Catalogue(names, (), (), ())
     epochs: list[Epoch] = []
@@ -139,10 +140,10 @@ def unsigned(store: Store, names: Names) -> Catalogue:
 
 
 def listed(store: Store, prefix: str) -> Iterator[Item]:
-    """Yield what begins with a prefix. Raises StoreError when there is more than any site writes."""
+    """Yield what begins with a prefix. Raises ServiceError when there is more than any site writes."""
     for number, item in enumerate(store.list(prefix)):
         if number >= LISTED_MAX:
-            raise StoreError(
+            raise ServiceError(
                 f"{store.name} has more than {LISTED_MAX} objects below {prefix}: somebody fills it.",
                 "Find out who has an identity at the store that may write; backups go on in another prefix.",
             )
@@ -273,14 +274,14 @@ def _small[Kind: (Epoch, Manifest, Verdict)](
 def read_small[Kind: (Epoch, Manifest, Verdict)](
     store: Store, kind: type[Kind], name: str, proof: Proof
 ) -> Kind:
-    """Return a small object. Raises NotThere, StoreError, and as ``manifest.load``."""
+    """Return a small object. Raises NotThere, ServiceError, and as ``manifest.load``."""
     return load(kind, b"".join(store.read(name, 0, LARGEST_BYTES)), name, proof)
 
 
 def newest_epoch(found: Catalogue) -> Epoch:
-    """Return the epoch that the site is in. Raises BackupError for a store without one."""
+    """Return the epoch that the site is in. Raises ProgramError for a store without one."""
     if not found.epochs:
-        raise BackupError(
+        raise ProgramError(
             f"There are no backups that the site {found.names.site} signed.",
             "Look at the site's name, the store's prefix, and the agent's log on the etcd hosts. For what "
             "was written before backups were signed ask for unsigned:latest.",

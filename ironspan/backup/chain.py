@@ -12,13 +12,14 @@ import typing as t
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, newest_epoch
 from ironspan.backup.crypto import Keys
 from ironspan.backup.ends import end_of_log, holds_ours, is_torn, last_frame, seal_of
-from ironspan.backup.errors import BackupError, ChainError, NotThere
+from ironspan.backup.errors import ChainError
 from ironspan.backup.frame import Header, Torn, altered, first_header, read_frames
 from ironspan.backup.log_reader import data_key
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.proof import UNSIGNED_SCHEMA, Proof
 from ironspan.backup.store import Item, Store
 from ironspan.backup.written import headed, onward, written
+from ironspan.program.errors import NotThere, ProgramError
 
 SNAPSHOT_MARGIN_MS = 5000
 """A snapshot shows the database a little after the time it names: between request and first byte."""
@@ -44,7 +45,7 @@ class Point:
     def parse(cls, text: str) -> Point:
         """Return the point that ``latest``, ``time:RFC3339`` or ``revision:N`` names.
 
-        Each may stand behind ``unsigned:``. Raises BackupError.
+        Each may stand behind ``unsigned:``. Raises ProgramError.
         """
         if text.startswith(UNSIGNED):
             point = cls.parse(text.removeprefix(UNSIGNED))
@@ -62,7 +63,7 @@ class Point:
                     return cls("time", round(moment.timestamp() * 1000))
         except ValueError:
             pass
-        raise BackupError(
+        raise ProgramError(
             f"{text!r} is no point to restore.",
             "Write latest, revision:123456, or time:2026-11-22T14:03:00Z with Z or an offset.",
         )
@@ -124,7 +125,7 @@ def choose(store: Store, found: Catalogue, point: Point, keys: Keys | None = Non
     Raises:
         ChainError: revisions are missing (``gap``), or a segment is not what was written (``altered``).
         KeyMissing: a key version that is needed is not there.
-        BackupError: there is no backup of that point.
+        ProgramError: there is no backup of that point.
     """
     epoch, snapshot, point = _snapshot(found, point)
     links = tuple(_links(store, found, snapshot, point))
@@ -132,7 +133,7 @@ def choose(store: Store, found: Catalogue, point: Point, keys: Keys | None = Non
     if point.kind == "revision":
         reached = max(snapshot.revision, *(link.revision for link in links), 0)
         if reached < point.value:
-            raise BackupError(
+            raise ProgramError(
                 f"Epoch {epoch.epoch} was backed up to revision {reached}, not to {point.value}.",
                 f"Ask for latest, or for revision:{reached}.",
             )
@@ -166,7 +167,7 @@ def moment_text(time_ms: int) -> str:
 def _snapshot(found: Catalogue, point: Point) -> tuple[Epoch, Snapshot, Point]:
     newest = newest_epoch(found)
     if not found.snapshots:
-        raise BackupError(
+        raise ProgramError(
             f"No snapshot of the site {found.names.site} is complete.",
             "Look at the agent's log. What was written before backups were signed: ask for unsigned:latest.",
         )
@@ -188,7 +189,7 @@ def _snapshot(found: Catalogue, point: Point) -> tuple[Epoch, Snapshot, Point]:
 def _snapshot_at(found: Catalogue, number: int, point: Point) -> tuple[Epoch, Snapshot, Point]:
     epoch = next((one for one in found.epochs if one.epoch == number), None)
     if epoch is None:
-        raise BackupError(f"Epoch {number} is not in the store.")
+        raise ProgramError(f"Epoch {number} is not in the store.")
     snapshots, _ = found.of(number)
     fitting = [
         one
@@ -201,14 +202,14 @@ def _snapshot_at(found: Catalogue, number: int, point: Point) -> tuple[Epoch, Sn
         return epoch, fitting[-1], point
     if snapshots:
         raise _before(point, snapshots[0])
-    raise BackupError(
+    raise ProgramError(
         f"Epoch {number}, which began at {moment_text(epoch.created * 1000)}, has no snapshot.",
         "Ask for a time or revision before it.",
     )
 
 
-def _before(point: Point, first: Snapshot) -> BackupError:
-    return BackupError(
+def _before(point: Point, first: Snapshot) -> ProgramError:
+    return ProgramError(
         f"{point} is before the first snapshot: revision {first.revision} at "
         f"{moment_text(first.manifest.created * 1000)}, epoch {first.epoch}.",
         f"Ask for revision:{first.revision} or a later point.",

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from ironspan.backup.crypto import new_data_key
-from ironspan.backup.errors import (
-    AlreadyThere,
-    BackupError,
-    Forbidden,
-    LeaseLost,
-    PositionConflict,
-    RoleMissing,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.names import Names
 from ironspan.backup.store import LEASE_SECONDS, Store
+from ironspan.program.errors import (
+    AlreadyThere,
+    Forbidden,
+    LeaseLost,
+    ProgramError,
+    RoleMissing,
+    ServiceError,
+)
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
@@ -97,13 +97,13 @@ def _found(store: str, title: str, check: Callable[[], object]) -> Finding:
     except Wrong as wrong:
         detail, remedy = wrong.args
         return Finding(store, title, False, detail, remedy)
-    except BackupError as error:
+    except ProgramError as error:
         return _failed(store, title, error)
     return Finding(store, title, True)
 
 
-def _failed(store: str, title: str, error: BackupError) -> Finding:
-    transient = isinstance(error, StoreError) and error.retryable
+def _failed(store: str, title: str, error: ProgramError) -> Finding:
+    transient = isinstance(error, ServiceError) and error.retryable
     return Finding(store, title, False, error.message, error.remedy, transient)
 
 
@@ -184,7 +184,7 @@ def check_keys(settings: Mapping[str, t.Any]) -> Iterator[Finding]:
     try:
         keys = open_keys(settings)
         version, wrapped = keys.wrap(data_key)
-    except BackupError as error:
+    except ProgramError as error:
         yield _failed(where, "wrap a data key", error)
         return
     yield Finding(where, "wrap a data key", True, f"version {version}")
@@ -212,7 +212,7 @@ def _run(settings: Settings, arguments: argparse.Namespace) -> int:
     for entry in settings.stores:
         try:
             findings += check_store(open_store(entry), settings.site, settings.host)
-        except BackupError as error:
+        except ProgramError as error:
             where = f"{entry['kind']}:{entry.get('account_url') or entry.get('path')}"
             findings.append(_failed(where, "open the store", error))
     findings += check_keys(settings.keys)

@@ -15,7 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
-from ironspan.backup.errors import BackupError, ChainError, KeyMissing
+from ironspan.backup.errors import ChainError
+from ironspan.program.errors import KeyMissing, ProgramError
 
 KEY_BYTES = 32
 PART_BYTES = 1024 * 1024
@@ -40,7 +41,7 @@ class Keys(t.Protocol):
 class FileKeys:
     """Keys in a folder: ``<number>.key``, 32 bytes in base64 each; the highest number wraps (RFC 3394).
 
-    Raises KeyMissing when the folder has no key, BackupError when a key that is used is malformed.
+    Raises KeyMissing when the folder has no key, ProgramError when a key that is used is malformed.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -85,9 +86,11 @@ class FileKeys:
         try:
             key = base64.b64decode(path.read_text(encoding="ascii").strip(), validate=True)
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise BackupError(f"The key {path} is not base64.", "It has to be 32 bytes in base64.") from error
+            raise ProgramError(
+                f"The key {path} is not base64.", "It has to be 32 bytes in base64."
+            ) from error
         if len(key) != KEY_BYTES:
-            raise BackupError(f"The key {path} has {len(key)} bytes.", "It has to be 32 bytes in base64.")
+            raise ProgramError(f"The key {path} has {len(key)} bytes.", "It has to be 32 bytes in base64.")
         return key
 
 

@@ -20,16 +20,9 @@ import secrets
 import time
 import typing as t
 
-from ironspan.backup.errors import (
-    AlreadyThere,
-    BackupError,
-    Forbidden,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, NotThere, ProgramError, ServiceError
 
 CHUNK = 1024 * 1024
 HIDDEN = "."
@@ -74,7 +67,7 @@ class FileStore:
     def append(self, name: str, data: bytes, position: int) -> int:
         """Extend an object at ``position``, whole or not at all, and return its new length."""
         if len(data) > APPEND_MAX:
-            raise StoreError(f"{name}: an append of {len(data)} bytes is more than {APPEND_MAX}.")
+            raise ServiceError(f"{name}: an append of {len(data)} bytes is more than {APPEND_MAX}.")
         with self._errors(name):
             target = self._path(name)
             if not target.is_file():
@@ -83,7 +76,7 @@ class FileStore:
             with self._locked(target):
                 actual = _read_length(length_file)
                 if actual is None:
-                    raise StoreError(f"{name} in {self.name} was not made to be appended to.")
+                    raise ServiceError(f"{name} in {self.name} was not made to be appended to.")
                 if actual != position:
                     raise PositionConflict(
                         f"{name} in {self.name} is {actual} bytes long, not {position}.", actual
@@ -115,7 +108,7 @@ class FileStore:
             while left > 0:
                 chunk = file.read(min(left, CHUNK))
                 if not chunk:
-                    raise StoreError(f"{name} in {self.name} ended {left} bytes early.", retryable=True)
+                    raise ServiceError(f"{name} in {self.name} ended {left} bytes early.", retryable=True)
                 left -= len(chunk)
                 yield chunk
 
@@ -142,7 +135,7 @@ class FileStore:
     def acquire(self, name: str, seconds: int, holder: str) -> Lease:
         """Take the lease of an object, which is made if it is missing. Raises LeaseLost."""
         if not LEASE_SECONDS[0] <= seconds <= LEASE_SECONDS[1]:
-            raise StoreError(f"A lease of {seconds} s is not within {LEASE_SECONDS} s.")
+            raise ServiceError(f"A lease of {seconds} s is not within {LEASE_SECONDS} s.")
         with self._errors(name):
             target = self._made(name)
             if not target.exists():
@@ -155,7 +148,7 @@ class FileStore:
     def _path(self, name: str) -> pathlib.Path:
         parts = name.split("/")
         if any(not part or part.startswith(HIDDEN) for part in parts):
-            raise StoreError(f"{name!r} is no name for an object.")
+            raise ServiceError(f"{name!r} is no name for an object.")
         return self.root.joinpath(*parts)
 
     def _made(self, name: str) -> pathlib.Path:
@@ -207,7 +200,7 @@ class FileStore:
     def _errors(self, name: str) -> collections.abc.Iterator[None]:
         try:
             yield
-        except BackupError:
+        except ProgramError:
             raise
         except FileNotFoundError as error:
             raise NotThere(f"{self.name} has no {name}.") from error
@@ -215,7 +208,7 @@ class FileStore:
             raise Forbidden(f"{self.name} does not allow this with {name}: {error.strerror}.") from error
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise StoreError(
+            raise ServiceError(
                 f"{self.name}, {name}: {error.strerror}.",
                 "Make room in that file system." if full else "",
                 retryable=True,

@@ -127,7 +127,7 @@ def read_frames(store: Store, name: str, schema: int = SCHEMA) -> collections.ab
     Raises:
         ChainError: the bytes are not those that were written.
         Torn: they end in the middle of a frame; all that was yielded is good.
-        StoreError: the segment cannot be read.
+        ServiceError: the segment cannot be read.
     """
     before: Frame | None = None
     for frame in frames_from(store, name, 0, schema):
@@ -148,7 +148,7 @@ def first_frame(store: Store, name: str, proof: Proof) -> Frame | None:
 
     Raises:
         ChainError: what is there is no frame, or nobody of the site signed it.
-        StoreError: the segment cannot be read.
+        ServiceError: the segment cannot be read.
     """
     length = _PREAMBLE.size + HEADER_MAX + _SHA256_BYTES + SIGNATURE_BYTES
     source = _Source(store.read(name, 0, length))

@@ -13,11 +13,11 @@ import typing as t
 
 from ironspan.backup import recovery
 from ironspan.backup.catalogue import Catalogue, catalogue, unsigned
-from ironspan.backup.errors import BackupError, Forbidden, NotThere, RoleMissing, StoreError
 from ironspan.backup.names import Names
 from ironspan.backup.retention import Counts, Plan, Removal, plan
 from ironspan.backup.store import Store
 from ironspan.backup.written import known_segments
+from ironspan.program.errors import Forbidden, NotThere, ProgramError, RoleMissing, ServiceError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
@@ -73,7 +73,7 @@ def collect(
         with_unsigned: delete all that was written before objects were signed, too.
 
     Raises:
-        StoreError: the store cannot be read.
+        ServiceError: the store cannot be read.
     """
     found = proven(store, catalogue(store, names))
     wanted: Plan = plan(found, counts)
@@ -93,7 +93,7 @@ def collect(
         except RoleMissing as error:
             outcome.failed.append(f"{error} Run this with the collector's identity (--identity).")
             break
-        except StoreError as error:
+        except ServiceError as error:
             outcome.failed.append(str(error))
             failures += 1
             if failures == FAILURES:
@@ -127,7 +127,7 @@ def proven(store: Store, found: Catalogue) -> Catalogue:
 def _unsigned(store: Store, names: Names) -> collections.abc.Iterator[Removal]:
     found = unsigned(store, names)
     if not catalogue(store, names).snapshots:
-        raise BackupError(
+        raise ProgramError(
             f"{store.name} has no signed snapshot: what is unsigned is all there is.",
             "Let the agent take a snapshot first.",
         )
@@ -211,7 +211,7 @@ def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
                     with_unsigned=arguments.unsigned,
                 )
             )
-        except BackupError as error:
+        except ProgramError as error:
             outcomes.append(Outcome(str(entry.get("path") or entry.get("account_url")), failed=[str(error)]))
     answer(
         arguments,

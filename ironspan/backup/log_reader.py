@@ -10,12 +10,13 @@ import collections.abc
 import dataclasses
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.frame import Frame, Header, Torn, altered, associated, read_frames
 from ironspan.backup.proof import SCHEMA
 from ironspan.backup.records import Event, LeaseGone, LeaseGrant, Record, Revision, decode
 from ironspan.backup.sequence import Place
 from ironspan.backup.store import Store
+from ironspan.program.errors import ProgramError
 
 
 def data_key(keys: crypto.Keys, header: Header, name: str) -> bytes:
@@ -53,7 +54,7 @@ class SegmentReader:
         Raises:
             ChainError: the segment is not what was written, or ends before that frame.
             KeyMissing: the key version is not there.
-            StoreError: it cannot be read.
+            ServiceError: it cannot be read.
         """
         key = b""
         place: Place | None = None
@@ -79,7 +80,7 @@ class SegmentReader:
             records = decode(crypto.unseal(key, frame.header.number, frame.body, covered))
             for record in records:
                 place.follow(record)
-        except BackupError as error:
+        except ProgramError as error:
             raise altered(
                 self.name,
                 f"frame {frame.header.number} (revisions {frame.header.first} to {frame.header.last}): "
@@ -119,7 +120,7 @@ def read_log(
     Raises:
         ChainError: the log is not what was written, or revisions are missing.
         KeyMissing: a key version is not there.
-        StoreError: it cannot be read.
+        ServiceError: it cannot be read.
     """
     reached = after
     for name, digest in segments:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ironspan.backup import settings
-from ironspan.backup.errors import BackupError, StoreError
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.errors import EtcdError
+from ironspan.program.errors import ProgramError, ServiceError
 
 AREAS = (
     "ironspan.backup.agent.accept",
@@ -67,14 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("azure").setLevel(logging.WARNING)
     try:
         return parsed.func(settings.load(parsed.settings), parsed) or 0
-    except BackupError as error:
+    except ProgramError as error:
         if parsed.json:
             problem = {"kind": type(error).__name__, "message": error.message, "remedy": error.remedy}
             print(json.dumps({"error": problem}, indent=1))
         print(f"ironspan-etcd-backup: {error.message}", file=sys.stderr)
         if error.remedy:
             print(f"  {error.remedy}", file=sys.stderr)
-        return FAILED if isinstance(error, StoreError | EtcdError) else REFUSED
+        return FAILED if isinstance(error, ServiceError | EtcdError) else REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -107,7 +107,7 @@ def dump(value: Epoch | Manifest | Verdict, name: str, proof: Proof) -> bytes:
         proof: signs it.
 
     Raises:
-        BackupError: this host may not sign such an object.
+        ProgramError: this host may not sign such an object.
     """
     fields = dataclasses.asdict(value)
     for key, content in fields.items():

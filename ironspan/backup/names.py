@@ -8,8 +8,8 @@ import dataclasses
 import re
 import typing as t
 
-from ironspan.backup.errors import BackupError
 from ironspan.backup.proof import NOTHING, UNSIGNED, Proof
+from ironspan.program.errors import ProgramError
 
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"epochs/(\d{6})\.json")
@@ -50,10 +50,10 @@ def snapshot_id(revision: int, unix: int) -> str:
 
 
 def parse_snapshot_id(identifier: str) -> tuple[int, int]:
-    """Return revision and time of a snapshot's identifier. Raises BackupError when it is none."""
+    """Return revision and time of a snapshot's identifier. Raises ProgramError when it is none."""
     match = _SNAPSHOT_ID.fullmatch(identifier)
     if match is None:
-        raise BackupError(
+        raise ProgramError(
             f"{identifier!r} names no snapshot.", "`ironspan backup list` shows the names that there are."
         )
     return int(match[1]), int(match[2])
@@ -63,7 +63,7 @@ def parse_snapshot_id(identifier: str) -> tuple[int, int]:
 class Names:
     """The names of one site's objects, without the store's own prefix.
 
-    Raises BackupError for a site that makes no safe name.
+    Raises ProgramError for a site that makes no safe name.
     """
 
     site: str
@@ -72,7 +72,7 @@ class Names:
 
     def __post_init__(self) -> None:
         if not SITE.fullmatch(self.site):
-            raise BackupError(
+            raise ProgramError(
                 f"{self.site!r} is no name for a site in a store.",
                 "Write letters, digits, '.', '_' and '-', at most 63, beginning with a letter or digit.",
             )

@@ -9,7 +9,7 @@ import re
 import time
 import typing as t
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.manifest import Epoch, Restored
@@ -46,15 +46,15 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
         The newest epoch, which is that of the restore.
 
     Raises:
-        BackupError: the id is none, or an epoch cannot be read.
-        StoreError: the store failed; calling again is safe.
+        ProgramError: the id is none, or an epoch cannot be read.
+        ServiceError: the store failed; calling again is safe.
     """
     import dataclasses
 
     from ironspan.backup.agent.epoch import newest, put
 
     if not _CLUSTER.fullmatch(cluster_id):
-        raise BackupError(
+        raise ProgramError(
             f"{cluster_id!r} is no id of a cluster.", "Write it in hexadecimal, as etcd's log does."
         )
     while True:

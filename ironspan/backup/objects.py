@@ -8,7 +8,7 @@ import functools
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ironspan.backup.etcd.client import EtcdClient
+    from ironspan.etcd.client import EtcdClient
 
 REGISTRY = b"/registry/"
 """Where an API server keeps its objects unless --etcd-prefix says otherwise."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 WRITER, DRILL = "writer", "drill"
 PARTS = (WRITER, DRILL)
@@ -39,7 +39,7 @@ class Proof:
         private: the private key (32 bytes) of each part that this host has; it signs.
 
     Raises:
-        BackupError: a private key is not one of those that are trusted.
+        ProgramError: a private key is not one of those that are trusted.
     """
 
     schema: int = SCHEMA
@@ -60,14 +60,14 @@ class Proof:
             public = key.public_key().public_bytes_raw()
             versions = [version for version, other in trusted.get(part, {}).items() if other == public]
             if not versions:
-                raise BackupError(
+                raise ProgramError(
                     f"The private key of the part {part} is not one of those that the settings trust.",
                     "Run playbooks/site.yml: it brings key and settings together.",
                 )
             self._signers[part] = versions[0], key
 
     def signer(self, part: str) -> str:
-        """Return the version of the key that signs for a part. Raises BackupError when it is not here."""
+        """Return the version of the key that signs for a part. Raises ProgramError when it is not here."""
         return self._signer(part)[0]
 
     def sign(self, part: str, kind: str, name: str, content: bytes) -> bytes:
@@ -80,7 +80,7 @@ class Proof:
             content: what is signed besides.
 
         Raises:
-            BackupError: this host has no key of that part.
+            ProgramError: this host has no key of that part.
         """
         return self._signer(part)[1].sign(_message(kind, name, content))
 
@@ -106,7 +106,7 @@ class Proof:
 
     def _signer(self, part: str) -> tuple[str, Ed25519PrivateKey]:
         if part not in self._signers:
-            raise BackupError(
+            raise ProgramError(
                 f"This host has no key that signs for the part {part}.",
                 "Do this on a host that writes backups: one of the group etcd.",
             )
@@ -139,7 +139,7 @@ def open_proof(settings: Mapping[str, t.Any]) -> Proof:
             key, 32 bytes in base64, of each part that this host signs for.
 
     Raises:
-        BackupError: a key cannot be read, or is none.
+        ProgramError: a key cannot be read, or is none.
     """
     trusted = {
         part: {version: _key(text, f"proof.trusted.{part}.{version}") for version, text in keys.items()}
@@ -150,7 +150,7 @@ def open_proof(settings: Mapping[str, t.Any]) -> Proof:
         try:
             text = Path(path).read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError) as error:
-            raise BackupError(
+            raise ProgramError(
                 f"The key {path} cannot be read: {error}.", "Run playbooks/site.yml: it brings the key."
             ) from error
         private[part] = _key(text, path)
@@ -166,9 +166,9 @@ def _key(text: str, where: str) -> bytes:
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BackupError(f"{where} is not base64.", "It has to be 32 bytes in base64.") from error
+        raise ProgramError(f"{where} is not base64.", "It has to be 32 bytes in base64.") from error
     if len(key) != _KEY_BYTES:
-        raise BackupError(f"{where} has {len(key)} bytes.", "It has to be 32 bytes in base64.")
+        raise ProgramError(f"{where} has {len(key)} bytes.", "It has to be 32 bytes in base64.")
     return key
 
 

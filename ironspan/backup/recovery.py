@@ -17,10 +17,10 @@ import typing as t
 from pathlib import Path, PurePosixPath
 
 from ironspan.backup.catalogue import listed
-from ironspan.backup.errors import AlreadyThere, BackupError, NotThere
 from ironspan.backup.names import Names
 from ironspan.backup.proof import WRITER, Proof, canonical
 from ironspan.backup.store import Item, Store
+from ironspan.program.errors import AlreadyThere, NotThere, ProgramError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
@@ -55,15 +55,15 @@ def keep(store: Store, names: Names, bundle: Path = PATH, now: float | None = No
         The name it was given, empty when it was there already.
 
     Raises:
-        BackupError: the file is no bundle.
-        StoreError: the store cannot be read or written.
+        ProgramError: the file is no bundle.
+        ServiceError: the store cannot be read or written.
     """
     try:
         data = bundle.read_bytes()
     except OSError as error:
-        raise BackupError(f"{bundle}: {error.strerror}.", "site.yml brings it to the members.") from error
+        raise ProgramError(f"{bundle}: {error.strerror}.", "site.yml brings it to the members.") from error
     if not stamp_of(data):
-        raise BackupError(f"{bundle} is no recovery bundle.", "Let site.yml bring it again.")
+        raise ProgramError(f"{bundle} is no recovery bundle.", "Let site.yml bring it again.")
     unix = int(time.time() if now is None else now)
     for later in range(_TRIES - 1):
         # The agent may keep a bundle within the same second, this one among others.
@@ -90,7 +90,7 @@ def _kept(store: Store, names: Names, data: bytes, unix: int) -> str:
 
 
 def signed(data: bytes, name: str, proof: Proof) -> bytes:
-    """Return a bundle with a signature for its name in a store. Raises BackupError without the key."""
+    """Return a bundle with a signature for its name in a store. Raises ProgramError without the key."""
     fields = json.loads(data) | {"signer": proof.signer(WRITER)}
     fields.pop("signature", None)
     signature = proof.sign(WRITER, _KIND, name, canonical(fields))

@@ -12,7 +12,7 @@ import functools
 import time
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import AlreadyThere, BackupError, ChainError, LeaseLost, PositionConflict
+from ironspan.backup.errors import ChainError, PositionConflict
 from ironspan.backup.frame import Header, associated, build
 from ironspan.backup.names import Names
 from ironspan.backup.proof import Proof
@@ -20,6 +20,7 @@ from ironspan.backup.records import Coalesced, Event, Progress, Record, Revision
 from ironspan.backup.sequence import Place
 from ironspan.backup.store import APPEND_MAX, BLOCKS_MAX, Store
 from ironspan.backup.takeover import LogEnd, in_the_way
+from ironspan.program.errors import AlreadyThere, LeaseLost, ProgramError
 
 PLAIN_MAX = APPEND_MAX - 256 * 1024
 """Plain bytes of a frame: what does not compress has to fit into one append, header and tag included."""
@@ -33,7 +34,7 @@ _EVENT_BYTES = 64
 class SegmentWriter:
     """Appends records to one segment. ``begin`` makes it.
 
-    After a retryable StoreError from ``append`` or ``flush`` the frames are kept: call ``flush`` until it
+    After a retryable ServiceError from ``append`` or ``flush`` the frames are kept: call ``flush`` until it
     returns, and never append the same records again. A second sending of a frame is the same bytes for the
     same position, so it lands once. After any other error the writer is of no use: take over and begin anew.
     """
@@ -90,7 +91,7 @@ class SegmentWriter:
         """
         after = end.revision if after is None else after
         if after < end.revision:
-            raise BackupError(f"The log in {store.name} is at revision {end.revision} already, not {after}.")
+            raise ProgramError(f"The log in {store.name} is at revision {end.revision} already, not {after}.")
         name = names.log(epoch, after + 1, end.number + 1)
         data_key = crypto.new_data_key()
         wrapped = keys.wrap(data_key)
@@ -123,9 +124,9 @@ class SegmentWriter:
 
         Raises:
             ChainError: a revision is missing (``gap``); nothing of these records was taken.
-            BackupError: they do not belong here, or an event is larger than an append.
+            ProgramError: they do not belong here, or an event is larger than an append.
             LeaseLost: another writer has taken over.
-            StoreError: the store failed; see above.
+            ServiceError: the store failed; see above.
         """
         place = Place(self.revision, self._partial)
         for record in records:
@@ -179,7 +180,7 @@ class SegmentWriter:
         self, first: int, sealing: collections.abc.Callable[[bytes], bytes] | None, holder: str = ""
     ) -> None:
         if self._sealed:
-            raise BackupError(f"{self.name} is sealed.")
+            raise ProgramError(f"{self.name} is sealed.")
         header = Header(
             self.frames,
             self._previous if self.frames or sealing else "",
@@ -248,7 +249,7 @@ def _split(records: collections.abc.Iterable[Record]) -> collections.abc.Iterato
         for event in record.events:
             needed = _event_bytes(event)
             if needed + _EVENT_BYTES > PLAIN_MAX:
-                raise BackupError(
+                raise ProgramError(
                     f"Revision {record.revision} has a value of {len(event.value)} bytes; one append holds "
                     f"{PLAIN_MAX}.",
                     "Lower --max-request-bytes of etcd; its default is 1.5 MiB.",

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.records import Coalesced, Progress, Record, Revision
+from ironspan.program.errors import ProgramError
 
 
 @dataclasses.dataclass
@@ -20,7 +21,7 @@ class Place:
     """Whether the next one has begun."""
 
     def follow(self, record: Record) -> None:
-        """Take a record's revision. Raises ChainError or BackupError when it is not the next one."""
+        """Take a record's revision. Raises ChainError or ProgramError when it is not the next one."""
         match record:
             case Revision(revision=revision, more=more):
                 self._next(revision)
@@ -29,7 +30,7 @@ class Place:
             case Coalesced(revision=revision):
                 self._next(revision)
                 if self.partial:
-                    raise BackupError(f"Revision {revision} has parts of two kinds.")
+                    raise ProgramError(f"Revision {revision} has parts of two kinds.")
                 self.revision = revision
             case Progress(revision=revision) if revision > self.revision:
                 raise self._gap(revision)
@@ -38,7 +39,7 @@ class Place:
         if revision > self.revision + 1:
             raise self._gap(revision - 1)
         if revision <= self.revision:
-            raise BackupError(f"Revision {revision} is in the log already, which is at {self.revision}.")
+            raise ProgramError(f"Revision {revision} is in the log already, which is at {self.revision}.")
 
     def _gap(self, last: int) -> ChainError:
         first = self.revision + 1

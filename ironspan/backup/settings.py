@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ironspan.backup.checked import Section
-from ironspan.backup.errors import BackupError
 from ironspan.backup.proof import PARTS
+from ironspan.program.errors import ProgramError
 
 DEFAULT_PATH = Path("/etc/ironspan/etcd-backup.json")
 
@@ -34,7 +34,7 @@ _GUARD = re.compile(r"stop|alarm")
 _MIB = 1 << 20
 
 
-class SettingsError(BackupError):
+class SettingsError(ProgramError):
     """The settings file cannot be used; ``problems`` has one line for each thing to change."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:

@@ -27,7 +27,7 @@ def read_snapshot(store: Store, keys: crypto.Keys, snapshot: Snapshot) -> collec
     Raises:
         ChainError: it is not what was written.
         KeyMissing: the key version is not there.
-        StoreError: it cannot be read.
+        ServiceError: it cannot be read.
     """
     manifest = snapshot.manifest
     name = snapshot.data.name

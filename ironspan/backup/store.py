@@ -45,7 +45,7 @@ class Lease(t.Protocol):
 class Store(t.Protocol):
     """Objects by name. Names use ``/`` and are given without the store's own prefix.
 
-    Every method raises StoreError; ``retryable`` says that the same call may succeed later.
+    Every method raises ServiceError; ``retryable`` says that the same call may succeed later.
     """
 
     @property
@@ -62,7 +62,7 @@ class Store(t.Protocol):
         """Extend an object and return its new length.
 
         The data lands whole and exactly at byte ``position``, or PositionConflict (or NotThere) is raised.
-        After a retryable StoreError the outcome is unknown: sending the same bytes for the same position
+        After a retryable ServiceError the outcome is unknown: sending the same bytes for the same position
         again is safe, and PositionConflict then tells that they may have landed.
 
         Args:
@@ -78,7 +78,7 @@ class Store(t.Protocol):
         """Yield an object's bytes, all that there are beyond ``offset`` or ``length`` of them.
 
         An object that ends before ``offset + length`` ends the reading there. Raises NotThere, and a
-        retryable StoreError when the transfer broke off.
+        retryable ServiceError when the transfer broke off.
         """
 
     def list(self, prefix: str) -> collections.abc.Iterator[Item]:

@@ -9,10 +9,10 @@ import pathlib
 import typing as t
 
 from ironspan.backup.crypto import FileKeys, Keys
-from ironspan.backup.errors import BackupError
 from ironspan.backup.names import Names
 from ironspan.backup.proof import open_proof
 from ironspan.backup.store import Store
+from ironspan.program.errors import ProgramError
 
 KINDS = ("azure", "file")
 KEY_KINDS = ("file", "key_vault")
@@ -26,7 +26,7 @@ def names_of(settings: Settings) -> Names:
     """Return the names of the settings' site, with the keys that sign and verify.
 
     Raises:
-        BackupError: a key cannot be read.
+        ProgramError: a key cannot be read.
     """
     return Names(settings.site, open_proof(settings.proof))
 
@@ -38,7 +38,7 @@ def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:
         settings: the entry, as ironspan.backup.settings checked it.
 
     Raises:
-        BackupError: there is no such kind of store, or it refuses its settings.
+        ProgramError: there is no such kind of store, or it refuses its settings.
     """
     kind = settings.get("kind")
     if kind == "file":
@@ -50,7 +50,7 @@ def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:
         from ironspan.backup.azure.blob import open_azure
 
         return open_azure(settings)
-    raise BackupError(f"There is no store of the kind {kind!r}.", f"There are: {', '.join(KINDS)}.")
+    raise ProgramError(f"There is no store of the kind {kind!r}.", f"There are: {', '.join(KINDS)}.")
 
 
 def open_keys(settings: collections.abc.Mapping[str, t.Any]) -> Keys:
@@ -60,13 +60,13 @@ def open_keys(settings: collections.abc.Mapping[str, t.Any]) -> Keys:
         settings: the entry, as ironspan.backup.settings checked it.
 
     Raises:
-        BackupError: there is no such kind of keys, or they refuse their settings.
+        ProgramError: there is no such kind of keys, or they refuse their settings.
     """
     kind = settings.get("kind")
     if kind == "file":
         return FileKeys(pathlib.Path(settings["folder"]))
     if kind == "key_vault":
-        from ironspan.backup.azure.keyvault import open_key_vault
+        from ironspan.azure.keyvault import open_key_vault
 
         return open_key_vault(settings)
-    raise BackupError(f"There are no keys of the kind {kind!r}.", f"There are: {', '.join(KEY_KINDS)}.")
+    raise ProgramError(f"There are no keys of the kind {kind!r}.", f"There are: {', '.join(KEY_KINDS)}.")

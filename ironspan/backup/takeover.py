@@ -10,11 +10,12 @@ import logging
 import typing as t
 
 from ironspan.backup.ends import last_frame
-from ironspan.backup.errors import ChainError, PositionConflict, StoreError
+from ironspan.backup.errors import ChainError, PositionConflict
 from ironspan.backup.frame import Header, build, first_frame
 from ironspan.backup.names import LogName, Names
 from ironspan.backup.proof import Proof
 from ironspan.backup.store import Item, Store
+from ironspan.program.errors import ServiceError
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def take_over(store: Store, names: Names, epoch: int, holder: str) -> LogEnd:
         holder: who seals, for people who read the log.
 
     Raises:
-        StoreError: the store failed; calling again is safe.
+        ServiceError: the store failed; calling again is safe.
     """
     numbered: dict[int, list[str]] = {}
     for item, parsed in segments_of(store, names, epoch):
@@ -134,14 +135,14 @@ def _seal(store: Store, name: str, number: int, holder: str, proof: Proof) -> Lo
             store.append(name, data, length)
         except PositionConflict:
             continue
-        except StoreError as error:
+        except ServiceError as error:
             if last is None and not error.retryable:
                 # No writer of ours can have made it: nothing can be appended to it.
                 LOG.warning("%s in %s is no segment: %s", name, store.name, error)
                 return None
             raise
         if store.size(name) < length + len(data):
-            raise StoreError(
+            raise ServiceError(
                 f"{store.name} acknowledged the end of {name} and does not have it.", retryable=True
             )
         # No reader gets beyond a cut, so there the log goes on from the last whole frame.

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ironspan.backup.catalogue import AT_ONCE, Catalogue, Segment
 from ironspan.backup.ends import end_of, holds_ours
-from ironspan.backup.errors import ChainError, NotThere
+from ironspan.backup.errors import ChainError
 from ironspan.backup.frame import Header, altered, first_header
 from ironspan.backup.proof import Proof
 from ironspan.backup.store import Store
+from ironspan.program.errors import NotThere
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError
 from ironspan.kms import settings
+from ironspan.program.errors import ProgramError
 
 FAILED, REFUSED = 1, 2
 STATUS_S = 5.0
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def serve(chosen: settings.Settings) -> int:
     """Answer until SIGTERM or SIGINT."""
-    from ironspan.backup.azure.keyvault import open_key_vault
+    from ironspan.azure.keyvault import open_key_vault
     from ironspan.kms.plugin import Plugin
     from ironspan.kms.seeds import Seeds
     from ironspan.kms.server import serving
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("azure").setLevel(logging.WARNING)
     try:
         return int(parsed.func(settings.load(parsed.settings)))
-    except BackupError as error:
+    except ProgramError as error:
         print(f"ironspan-kms: {error}", file=sys.stderr)
         return REFUSED
 

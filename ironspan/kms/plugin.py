@@ -20,8 +20,8 @@ import time
 import typing as t
 from collections.abc import Callable
 
-from ironspan.backup.errors import BackupError, KeyMissing
 from ironspan.kms.seeds import Seeds
+from ironspan.program.errors import KeyMissing, ProgramError
 
 LOG = logging.getLogger(__name__)
 OK = "ok"
@@ -31,7 +31,7 @@ _NOT_ASKED = "the vault was not asked yet"
 
 
 class Keys(t.Protocol):
-    """A key in a vault; see ironspan/backup/azure/keyvault.py."""
+    """A key in a vault; see ironspan/azure/keyvault.py."""
 
     @property
     def current(self) -> str:
@@ -86,7 +86,7 @@ class Plugin:
                     LOG.error("the key is not to be used: %s", error)
                 self._revoked = self._trouble = str(error)
                 self._seeds.forget()
-            except BackupError as error:
+            except ProgramError as error:
                 if self._trouble in ("", _NOT_ASKED):
                     LOG.warning("the vault does not open anything: %s", error)
                 self._trouble = str(error)
@@ -100,7 +100,7 @@ class Plugin:
         """Return ``ok`` or what is wrong, and the id of the key that wraps now.
 
         Raises:
-            BackupError: the vault was never reached, so there is no key.
+            ProgramError: the vault was never reached, so there is no key.
         """
         healthz = self._revoked or (OK if not self._trouble or self._in_time() else self._trouble)
         return healthz, self._key_id(self._keys.current)
@@ -109,7 +109,7 @@ class Plugin:
         """Wrap a seed.
 
         Raises:
-            BackupError: the key is not to be used, or the vault was never reached.
+            ProgramError: the key is not to be used, or the vault was never reached.
         """
         self._insist()
         version, ciphertext = self._keys.wrap(seed)
@@ -121,13 +121,13 @@ class Plugin:
         """Open a seed.
 
         Raises:
-            BackupError: the key is not to be used or is another vault's, or the vault cannot be reached and
+            ProgramError: the key is not to be used or is another vault's, or the vault cannot be reached and
                 the seed is not known.
         """
         self._insist()
         place, _, version = wrapped.key_id.rpartition("/")
         if place != self._place:
-            raise BackupError(
+            raise ProgramError(
                 f"It was encrypted with {wrapped.key_id!r}; this plugin has the key {self._place}.",
                 "Set control_plane_key_vault to the vault that it was encrypted with (docs/encryption.md).",
             )

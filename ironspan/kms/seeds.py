@@ -23,8 +23,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ironspan.backup.errors import BackupError
 from ironspan.kms import handover
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 MAGIC = b"ironspan-kms-1\n"
@@ -42,7 +42,7 @@ class Seeds:
         owner: what the seeds were wrapped with: vault and name of the key.
 
     Raises:
-        BackupError: the key cannot be used.
+        ProgramError: the key cannot be used.
     """
 
     def __init__(self, path: Path, key_file: Path, owner: str) -> None:
@@ -165,12 +165,12 @@ class Seeds:
 def _key(path: Path) -> bytes:
     try:
         if path.stat().st_mode & 0o077:
-            raise BackupError(f"Others can read {path}.", f"Run: chmod 600 {path}")
+            raise ProgramError(f"Others can read {path}.", f"Run: chmod 600 {path}")
         key = base64.b64decode(path.read_bytes().strip(), validate=True)
     except OSError as error:
-        raise BackupError(f"{path} cannot be read: {error.strerror}.", "Run playbooks/site.yml.") from None
+        raise ProgramError(f"{path} cannot be read: {error.strerror}.", "Run playbooks/site.yml.") from None
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise BackupError(f"{path} is no key of 32 bytes.", "Run playbooks/site.yml, which writes it.")
+        raise ProgramError(f"{path} is no key of 32 bytes.", "Run playbooks/site.yml, which writes it.")
     return key

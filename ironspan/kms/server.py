@@ -15,9 +15,9 @@ from pathlib import Path
 
 import grpc
 
-from ironspan.backup.errors import BackupError, KeyMissing, StoreError
 from ironspan.kms.plugin import PROBE_S, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, METHODS, SERVICE, VERSION
+from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
 
 LOG = logging.getLogger(__name__)
 SEALED = "sealed.ironspan.io"
@@ -60,7 +60,7 @@ def _answering(name: str, method: Callable[[t.Any], t.Any]) -> Callable[[t.Any, 
     def answer(request: t.Any, context: grpc.ServicerContext) -> t.Any:
         try:
             return method(request)
-        except BackupError as error:
+        except ProgramError as error:
             # Its text names keys and vaults, never what was sent.
             LOG.warning("%s %s: %s", name, getattr(request, "uid", ""), error)
             context.abort(_code(error), str(error))
@@ -68,10 +68,10 @@ def _answering(name: str, method: Callable[[t.Any], t.Any]) -> Callable[[t.Any, 
     return answer
 
 
-def _code(error: BackupError) -> grpc.StatusCode:
+def _code(error: ProgramError) -> grpc.StatusCode:
     if isinstance(error, KeyMissing):
         return grpc.StatusCode.FAILED_PRECONDITION
-    retryable = isinstance(error, StoreError) and error.retryable
+    retryable = isinstance(error, ServiceError) and error.retryable
     return grpc.StatusCode.UNAVAILABLE if retryable else grpc.StatusCode.INTERNAL
 
 

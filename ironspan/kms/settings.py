@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 DEFAULT_PATH = Path("/etc/ironspan-kms.json")
 
@@ -44,7 +44,7 @@ def load(path: Path) -> Settings:
     """Read the settings.
 
     Raises:
-        BackupError: the file cannot be read, or is not what the role writes.
+        ProgramError: the file cannot be read, or is not what the role writes.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -59,8 +59,8 @@ def load(path: Path) -> Settings:
             float(content["outage_hours"]) * 3600,
         )
     except OSError as error:
-        raise BackupError(f"{path} cannot be read: {error.strerror}.", "Run playbooks/site.yml.") from None
+        raise ProgramError(f"{path} cannot be read: {error.strerror}.", "Run playbooks/site.yml.") from None
     except (ValueError, KeyError, TypeError):
-        raise BackupError(
+        raise ProgramError(
             f"{path} is not what the role control_plane writes.", "Run playbooks/site.yml."
         ) from None

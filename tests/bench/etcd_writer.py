@@ -22,7 +22,7 @@ from pathlib import Path
 
 import hpack
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
+from ironspan.etcd import rpc_pb2 as rpc
 
 KEYS = 5000
 IN_FLIGHT = 500

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.etcd.client import EtcdClient
 from tests.bench.table import Table
 from tests.support.etcd_members import Members, find_etcd, running
 from tests.support.log_agent import LogAgent, log_agent

@@ -17,14 +17,14 @@ import typing as t
 
 import pytest
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.rebuild.fetch import fetch
 from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.replay import replay
 from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.records import Event, Revision
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
 from tests.bench.table import Table
 from tests.support.backup_proof import proof_settings
 from tests.support.backup_site import BackupSite

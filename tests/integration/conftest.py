@@ -21,7 +21,7 @@ import typing as t
 
 import pytest
 
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.etcd.client import EtcdClient
 from ironspan.lab import Lab
 from tests.support.etcd_members import Members, find_etcd, running
 from tests.support.playbooks import BIN, ROOT, Played, play

@@ -12,22 +12,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ironspan.azure.private_endpoint import transport
+from ironspan.azure.transfer import PIECE
 from ironspan.backup.azure import blob
 from ironspan.backup.azure.blob import BlobStore, open_azure
-from ironspan.backup.azure.private_endpoint import transport
-from ironspan.backup.azure.transfer import PIECE
 from ironspan.backup.check_store import as_text, check_store
-from ironspan.backup.errors import (
-    AlreadyThere,
-    Forbidden,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    RoleMissing,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.store import Store
 from ironspan.lab.azure import settings
+from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, NotThere, RoleMissing, ServiceError
 from tests.support.lab_azure import LabAzure, azure, container, running_azure  # noqa: F401
 from tests.unit.backup.store_cases import StoreCases, whole
 
@@ -155,14 +148,14 @@ def test_a_truncated_answer_is_read_again(
     azure.fault("truncated", method="GET", count=2, after_bytes=after_bytes)
     assert whole(store, "lab/a") == data
     azure.fault("truncated", method="GET", after_bytes=after_bytes)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         whole(store, "lab/a")
     assert caught.value.retryable
 
 
 def test_what_lasts_is_told_with_the_time_to_wait(store: BlobStore, azure: LabAzure) -> None:
     azure.fault("status", status=503, retry_after=60)
-    with pytest.raises(StoreError, match="ServerBusy") as caught:
+    with pytest.raises(ServiceError, match="ServerBusy") as caught:
         store.put("lab/a", [b"x"])
     assert (caught.value.retryable, caught.value.retry_after) == (True, 60)
     (fault,) = azure.do("status")["faults"]
@@ -175,7 +168,7 @@ def test_an_append_is_not_repeated_and_can_be_sent_again(
 ) -> None:
     store = as_role("writer", IMPATIENT) if kind == "hang" else log
     azure.fault(kind, comp="appendblock")
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         store.append(LOG, b"two", 3)
     assert caught.value.retryable
     (fault,) = azure.do("status")["faults"]
@@ -187,7 +180,7 @@ def test_an_append_is_not_repeated_and_can_be_sent_again(
 
 def test_an_append_that_landed_unseen_is_settled(log: BlobStore, azure: LabAzure) -> None:
     azure.fault("lost_reply", comp="appendblock", count=1)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         log.append(LOG, b"two", 3)
     assert caught.value.retryable
     assert log.append(LOG, b"two", 3) == 6
@@ -200,7 +193,7 @@ def test_an_unknown_outcome_does_not_claim_another_writers_append(
     azure: LabAzure,
 ) -> None:
     azure.fault("reset", comp="appendblock", count=1)
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         log.append(LOG, b"two", 3)
     as_role("writer").append(LOG, b"TWO", 3)
     with pytest.raises(PositionConflict) as caught:
@@ -210,7 +203,7 @@ def test_an_unknown_outcome_does_not_claim_another_writers_append(
 
 def test_a_store_that_lies_is_found_out(log: BlobStore, azure: LabAzure) -> None:
     azure.fault("lying", method="PUT", comp="", count=1)
-    with pytest.raises(StoreError, match="does not have its 4 bytes") as caught:
+    with pytest.raises(ServiceError, match="does not have its 4 bytes") as caught:
         log.put("lab/a", [b"data"])
     assert caught.value.retryable
     azure.fault("lying", comp="appendblock", count=1)
@@ -257,7 +250,7 @@ def test_a_missing_role_is_named(as_role: AsRole, identity: str, role: str) -> N
 def test_a_missing_container_is_named(azure: LabAzure) -> None:
     store = BlobStore(azure.client("writer"), "nowhere", delays=())
     for ask in (lambda: store.put("a", [b"x"]), lambda: list(store.list("")), lambda: store.size("a")):
-        with pytest.raises(StoreError, match="The container nowhere is not in the account"):
+        with pytest.raises(ServiceError, match="The container nowhere is not in the account"):
             ask()
 
 
@@ -270,7 +263,7 @@ def test_an_expired_token_is_explained(store: BlobStore, azure: LabAzure) -> Non
 def test_an_account_that_is_nowhere_is_explained(azure: LabAzure) -> None:
     service = azure.client("writer")
     nowhere = type(service)("https://nobody.blob.invalid", credential=service.credential, retry_total=0)
-    with pytest.raises(StoreError, match=r"nobody\.blob\.invalid") as caught:
+    with pytest.raises(ServiceError, match=r"nobody\.blob\.invalid") as caught:
         BlobStore(nowhere, "etcd", delays=()).size("lab/a")
     assert caught.value.retryable
 
@@ -324,7 +317,7 @@ def test_an_identity_that_nobody_proves(
     credential = {"kind": "managed_identity", "client_id": "00000000-0000-0000-0000-000000000009"}
     with (
         azure.managed_identity(),
-        pytest.raises(StoreError, match="There is no token for the managed identity"),
+        pytest.raises(ServiceError, match="There is no token for the managed identity"),
     ):
         open_azure({**whole_settings, "credential": credential}).size("lab/a")
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ironspan.backup.errors import ChainError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient, prefix_end
 from ironspan.backup.manifest import Epoch, dump
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient, prefix_end
 from tests.support.agent_process import AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
 from tests.support.etcd_members import Members, running
 from tests.support.tcp_proxy import TcpProxy

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.etcd.client import EtcdClient
 from ironspan.lab.azure import settings
 from tests.support.agent_process import AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
 from tests.support.etcd_members import Members

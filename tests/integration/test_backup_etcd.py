@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.channel import Tls
-from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.channel import Tls
+from ironspan.etcd.client import ALL, EtcdClient, prefix_end
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
 from tests.integration.loopback_cluster import Control
 from tests.integration.loopback_cluster import running as started
 from tests.support.etcd_members import Members

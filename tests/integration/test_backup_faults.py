@@ -14,10 +14,10 @@ import pytest
 
 from ironspan.backup.agent.snapshotter import Checked
 from ironspan.backup.care.health import look
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.retention import key, plan
 from ironspan.backup.settings import Retention
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 from tests.integration.test_full_disk import fill
 from tests.support.agent_process import ROOT, AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
 from tests.support.etcd_members import Members, running

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.etcd.client import EtcdClient
 from tests.integration.test_backup_agent_azure import agents  # noqa: F401
 from tests.support.agent_process import AgentSite, wait
 from tests.support.lab_azure import LabAzure, azure, container, running_azure  # noqa: F401

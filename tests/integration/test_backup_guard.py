@@ -20,9 +20,9 @@ from prometheus_client import Gauge
 
 from ironspan.backup.agent import guard
 from ironspan.backup.agent.guard import Guard
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.settings import Spool, load
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 from tests.support.agent_process import AgentSite, site, wait
 from tests.support.etcd_members import Members, find_etcd, running
 from tests.support.hostile_writer import HUGE, HostileWriter

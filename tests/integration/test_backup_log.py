@@ -15,10 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.errors import LeaseLost, WrongCluster
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import ALL, EtcdClient, prefix_end
-from ironspan.backup.etcd.errors import Unreachable
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.inbox import cost
 from ironspan.backup.log.pipeline import Pipeline, Place
@@ -26,6 +23,10 @@ from ironspan.backup.log.spool import Spool
 from ironspan.backup.log_reader import SegmentReader, read_log
 from ironspan.backup.records import LeaseGrant, Record, Revision
 from ironspan.backup.takeover import segments_of, take_over
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import ALL, EtcdClient, prefix_end
+from ironspan.etcd.errors import Unreachable
+from ironspan.program.errors import LeaseLost
 from tests.support.backup_log import NAMES, PlainKeys
 from tests.support.etcd_members import Members
 from tests.support.faulty_store import FaultyStore

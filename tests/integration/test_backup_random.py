@@ -20,8 +20,8 @@ from ironspan.backup.agent.epoch import open_epoch
 from ironspan.backup.agent.snapshotter import Snapshotter
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Point, choose
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.rebuild.programs import Programs
+from ironspan.etcd.client import EtcdClient
 from tests.support.agent_process import wait
 from tests.support.backup_agents import Clock, Host, Objects, Pace, quicken
 from tests.support.backup_log import NAMES, PlainKeys

@@ -21,9 +21,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.main import main
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild import rebuild as rebuild_module
@@ -35,6 +32,9 @@ from ironspan.backup.rebuild.scratch import Scratch
 from ironspan.backup.rebuild.verify import verify
 from ironspan.backup.records import Coalesced, Event, Record, Revision
 from ironspan.backup.settings import load as load_settings
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
+from ironspan.program.errors import ProgramError
 from tests.integration.loopback_cluster import find_programs
 from tests.support import etcd_history as history
 from tests.support.backup_proof import proof_settings
@@ -396,25 +396,25 @@ def test_what_cannot_succeed_is_refused_before_anything_is_fetched(
 ) -> None:
     taken = site.snapshot()
     out = tmp_path / "out"
-    with pytest.raises(BackupError, match=r"revision:5 is before the first snapshot: revision"):
+    with pytest.raises(ProgramError, match=r"revision:5 is before the first snapshot: revision"):
         site.rebuild("revision:5", out)
-    with pytest.raises(BackupError, match=rf"backed up to revision {taken.revision}, not to 999999"):
+    with pytest.raises(ProgramError, match=rf"backed up to revision {taken.revision}, not to 999999"):
         site.rebuild("revision:999999", out)
     job = site.rebuild("latest", out)
-    with pytest.raises(BackupError, match=r"version 9\.1, and etcd here is only 3\.6.*Install etcd 9\.1"):
+    with pytest.raises(ProgramError, match=r"version 9\.1, and etcd here is only 3\.6.*Install etcd 9\.1"):
         site.tools.programs.check_opens("3.6.14", "9.1.0")
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
-        with pytest.raises(BackupError, match=r"needs \d+ MiB below .*out, and 1 MiB are free"):
+        with pytest.raises(ProgramError, match=r"needs \d+ MiB below .*out, and 1 MiB are free"):
             job.refuse()
     assert not list(out.iterdir())
 
 
 def test_a_drill_without_a_key_or_a_snapshot_says_so(site: BackupSite) -> None:
-    with pytest.raises(BackupError, match="There is no snapshot yet"):
+    with pytest.raises(ProgramError, match="There is no snapshot yet"):
         site.drill()
     site.snapshot()
-    with pytest.raises(BackupError, match="There is no snapshot nonsense"):
+    with pytest.raises(ProgramError, match="There is no snapshot nonsense"):
         site.drill("nonsense")
 
 
@@ -457,7 +457,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(site: BackupSite, tmp_path:
     with Scratch(folder, programs):
         assert list(folder.iterdir()) == []
         assert not is_running(left)
-        with pytest.raises(BackupError, match="Another run works in"), Scratch(folder, programs):
+        with pytest.raises(ProgramError, match="Another run works in"), Scratch(folder, programs):
             pass
 
 

@@ -22,11 +22,11 @@ from ironspan.backup.care import health
 from ironspan.backup.care.caretaker import CareMetrics, Caretaker
 from ironspan.backup.care.defragment import due
 from ironspan.backup.care.health import NO_SPACE, look
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import ALL, EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.settings import Care
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import ALL, EtcdClient
+from ironspan.etcd.errors import EtcdError
+from ironspan.program.errors import ProgramError
 from tests.support.etcd_members import Members
 from tests.unit.backup.test_alerts import ETCD_OWN
 
@@ -84,7 +84,7 @@ def test_data_in_use_are_not_helped_by_compaction(client: EtcdClient) -> None:
     with pytest.raises(EtcdError, match="space"):
         for number in range(2 * QUOTA // (256 << 10)):
             client.put(b"%d" % number, b"x" * (256 << 10))
-    with pytest.raises(BackupError, match=r"full of data that are in use.*etcd_quota_bytes"):
+    with pytest.raises(ProgramError, match=r"full of data that are in use.*etcd_quota_bytes"):
         caretaker(client).step()
     assert look(client).raised(NO_SPACE)
     client.delete(b"0", b"9")
@@ -125,7 +125,7 @@ def test_nobody_is_defragmented_while_one_is_away(
     monkeypatch.setattr(health, "STATUS_SECONDS", 0.5)
     members.signal("m3", signal.SIGSTOP)
     sizes = [client.status(endpoint).dbSize for endpoint in client.endpoints[:2]]
-    with pytest.raises(BackupError, match=r"not all are well.*m?3|\.3:2379"):
+    with pytest.raises(ProgramError, match=r"not all are well.*m?3|\.3:2379"):
         caretaker(client).step()
     assert [client.status(endpoint).dbSize for endpoint in client.endpoints[:2]] == sizes
     members.signal("m3", signal.SIGCONT)
@@ -138,7 +138,7 @@ def test_a_corrupt_member_is_named_and_left_for_replacement(client: EtcdClient) 
     member = client.status(client.endpoints[1]).header.member_id
     client.set_alarm(member, rpc.AlarmType.CORRUPT, active=True)
     registry = CollectorRegistry()
-    with pytest.raises(BackupError, match="member_replace") as refused:
+    with pytest.raises(ProgramError, match="member_replace") as refused:
         caretaker(client, registry).step()
     assert client.endpoints[1] in str(refused.value)
     labels = {"member": client.endpoints[1], "alarm": "CORRUPT"}
@@ -166,7 +166,7 @@ def test_the_end_of_certificates_is_shown(client: EtcdClient, tmp_path: Path) ->
         "ironspan_etcd_certificate_expiry_timestamp_seconds", {"file": str(path)}
     )
     assert shown == ends.timestamp()
-    with pytest.raises(BackupError, match="cannot be read"):
+    with pytest.raises(ProgramError, match="cannot be read"):
         Caretaker(client, CARE, (tmp_path / "none",), CareMetrics(CollectorRegistry())).step()
 
 

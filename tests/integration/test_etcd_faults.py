@@ -21,8 +21,8 @@ import pytest
 
 from ironspan.backup.agent.snapshotter import Checked
 from ironspan.backup.care.health import look
-from ironspan.backup.etcd.client import ALL, EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.client import ALL, EtcdClient
+from ironspan.etcd.errors import EtcdError
 from tests.integration.test_backup_log import Site, durable, replayed, started, stored_in_etcd
 from tests.integration.test_full_disk import fill
 from tests.support.etcd_members import Members, running

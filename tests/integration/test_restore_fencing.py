@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.store import bump_of
 
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 from tests.support.etcd_members import Members, find_etcd
 
 pytestmark = pytest.mark.lab

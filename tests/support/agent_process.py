@@ -24,12 +24,12 @@ import pytest
 from ironspan.backup.catalogue import Catalogue, catalogue
 from ironspan.backup.chain import Point, choose
 from ironspan.backup.crypto import FileKeys
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.names import Names
 from ironspan.backup.records import Revision
 from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
+from ironspan.etcd.client import EtcdClient
 from tests.support.backup_proof import proof, proof_settings
 
 PREFIX = "ironspan_etcd_backup_"

@@ -24,14 +24,15 @@ from ironspan.backup.agent.session import Session
 from ironspan.backup.agent.snapshots import Snapshots
 from ironspan.backup.agent.snapshotter import Snapshotter
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import BackupError, LeaseLost, WrongCluster
-from ironspan.backup.etcd.client import EtcdClient
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log import pipeline, sender, watch
 from ironspan.backup.log.pipeline import Pipeline
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings, parse
 from ironspan.backup.store import LEASE_SECONDS, Store
+from ironspan.etcd.client import EtcdClient
+from ironspan.program.errors import LeaseLost, ProgramError
 from tests.support.backup_log import NAMES, PlainKeys
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
@@ -187,7 +188,7 @@ class Host:
         self.snapshots: Snapshots | None = None
         self.begun = 0.0
         """When this run of the log was begun."""
-        self.problems: list[BackupError] = []
+        self.problems: list[ProgramError] = []
         self.defects: list[Exception] = []
         self.killed = False
         self.lied: Pipeline | None = None
@@ -277,7 +278,7 @@ class Host:
                 session_of.host = self
                 try:
                     session_of.run(self._stop)
-                except BackupError as error:
+                except ProgramError as error:
                     self.problems.append(error)
                     self._leadership.release(0.0 if isinstance(error, LeaseLost) else STAND_BACK_SECONDS)
                 except Exception as error:

@@ -24,10 +24,7 @@ import pytest
 from ironspan.backup import new_epoch
 from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.chain import Point, choose, moment_text
-from ironspan.backup.errors import BackupError, ChainError, StoreError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient, prefix_end
-from ironspan.backup.etcd.errors import EtcdError, Unreachable
+from ironspan.backup.errors import ChainError
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Manifest, Restored
 from ironspan.backup.rebuild import rebuild as rebuild_module
@@ -37,6 +34,10 @@ from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.rebuild import Facts, Rebuild, Tools
 from ironspan.backup.rebuild.replay import Replayed
 from ironspan.backup.written import written
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient, prefix_end
+from ironspan.etcd.errors import EtcdError, Unreachable
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support import etcd_history as history
 from tests.support.backup_agents import Clock, Host, Objects, Pace, quicken
 from tests.support.backup_history import SELDOM, Seen, Timeline, judge, judge_log
@@ -396,7 +397,7 @@ class Run:
                 job = Rebuild(self.reader, PlainKeys(), found, chain, folder, tools)
                 job.refuse()
                 facts = job.run()
-            except StoreError as error:
+            except ServiceError as error:
                 assert error.retryable, error
                 continue
             assert not self.judged, f"{point}: {'; '.join(self.judged[:9])}"
@@ -415,7 +416,7 @@ class Run:
             if point.kind == "latest":
                 assert promised < error.gap[0], f"{promised} was promised: {error}"
             return self.rebuild(Point("revision", error.gap[0] - 1))
-        except BackupError as error:
+        except ProgramError as error:
             if point.kind != "latest":
                 self._judge_refusal(point, error)
                 return self.restored(Point())
@@ -434,7 +435,7 @@ class Run:
             self._judge_time(self.clusters[facts.epoch - 1], facts.revision, point.value / 1000)
         return facts
 
-    def _judge_refusal(self, point: Point, error: BackupError) -> None:
+    def _judge_refusal(self, point: Point, error: ProgramError) -> None:
         """See that a point that is refused is one that no snapshot leads to."""
         if point.kind == "time":
             assert "before the first snapshot" in str(error) or "has no snapshot" in str(error), error
@@ -518,7 +519,7 @@ class Run:
         cluster_id = f"{self.now.client.header().cluster_id:x}"
         restored = Restored(facts.snapshot, facts.revision, facts.bump, 0)
         for _ in range(ATTEMPTS):
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(ServiceError):
                 epoch = new_epoch.begin(self.reader, NAMES, cluster_id, restored, self.clock())
                 assert epoch.epoch == timeline.epoch, f"epoch {epoch.epoch}, not {timeline.epoch}"
                 break

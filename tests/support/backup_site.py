@@ -14,7 +14,6 @@ from ironspan.backup.agent.snapshotter import Snapshotter
 from ironspan.backup.catalogue import Catalogue, catalogue
 from ironspan.backup.chain import Point, choose
 from ironspan.backup.crypto import FileKeys
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Manifest, Verdict
 from ironspan.backup.names import Names
@@ -24,6 +23,7 @@ from ironspan.backup.rebuild.rebuild import Rebuild, Tools
 from ironspan.backup.records import Record
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.takeover import take_over
+from ironspan.etcd.client import EtcdClient
 from tests.support.backup_proof import proof
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import ALL, EtcdClient
 from ironspan.backup.records import Event, LeaseGone, LeaseGrant, Record, Revision
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import ALL, EtcdClient
 
 NAMES = [b"/registry/%s/%d" % (kind, number) for kind in (b"pods", b"nodes") for number in range(4)]
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 
 VERSION = "3.6.14"
 

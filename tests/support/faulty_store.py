@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from ironspan.backup.errors import RoleMissing, StoreError
 from ironspan.backup.store import Item, Lease, Store
+from ironspan.program.errors import RoleMissing, ServiceError
 
 Fault = Literal["refused", "forbidden", "busy", "unknown", "lie", "slow", "cut", "stale"]
 """refused: nothing happened, and an error. forbidden: as refused, for want of a role. busy: as refused, and
@@ -49,14 +49,14 @@ class FaultyStore:
         if fault in ("refused", "busy"):
             asked = 0.02 if fault == "busy" else None
             message = f"{self.name}: {what} {name}: {fault}, says the test."
-            raise StoreError(message, retryable=True, retry_after=asked)
+            raise ServiceError(message, retryable=True, retry_after=asked)
         if fault == "slow":
             time.sleep(SLOW_S)
         return fault
 
     def _after(self, fault: Fault | None, what: str, name: str) -> None:
         if fault == "unknown":
-            raise StoreError(f"{self.name}: {what} {name}: no answer, says the test.", retryable=True)
+            raise ServiceError(f"{self.name}: {what} {name}: no answer, says the test.", retryable=True)
 
     def put(self, name: str, data: Iterable[bytes]) -> None:
         """Store.put."""
@@ -94,7 +94,7 @@ class FaultyStore:
         for piece in pieces:
             yield piece[: len(piece) // 2]
             break
-        raise StoreError(f"{self.name}: read {name}: broke off, says the test.", retryable=True)
+        raise ServiceError(f"{self.name}: read {name}: broke off, says the test.", retryable=True)
 
     def list(self, prefix: str) -> Iterator[Item]:
         """Store.list."""

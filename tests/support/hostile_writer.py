@@ -13,12 +13,13 @@ import struct
 import typing as t
 
 from ironspan.backup import manifest as manifests
-from ironspan.backup.errors import NotThere, PositionConflict, StoreError
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.frame import Header, build
 from ironspan.backup.manifest import Epoch, Manifest, Verdict
 from ironspan.backup.names import Names, snapshot_id
 from ironspan.backup.proof import canonical
 from ironspan.backup.store import Store
+from ironspan.program.errors import NotThere, ServiceError
 from tests.support.backup_proof import proof
 
 THEIRS = proof(site="theirs")
@@ -54,7 +55,7 @@ class HostileWriter:
 
     def put(self, name: str, data: bytes, what: str) -> None:
         """Make an object, where the store has none of that name."""
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(ServiceError):
             self.store.put(name, [data])
             self.made[name] = what
 
@@ -104,7 +105,7 @@ class HostileWriter:
         if self.chance.random() < 0.3:
             self.put(name, frames, "segment" if frames else "empty")
             return
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(ServiceError):
             self.store.create_append(name)
             self.made[name] = "empty"
             if frames:
@@ -136,7 +137,7 @@ class HostileWriter:
             return
         name = self.chance.choice(names)
         size = self.store.size(name)
-        with contextlib.suppress(PositionConflict, NotThere, StoreError):
+        with contextlib.suppress(PositionConflict, NotThere, ServiceError):
             noise = self.chance.randbytes(self.chance.randrange(1, 90))
             forged = self._frames(name, self.chance.choice([0, 2, 3]), "00" * 32, 21, HUGE)
             self.store.append(name, self.chance.choice([noise, forged, forged[:40]]), size)

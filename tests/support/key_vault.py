@@ -23,8 +23,8 @@ from azure.keyvault.keys.crypto import CryptographyClient
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from ironspan.backup.azure.keyvault import VaultKeys
-from ironspan.backup.azure.private_endpoint import transport
+from ironspan.azure.keyvault import VaultKeys
+from ironspan.azure.private_endpoint import transport
 from ironspan.lab.azure import certificates, config
 
 NAME = "etcd-backup"

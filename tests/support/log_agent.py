@@ -23,13 +23,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ironspan.backup.crypto import FileKeys
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.log.pipeline import Pipeline, Place
 from ironspan.backup.log.spool import Spool
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.records import Record
 from ironspan.backup.takeover import segments_of, take_over
+from ironspan.etcd.client import EtcdClient
 from tests.support.backup_log import NAMES, file_keys
 from tests.support.faulty_store import FaultyStore
 

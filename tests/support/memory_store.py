@@ -10,15 +10,9 @@ import dataclasses
 import threading
 import time
 
-from ironspan.backup.errors import (
-    AlreadyThere,
-    Forbidden,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, NotThere, ServiceError
 
 
 @dataclasses.dataclass
@@ -63,11 +57,11 @@ class MemoryStore:
 
     def append(self, name: str, data: bytes, position: int) -> int:
         if len(data) > APPEND_MAX:
-            raise StoreError(f"{name}: {len(data)} bytes are too many")
+            raise ServiceError(f"{name}: {len(data)} bytes are too many")
         with self._lock:
             thing = self._thing(name)
             if not thing.appendable:
-                raise StoreError(f"{name} was not made to be appended to")
+                raise ServiceError(f"{name} was not made to be appended to")
             if len(thing.data) != position:
                 raise PositionConflict(f"{name} is {len(thing.data)} bytes long", len(thing.data))
 
@@ -103,7 +97,7 @@ class MemoryStore:
 
     def acquire(self, name: str, seconds: int, holder: str) -> Lease:
         if not LEASE_SECONDS[0] <= seconds <= LEASE_SECONDS[1]:
-            raise StoreError(f"{seconds} s is no time for a lease")
+            raise ServiceError(f"{seconds} s is no time for a lease")
         with self._lock:
             if name not in self.things:
                 self._make(name, bytearray(), appendable=False)
@@ -131,12 +125,12 @@ class MemoryStore:
         self.requests[method] += 1
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "before":
-            raise StoreError(f"{name}: 503", retryable=True)
+            raise ServiceError(f"{name}: 503", retryable=True)
         if fault == "lie":
             return
         write()
         if fault == "after":
-            raise StoreError(f"{name}: connection reset", retryable=True)
+            raise ServiceError(f"{name}: connection reset", retryable=True)
 
 
 class _MemoryLease:

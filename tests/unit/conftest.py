@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
 
+from tests.support.clock import Clock
 from tests.support.stand_ins import SYSTEMCTL
 
 ENGINE_FOLDER = "var/lib/ironspan"
@@ -144,3 +145,9 @@ def sandbox(tmp_path: Path, mirror: Mirror) -> Sandbox:
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip fsync: a killed process loses nothing by it, and these tests run the engine hundreds of times."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock that stands at 1000 s."""
+    return Clock()

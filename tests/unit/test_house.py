@@ -124,7 +124,13 @@ def test_the_host_side_is_standard_library_and_python_3_9(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("program", "packages"),
-    [("backup", ("ironspan.backup.",)), ("kms", ("ironspan.backup.", "ironspan.kms."))],
+    [
+        ("program", ("ironspan.program.",)),
+        ("azure", ("ironspan.azure.", "ironspan.program.")),
+        ("etcd", ("ironspan.etcd.", "ironspan.program.")),
+        ("backup", ("ironspan.azure.", "ironspan.backup.", "ironspan.etcd.", "ironspan.program.")),
+        ("kms", ("ironspan.azure.", "ironspan.kms.", "ironspan.program.")),
+    ],
 )
 def test_programs_of_hosts_need_nothing_else_of_the_project(program: str, packages: tuple[str, ...]) -> None:
     # Each is packed into one file, and runs on hosts that have nothing else of this.
@@ -135,6 +141,19 @@ def test_programs_of_hosts_need_nothing_else_of_the_project(program: str, packag
         if name.startswith(("ironspan", "ansible", "tests", "tools")) and not f"{name}.".startswith(packages)
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("program", ["etcd-backup", "encryption-kms"])
+def test_a_program_is_packed_with_the_packages_that_it_imports(program: str) -> None:
+    packed = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())["environments"][program]
+    imported = {
+        ".".join(name.split(".")[:2])
+        for package in packed["packages"]
+        for path in (ROOT / package.replace(".", "/")).rglob("*.py")
+        for name in imports_of(path)
+        if name.startswith("ironspan.")
+    }
+    assert imported == set(packed["packages"])
 
 
 @pytest.mark.parametrize("path", PYTHON + YAML, ids=name_of)

@@ -8,7 +8,7 @@ import argparse
 import time
 import typing as t
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.agent.guard import Served
@@ -43,8 +43,8 @@ def accept(store: Store, names: Names, served: Served, against: int, now: float)
         The epoch that it has now.
 
     Raises:
-        BackupError: another database got its epoch since.
-        StoreError: the store failed; calling again is safe.
+        ProgramError: another database got its epoch since.
+        ServiceError: the store failed; calling again is safe.
     """
     from ironspan.backup.agent.epoch import newest
     from ironspan.backup.manifest import Restored
@@ -53,7 +53,7 @@ def accept(store: Store, names: Names, served: Served, against: int, now: float)
     last = newest(store, names)
     if last is not None and last.epoch > against:
         if last.cluster_id != served.cluster:
-            raise BackupError(
+            raise ProgramError(
                 f"Epoch {last.epoch} of the backup belongs to cluster {last.cluster_id} since: the store was "
                 "restored.",
                 "Make this member anew: ironspan apply member_replace.",
@@ -67,9 +67,9 @@ def _accept(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.agent import guard
     from ironspan.backup.agent.commands import client_of
     from ironspan.backup.agent.epoch import newest
-    from ironspan.backup.etcd.errors import EtcdError
     from ironspan.backup.main import answer
     from ironspan.backup.stores import names_of, open_store
+    from ironspan.etcd.errors import EtcdError
 
     def done(epoch: int, text: str) -> None:
         answer(arguments, {"accepted": epoch > 0, "epoch": epoch, "text": text}, text)

@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from ironspan.backup.etcd.client import EtcdClient
     from ironspan.backup.settings import Settings
+    from ironspan.etcd.client import EtcdClient
 
 
 def add_commands(subparsers: t.Any) -> None:
@@ -27,8 +27,8 @@ def add_commands(subparsers: t.Any) -> None:
 
 def client_of(settings: Settings) -> EtcdClient:
     """Return a client of the settings' cluster."""
-    from ironspan.backup.etcd.channel import Tls
-    from ironspan.backup.etcd.client import EtcdClient
+    from ironspan.etcd.channel import Tls
+    from ironspan.etcd.client import EtcdClient
 
     etcd = settings.etcd
     tls = Tls(Path(etcd.ca), Path(etcd.certificate), Path(etcd.key)) if etcd.ca else None

@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from ironspan.backup.errors import AlreadyThere, BackupError, NotThere, PositionConflict, StoreError
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.names import Names
 from ironspan.backup.store import APPEND_MAX, Item, Store
+from ironspan.program.errors import AlreadyThere, NotThere, ProgramError, ServiceError
 
 LOG = logging.getLogger(__name__)
 LOG_PAUSE_SECONDS = 5.0
@@ -47,13 +48,13 @@ class Copier:
 
     @property
     def target(self) -> Store:
-        """The second store. Raises BackupError while it cannot be opened."""
+        """The second store. Raises ProgramError while it cannot be opened."""
         if self._opened is None:
             self._opened = self._open()
         return self._opened
 
     def logs(self) -> None:
-        """Bring every log of every epoch up to its length. Raises StoreError."""
+        """Bring every log of every epoch up to its length. Raises ServiceError."""
         for item, there in self._behind():
             if self._names.parse_log(item.name):
                 self._extend(item, there)
@@ -62,7 +63,7 @@ class Copier:
         """Copy every whole object that is missing.
 
         Raises:
-            StoreError: a store failed, or the second one has another object under a name of the first one's:
+            ServiceError: a store failed, or the second one has another object under a name of the first:
                 somebody made it before, and nothing is replaced.
         """
         behind = list(self._behind())
@@ -77,7 +78,7 @@ class Copier:
                     LOG.info("%s is gone from %s", item.name, self._source.name)
         taken = [item.name for item, there in behind if there is not None and self._is_object(item.name)]
         if taken:
-            raise StoreError(
+            raise ServiceError(
                 f"{self.target.name} has other objects under {len(taken)} names of {self._source.name}, the "
                 f"first one {taken[0]}: it is no copy of these.",
                 "Find out who wrote there: docs/backup.md#what-does-not-verify. A copy needs another prefix.",
@@ -174,7 +175,7 @@ class Repeating:
             try:
                 self._step()
             except Exception as error:
-                known = isinstance(error, BackupError)
+                known = isinstance(error, ProgramError)
                 LOG.warning("%s: %s", self._thread.name, error, exc_info=None if known else error)
                 self._failed(error)
                 asked = getattr(error, "retry_after", None) or 0.0

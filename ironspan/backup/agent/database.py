@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.errors import EtcdError
 
 _MAGIC = 0xED0CDAED
 _PAGE = struct.Struct("<QHHI")  # id, flags, count, overflow

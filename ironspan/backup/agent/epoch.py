@@ -10,10 +10,11 @@ import logging
 from ironspan.backup import manifest
 from ironspan.backup.catalogue import epoch_numbers, read_small, unsigned
 from ironspan.backup.chain import last_seen
-from ironspan.backup.errors import AlreadyThere, ChainError, NotThere, StoreError, WrongCluster
+from ironspan.backup.errors import ChainError, WrongCluster
 from ironspan.backup.manifest import Epoch, Restored
 from ironspan.backup.names import Names
 from ironspan.backup.store import Store
+from ironspan.program.errors import AlreadyThere, NotThere, ServiceError
 
 LOG = logging.getLogger(__name__)
 _LAST = 999_999
@@ -27,7 +28,7 @@ def newest(store: Store, names: Names) -> Epoch | None:
     """Return the newest epoch that the site signed, or None for a store without one.
 
     Raises:
-        StoreError: the store does not answer.
+        ServiceError: the store does not answer.
     """
     for number in reversed(epoch_numbers(store, names)):
         name = names.epoch(number)
@@ -57,7 +58,7 @@ def put(store: Store, names: Names, cluster_id: str, created: int, restored: Res
         The epoch; None where another one was written meanwhile, or our own first try did land: look again.
 
     Raises:
-        StoreError: the store failed, or has no name left.
+        ServiceError: the store failed, or has no name left.
     """
     last = newest(store, names)
     number = last.epoch if last else 0
@@ -75,7 +76,7 @@ def put(store: Store, names: Names, cluster_id: str, created: int, restored: Res
         except AlreadyThere:
             return None
         return made
-    raise StoreError(f"{store.name} has no name left for an epoch: somebody took them all.")
+    raise ServiceError(f"{store.name} has no name left for an epoch: somebody took them all.")
 
 
 def open_epoch(store: Store, names: Names, cluster_id: int, now: float, revision: int | None = None) -> Epoch:
@@ -90,7 +91,7 @@ def open_epoch(store: Store, names: Names, cluster_id: int, now: float, revision
 
     Raises:
         WrongCluster: the newest epoch belongs to another cluster, or what nobody signed seems to.
-        StoreError: the store does not answer.
+        ServiceError: the store does not answer.
     """
     found = newest(store, names)
     while found is None:

@@ -28,15 +28,16 @@ from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.catalogue import listed, read_small
 from ironspan.backup.ends import end_of_log
-from ironspan.backup.errors import BackupError, ChainError, NotThere
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.json_file import write_json
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import Store
 from ironspan.backup.takeover import segments_of
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
+from ironspan.program.errors import NotThere, ProgramError
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
@@ -118,7 +119,7 @@ def kept_in(store: Store, names: Names, epoch: Epoch) -> Kept:
     """Return the last revision that an epoch's log and snapshots have, as members signed it.
 
     No name is believed, nor what somebody else wrote: a member signs a revision only after its etcd served
-    it. Raises StoreError.
+    it. Raises ServiceError.
     """
     segments = ((segment.number, item.name) for item, segment in segments_of(store, names, epoch.epoch))
     revision = max(_newest_snapshot(store, names, epoch), end_of_log(store, segments, names.proof))
@@ -179,7 +180,7 @@ class Guard:
         """Compare once; a difference is looked at until it is gone or certain.
 
         Raises:
-            BackupError: the store cannot be read. Then nothing is known, and nothing is done.
+            ProgramError: the store cannot be read. Then nothing is known, and nothing is done.
         """
         finding = self._found()
         self._lasting.tell(finding and finding.text, "found")
@@ -312,10 +313,12 @@ def refused(path: Path) -> tuple[Served, int]:
     """Return what was served when etcd was closed, and the epoch that it contradicted.
 
     Raises:
-        BackupError: the file does not say it.
+        ProgramError: the file does not say it.
     """
     found = read(path)
     cluster, revision, epoch = (found.get(name) for name in ("cluster", "revision", "epoch"))
     if not isinstance(cluster, str) or not isinstance(revision, int) or not isinstance(epoch, int):
-        raise BackupError(f"{path} is not what the agent wrote.", "Look at it; the agent's log has the same.")
+        raise ProgramError(
+            f"{path} is not what the agent wrote.", "Look at it; the agent's log has the same."
+        )
     return Served(cluster, 0, revision), epoch

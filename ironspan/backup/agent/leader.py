@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ironspan.backup.errors import LeaseLost, Refused, StoreError
 from ironspan.backup.store import REFUSED_SECONDS, Lease, Store
+from ironspan.program.errors import LeaseLost, Refused, ServiceError
 
 SECONDS = 15
 """The shortest that stores offer: a killed writer's successor waits this long."""
@@ -49,7 +49,7 @@ class Leadership:
         self._lease: Lease | None = None
         self._until = self._not_before = float("-inf")
         self._lock = threading.Lock()
-        self.problem: StoreError | None = None
+        self.problem: ServiceError | None = None
         self.refusals = 0
         """How often in a row the store said that another has the lease, or that ours is gone."""
 
@@ -62,7 +62,7 @@ class Leadership:
         return self.remaining() > 0
 
     def step(self) -> bool:
-        """Take the lease or renew it, once; return whether it is held now. Never raises StoreError."""
+        """Take the lease or renew it, once; return whether it is held now. Never raises ServiceError."""
         with self._lock:
             asked = self._clock()
             if asked < self._not_before:
@@ -76,7 +76,7 @@ class Leadership:
                 self._lease, self._until, self.problem = None, float("-inf"), error
                 self.refusals += 1
                 return False
-            except StoreError as error:
+            except ServiceError as error:
                 # Unknown outcome: the lease may be ours for its old time, and may be renewed later.
                 self.problem = error
                 return self.held()
@@ -106,7 +106,7 @@ class Leadership:
             lease, self._lease, self._until = self._lease, None, float("-inf")
             if lease is not None:
                 # A store that does not answer lets it run out.
-                with contextlib.suppress(StoreError):
+                with contextlib.suppress(ServiceError):
                     lease.release()
 
 

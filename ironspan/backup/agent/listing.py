@@ -27,7 +27,7 @@ def contents(store: Store, names: Names) -> dict[str, t.Any]:
         names: of the site.
 
     Raises:
-        StoreError: the store does not answer.
+        ServiceError: the store does not answer.
     """
     found = known_segments(store, catalogue(store, names))
     old = unsigned(store, names) if found.unsigned else None

@@ -16,31 +16,24 @@ from prometheus_client import (
 )
 
 from ironspan.backup.care.caretaker import CareMetrics
-from ironspan.backup.errors import (
-    BackupError,
-    ChainError,
-    KeyMissing,
-    LeaseLost,
-    Refused,
-    StoreError,
-    WrongCluster,
-)
-from ironspan.backup.etcd.errors import Compacted, EtcdError
+from ironspan.backup.errors import ChainError, WrongCluster
 from ironspan.backup.log.spool import SpoolError
+from ironspan.etcd.errors import Compacted, EtcdError
+from ironspan.program.errors import KeyMissing, LeaseLost, ProgramError, Refused, ServiceError
 
 PREFIX = "ironspan_etcd_backup"
 KINDS = ("store", "refused", "lease", "etcd", "gap", "chain", "key", "cluster", "spool", "other")
 _KIND_OF: tuple[tuple[type[BaseException], str], ...] = (
     (LeaseLost, "lease"),
     (Refused, "refused"),
-    (StoreError, "store"),
+    (ServiceError, "store"),
     (Compacted, "gap"),
     (EtcdError, "etcd"),
     (ChainError, "chain"),
     (KeyMissing, "key"),
     (WrongCluster, "cluster"),
     (SpoolError, "spool"),
-    (BackupError, "other"),
+    (ProgramError, "other"),
     (OSError, "spool"),
 )
 
@@ -112,12 +105,12 @@ class Metrics:
         """Answer Prometheus on an address until ``shutdown`` of what is returned.
 
         Raises:
-            BackupError: the address cannot be listened on.
+            ProgramError: the address cannot be listened on.
         """
         try:
             return start_http_server(port, address, registry=self.registry)[0]
         except OSError as error:
-            raise BackupError(
+            raise ProgramError(
                 f"Metrics cannot be served on {address}, port {port}: {error.strerror}.",
                 "Set metrics.address and metrics.port in the settings to what is free on this host.",
             ) from error

@@ -16,11 +16,11 @@ from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import BackupError, LeaseLost, Refused
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import REFUSED_SECONDS, Store
 from ironspan.backup.stores import names_of, open_keys, open_store
+from ironspan.program.errors import LeaseLost, ProgramError, Refused
 
 LOG = logging.getLogger(__name__)
 _STEP_SECONDS = 0.1
@@ -41,7 +41,7 @@ def run(settings: Settings) -> int:
         The exit code, 0.
 
     Raises:
-        BackupError: the metrics' address is taken.
+        ProgramError: the metrics' address is taken.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,7 +63,7 @@ def _opened(settings: Settings, metrics: Metrics, stop: threading.Event) -> tupl
     while not stop.is_set():
         try:
             return open_store(settings.stores[0]), open_keys(settings.keys), names_of(settings)
-        except BackupError as error:
+        except ProgramError as error:
             LOG.error("%s", error)
             metrics.failed(error)
             stop.wait(REFUSED_SECONDS)
@@ -88,13 +88,13 @@ def _write(
                 continue
             try:
                 Session(settings, client, store, keys, names, leadership, metrics).run(stop)
-            except BackupError as error:
+            except ProgramError as error:
                 LOG.error("%s", error)
                 metrics.failed(error)
                 leadership.release(_stand_back(error))
 
 
-def _stand_back(error: BackupError) -> float:
+def _stand_back(error: ProgramError) -> float:
     """Return for how many seconds the lease is left to others after a failure."""
     if isinstance(error, LeaseLost):
         return 0.0

@@ -25,9 +25,7 @@ from ironspan.backup.care.caretaker import Caretaker
 from ironspan.backup.care.commands import certificates_of
 from ironspan.backup.catalogue import Snapshot, catalogue
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import LeaseLost, WrongCluster
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Compacted
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.pipeline import Pipeline, Place
 from ironspan.backup.log.spool import Spool
@@ -38,6 +36,9 @@ from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
 from ironspan.backup.takeover import take_over
 from ironspan.backup.written import known_segments
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Compacted
+from ironspan.program.errors import LeaseLost
 
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5
@@ -96,7 +97,7 @@ class Session:
         Raises:
             LeaseLost: another agent writes.
             WrongCluster: the store's newest epoch is of another cluster, or has newer data than etcd.
-            BackupError: etcd or the store makes it impossible for now.
+            ProgramError: etcd or the store makes it impossible for now.
         """
         header = self._client.header()
         cluster_id = header.cluster_id

@@ -14,10 +14,10 @@ from ironspan.backup.agent.schedule import Schedule
 from ironspan.backup.agent.snapshotter import Snapshotter
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Point, choose
-from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.store import Store
+from ironspan.program.errors import ProgramError, ServiceError
 
 LOG = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Snapshots:
         """Take a snapshot if one is due.
 
         Raises:
-            BackupError: it was not taken; calling again tries again, later each time.
+            ProgramError: it was not taken; calling again tries again, later each time.
         """
         if self._schedule is None:
             self._schedule = self._plan()
@@ -94,7 +94,7 @@ class Snapshots:
         begun = time.monotonic()
         try:
             identifier, taken = self._snapshotter.take(self._epoch, self._least)
-        except BackupError:
+        except ProgramError:
             self._schedule.failed()
             raise
         self._schedule.taken(begun)
@@ -124,9 +124,9 @@ class Snapshots:
             self._metrics.snapshot_time.set(newest)
             try:
                 choose(self._store, found, Point())
-            except StoreError:
+            except ServiceError:
                 raise
-            except BackupError as error:
+            except ProgramError as error:
                 LOG.warning("A snapshot is needed: %s", error)
                 self._alone(age)
                 age = None

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from ironspan.backup import crypto, manifest, objects
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.database import DatabaseReader
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Compacted, EtcdError
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.names import Names, parse_snapshot_id, snapshot_id
 from ironspan.backup.store import Store
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Compacted, EtcdError
 
 LOG = logging.getLogger(__name__)
 _TRAILER_BYTES = 32
@@ -106,7 +106,7 @@ class Snapshotter:
 
         Raises:
             EtcdError: no member delivered a whole snapshot.
-            StoreError: the store did not take it.
+            ServiceError: the store did not take it.
             WrongCluster: a member is of another cluster than the epoch.
         """
         problem: EtcdError | None = None

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
-from ironspan.backup.errors import BackupError
 from ironspan.backup.log.pipeline import Pipeline
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Watched:
         self._metrics = metrics
         self._written = 0
         self._stalls = 0
-        self._counted: dict[str, BackupError | None] = {}
+        self._counted: dict[str, ProgramError | None] = {}
         self._lasting = {what: Lasting(LOG) for what in ("store", "etcd", "spool")}
         metrics.rpo.set_function(lambda: max(pipeline.position.rpo(), missing()))
 
@@ -45,7 +45,7 @@ class Watched:
         metrics.written.labels("log").inc(written - self._written)
         metrics.stalls.inc(stalls - self._stalls)
         self._written, self._stalls = written, stalls
-        problems: dict[str, BackupError | None] = {
+        problems: dict[str, ProgramError | None] = {
             "store": pipeline.sender.problem,
             "etcd": pipeline.reader.problem,
             "spool": pipeline.outbox.problem,

@@ -20,20 +20,14 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ServiceRequestError
 from azure.storage.blob import BlobBlock, BlobClient, BlobLeaseClient, BlobServiceClient
 
-from ironspan.backup.azure.failures import Place, code_of, explain, outcome_unknown
-from ironspan.backup.azure.identity import credential, refuse_secrets
+from ironspan.azure.failures import Place, code_of, explain, outcome_unknown
+from ironspan.azure.identity import credential, refuse_secrets
+from ironspan.azure.private_endpoint import Endpoint, insist_on_private, refuse_public, transport
+from ironspan.azure.transfer import DELAYS, PIECE, in_order, numbered, ours, pieces, repeat
 from ironspan.backup.azure.lease import BlobLease
-from ironspan.backup.azure.private_endpoint import Endpoint, insist_on_private, refuse_public, transport
-from ironspan.backup.azure.transfer import DELAYS, PIECE, in_order, numbered, ours, pieces, repeat
-from ironspan.backup.errors import (
-    AlreadyThere,
-    BackupError,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.program.errors import AlreadyThere, LeaseLost, NotThere, ProgramError, ServiceError
 
 PAGE = 5000
 """Objects of one answer to a listing: as many as the service gives."""
@@ -120,14 +114,14 @@ class BlobStore:
         the same call again tells whether the bytes landed.
         """
         if not 0 < len(data) <= APPEND_MAX:
-            raise StoreError(f"{name}: an append has 1 to {APPEND_MAX} bytes, not {len(data)}.")
+            raise ServiceError(f"{name}: an append has 1 to {APPEND_MAX} bytes, not {len(data)}.")
         try:
             answer = self._blob(name).append_block(data, appendpos_condition=position, validate_content=True)
         except AzureError as error:
             if code_of(error) == "AppendPositionConditionNotMet":
                 return self._settle(name, data, position)
             if code_of(error) == "InvalidBlobType":
-                raise StoreError(f"{self._at(name)} is no object that can be extended.") from None
+                raise ServiceError(f"{self._at(name)} is no object that can be extended.") from None
             if outcome_unknown(error):
                 self._unsettled.add((name, position))
             raise self._explain(error, name, "write") from None
@@ -170,7 +164,7 @@ class BlobStore:
     def acquire(self, name: str, seconds: int, holder: str) -> Lease:
         """Take the lease of an object, which is made if it is missing. Raises LeaseLost: another holds it."""
         if not LEASE_SECONDS[0] <= seconds <= LEASE_SECONDS[1]:
-            raise StoreError(
+            raise ServiceError(
                 f"A lease lasts {LEASE_SECONDS[0]} to {LEASE_SECONDS[1]} seconds, not {seconds}."
             )
         held = BlobLeaseClient(self._blob(name), lease_id=str(uuid.uuid4()))
@@ -195,11 +189,11 @@ class BlobStore:
     def _at(self, name: str) -> Place:
         return Place(self._place.account, self._place.container, self._prefix + name)
 
-    def _explain(self, error: AzureError, name: str, need: str) -> BackupError:
+    def _explain(self, error: AzureError, name: str, need: str) -> ProgramError:
         if self._endpoint and isinstance(error, ServiceRequestError):
             try:
                 insist_on_private(self._endpoint)
-            except StoreError as reason:
+            except ServiceError as reason:
                 return reason
         return explain(error, self._at(name), need)
 
@@ -231,7 +225,7 @@ class BlobStore:
         except NotThere:
             there = -1
         if there != size:
-            raise StoreError(
+            raise ServiceError(
                 f"{self._at(name)}: the store confirmed the object, and does not have its {size} bytes.",
                 "Something between this host and the account alters requests; look for a proxy.",
                 retryable=True,
@@ -252,7 +246,7 @@ class BlobStore:
     def _range(self, name: str, offset: int, length: int) -> bytes:
         data, size = self._part(name, offset, length)
         if len(data) != length:
-            raise StoreError(f"{self._at(name)} has only {size} bytes now.", retryable=True)
+            raise ServiceError(f"{self._at(name)} has only {size} bytes now.", retryable=True)
         return data
 
     def _part(self, name: str, offset: int, length: int) -> tuple[bytes, int]:
@@ -271,7 +265,7 @@ class BlobStore:
             size = int(str(answer.properties.content_range).rpartition("/")[2])
             data = answer.readall()
             if len(data) != min(length, size - offset):
-                raise StoreError(
+                raise ServiceError(
                     f"{self._at(name)}: {len(data)} of {length} bytes at {offset} came.", retryable=True
                 )
             return data, size
@@ -304,13 +298,13 @@ def open_azure(settings: Mapping[str, t.Any]) -> BlobStore:
             ``ca`` (file; "" for the system's) and ``private``: refuse an account with a public address.
 
     Raises:
-        BackupError: the settings hold a key, or do not fit this host.
-        StoreError: the account's name has a public address.
+        ProgramError: the settings hold a key, or do not fit this host.
+        ServiceError: the account's name has a public address.
     """
     refuse_secrets(settings)
     url, ca, private = settings["account_url"], settings.get("ca", ""), settings.get("private", True)
     if urlsplit(url).scheme != "https":
-        raise BackupError(f"{url} is not https.", "Tokens are sent encrypted only; write https://.")
+        raise ProgramError(f"{url} is not https.", "Tokens are sent encrypted only; write https://.")
     if private:
         refuse_public(Endpoint.of(url))
     service = BlobServiceClient(

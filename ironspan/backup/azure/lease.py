@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from azure.storage.blob import BlobLeaseClient
 
-from ironspan.backup.errors import LeaseLost, NotThere
+from ironspan.program.errors import LeaseLost, NotThere
 
 
 class BlobLease:

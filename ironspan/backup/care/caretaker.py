@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from ironspan.backup.care.defragment import defragment, due
 from ironspan.backup.care.health import CORRUPT, NO_SPACE, Health, look
 from ironspan.backup.care.space import make_room
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.settings import Care
+from ironspan.etcd.client import EtcdClient
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 30.0
@@ -86,14 +86,14 @@ class Caretaker:
         """Do what is due now.
 
         Raises:
-            BackupError: something is wrong that takes a person.
+            ProgramError: something is wrong that takes a person.
         """
         self._show_certificates()
         health = self._look()
         corrupt = health.raised(CORRUPT)
         if corrupt:
             names = ", ".join(map(health.endpoint, corrupt))
-            raise BackupError(
+            raise ProgramError(
                 f"The data of {names} differ from those of the other members (alarm CORRUPT).",
                 "Replace that member: ironspan apply member_replace -e ironspan_hosts=HOST "
                 "--allow-destructive; it gets its data from the others. Do not disarm the alarm before.",
@@ -124,5 +124,5 @@ class Caretaker:
                     for certificate in x509.load_pem_x509_certificates(path.read_bytes())
                 ]
             except (OSError, ValueError) as error:
-                raise BackupError(f"{path} cannot be read: {error}") from None
+                raise ProgramError(f"{path} cannot be read: {error}") from None
             self._metrics.expiry.labels(str(path)).set(min(ends))

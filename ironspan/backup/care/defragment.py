@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from ironspan.backup.care.health import Health, Member, look
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 SETTLE_SECONDS = 30.0
@@ -65,7 +65,7 @@ def defragment(
         How many were defragmented.
 
     Raises:
-        BackupError: the cluster is not healthy, or a member does not come back.
+        ProgramError: the cluster is not healthy, or a member does not come back.
     """
     done = 0
     for member in members:
@@ -100,7 +100,7 @@ def _settled(client: EtcdClient, seconds: float, despite: str) -> Health:
         if not problems:
             return health
         if time.monotonic() >= end:
-            raise BackupError(
+            raise ProgramError(
                 f"No member is defragmented while not all are well: {'; '.join(problems)}.",
                 "Mend that first (ironspan doctor); defragmentation goes on by itself then.",
             )
@@ -116,7 +116,7 @@ def _hand_over(client: EtcdClient, health: Health, leader: Member, despite: str,
     try:
         client.move_leader(leader.endpoint, target.id)
     except EtcdError as error:
-        raise BackupError(
+        raise ProgramError(
             f"{leader.endpoint} leads and does not hand over: {error.message}.",
             "It is tried again with the next look; without it an election would interrupt the writes.",
         ) from None

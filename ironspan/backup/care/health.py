@@ -7,9 +7,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 
 STATUS_SECONDS = 2.0
 BEHIND = 1_000

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from ironspan.backup.care.defragment import defragment
 from ironspan.backup.care.health import NO_SPACE, Health, Member, look
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Compacted
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Compacted
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 LEAST_FREE_PERCENT, LEAST_FREE_BYTES = 5, 4 << 20
@@ -44,7 +44,7 @@ def make_room(
         Whether the alarm was raised and is no more.
 
     Raises:
-        BackupError: compaction frees too little; the message says what to do.
+        ProgramError: compaction frees too little; the message says what to do.
     """
     raised = health.raised(NO_SPACE)
     if not raised:
@@ -61,7 +61,7 @@ def make_room(
     health = look(client)
     full = [member for member in health.members if _is_full(member)]
     if full:
-        raise BackupError(
+        raise ProgramError(
             f"etcd is full of data that are in use: {full[0].endpoint} needs {full[0].size} of "
             f"{full[0].quota} bytes after compaction at revision {revision}. Writes stay refused.",
             "Find what fills it (ironspan-etcd-backup list shows counts by prefix), delete that, or raise "

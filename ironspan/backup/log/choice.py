@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import collections
 
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 
 
 class Choice:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import threading
 
-from ironspan.backup.errors import BackupError
 from ironspan.backup.log.batch import MAX_BYTES, Cutter
 from ironspan.backup.log.inbox import Closed, Inbox
 from ironspan.backup.log.leases import LeaseBook
 from ironspan.backup.log.outbox import Outbox
+from ironspan.program.errors import ProgramError
 
 FLUSH_S = 0.2
 
@@ -38,7 +38,7 @@ class Flusher:
         self._flush = flush_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-flusher", daemon=True)
-        self.failure: BackupError | None = None
+        self.failure: ProgramError | None = None
         self.ended = threading.Event()
 
     def start(self) -> None:
@@ -66,10 +66,10 @@ class Flusher:
             self._empty()
         except Closed:
             pass
-        except BackupError as error:
+        except ProgramError as error:
             self.failure = error
         except Exception as error:
-            self.failure = BackupError(f"The flusher of the log failed: {error!r}.")
+            self.failure = ProgramError(f"The flusher of the log failed: {error!r}.")
         finally:
             self.ended.set()
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from ironspan.backup.errors import ChainError
-from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.records import Event, Revision
+from ironspan.etcd import rpc_pb2 as rpc
 
 
 class Gap(ChainError):

@@ -9,8 +9,8 @@ import time
 import typing as t
 from collections.abc import Callable, Sequence
 
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.records import LeaseGone, LeaseGrant, Record, Revision
+from ironspan.etcd.errors import EtcdError
 
 GONE_TTL_S = 60
 """Of a lease that was gone before it could be asked for: its keys are about to be deleted by the log."""

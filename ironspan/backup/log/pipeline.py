@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.log import flusher, watch
 from ironspan.backup.log.inbox import Inbox
 from ironspan.backup.log.leases import LeaseBook
@@ -25,6 +23,8 @@ from ironspan.backup.names import Names
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.store import Store
 from ironspan.backup.takeover import LogEnd
+from ironspan.etcd.client import EtcdClient
+from ironspan.program.errors import ProgramError
 
 DELIVERY_S = 1.0
 """What etcd may have acknowledged more while the last record of a log was on its way to it, seconds."""
@@ -63,7 +63,7 @@ class Pipeline:
         coalescing: see ``Sender``.
 
     Raises:
-        StoreError: the segment cannot be begun.
+        ServiceError: the segment cannot be begun.
         LeaseLost: another writer has.
         SpoolError: the spool cannot be read.
     """
@@ -101,7 +101,7 @@ class Pipeline:
         self._parts = (self.reader, self.flusher, self.sender)
 
     @property
-    def failure(self) -> BackupError | None:
+    def failure(self) -> ProgramError | None:
         """Why a part ended by itself, the first one's in the order etcd to store; None while all run."""
         return next((part.failure for part in self._parts if part.failure), None)
 

@@ -8,9 +8,9 @@ import contextlib
 import threading
 import time
 
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.log.position import Position
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import EtcdError
 
 INTERVAL_S = 0.25
 """What would be lost now is known as exactly as this. A read costs etcd one exchange between its members."""

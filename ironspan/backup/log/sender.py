@@ -8,15 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from ironspan.backup.errors import (
-    AlreadyThere,
-    BackupError,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    Refused,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.log.batch import Batch
 from ironspan.backup.log.coalesce import coalesce
 from ironspan.backup.log.outbox import Outbox
@@ -25,6 +17,7 @@ from ironspan.backup.records import Record
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.store import REFUSED_SECONDS
 from ironspan.backup.takeover import LogEnd
+from ironspan.program.errors import AlreadyThere, LeaseLost, NotThere, ProgramError, Refused, ServiceError
 
 APPEND_BYTES = 3 << 20
 """Of records in memory; as bytes of the log they fit one append."""
@@ -74,9 +67,9 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="log-sender", daemon=True)
         self.writer = writer
         """The segment that is written now; changes when one is full."""
-        self.problem: StoreError | None = None
+        self.problem: ServiceError | None = None
         """Why the store does not take the log just now."""
-        self.failure: BackupError | None = None
+        self.failure: ProgramError | None = None
         self.appends = 0
         self.written_bytes = 0
         self.ended = threading.Event()
@@ -104,12 +97,12 @@ class Sender:
                     self._send(batches)
                 elif self._drain.is_set():
                     return
-        except BackupError as error:
+        except ProgramError as error:
             self.failure = error
         except _Ended:
             pass
         except Exception as error:
-            self.failure = BackupError(f"The sender of the log failed: {error!r}.")
+            self.failure = ProgramError(f"The sender of the log failed: {error!r}.")
         finally:
             self._end.set()
             self._outbox.close()
@@ -149,7 +142,7 @@ class Sender:
                 answer = act()
             except _FINAL:
                 raise
-            except StoreError as error:
+            except ServiceError as error:
                 self.problem = error
                 self._position.stored(self.writer.durable)
                 asked = min(error.retry_after or 0.0, RETRY_AFTER_MAX_S)

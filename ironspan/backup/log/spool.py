@@ -17,9 +17,10 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.log.batch import Batch
 from ironspan.backup.records import Coalesced, Progress, Record, Revision, decode, encode
+from ironspan.program.errors import ProgramError
 
 FILE_BYTES = 8 << 20
 """A file is removed once all of it is in the store."""
@@ -27,7 +28,7 @@ MAGIC = b"ISP1"
 _HEAD = struct.Struct(">4sIIQQBI")  # magic, CRC of all behind it, payload bytes, first, last, flags, size
 
 
-class SpoolError(BackupError):
+class SpoolError(ProgramError):
     """The spool cannot take or give a batch: disk full, folder read-only, limit reached, bytes altered."""
 
 

@@ -8,16 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from ironspan.backup.errors import BackupError, WrongCluster
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
-from ironspan.backup.etcd.watch import Watch
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log.choice import Choice
 from ironspan.backup.log.group import Gap, Grouper
 from ironspan.backup.log.inbox import Closed, Inbox
 from ironspan.backup.log.position import Position
 from ironspan.backup.records import Progress
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.etcd.watch import Watch
+from ironspan.program.errors import ProgramError
 
 INTERVAL_S = 2.0
 PAUSE_S = 0.002
@@ -85,9 +86,9 @@ class Reader:
         """The member that is read from."""
         self.connections = 0
         self.stalls = 0
-        self.problem: BackupError | None = None
+        self.problem: ProgramError | None = None
         """Why the last connection ended."""
-        self.failure: BackupError | None = None
+        self.failure: ProgramError | None = None
         """``Gap``, ``WrongCluster`` or a defect: reading ended with it."""
         self.ended = threading.Event()
 
@@ -132,10 +133,10 @@ class Reader:
                 pause = min(pause * 2, BACKOFF_S[1])
         except Closed:
             pass
-        except BackupError as error:
+        except ProgramError as error:
             self.failure = error
         except Exception as error:
-            self.failure = BackupError(f"The reader of etcd's history failed: {error!r}.")
+            self.failure = ProgramError(f"The reader of etcd's history failed: {error!r}.")
         finally:
             self._end.set()
             self._inbox.close()

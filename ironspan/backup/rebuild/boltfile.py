@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError
 from ironspan.backup.rebuild import boltpage
 from ironspan.backup.rebuild.boltpage import Child, Row
 from ironspan.backup.rebuild.bolttree import Tree
+from ironspan.program.errors import ProgramError
 
 _CHECKSUM = struct.Struct("<Q")
 _BUCKET = struct.Struct("<QQ")  # root, sequence
@@ -62,7 +62,7 @@ class BoltFile:
         path: the file; nobody else may have it open for writing.
 
     Raises:
-        BackupError: it is no bbolt database, or it is damaged where it was read.
+        ProgramError: it is no bbolt database, or it is damaged where it was read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -163,7 +163,7 @@ class BoltFile:
             ):
                 found.append(_Meta(size, flags, root, sequence, end, txid))
         if not found:
-            raise BackupError(
+            raise ProgramError(
                 f"{self.path} is no etcd database: neither of its two meta pages is whole.",
                 "Fetch the snapshot again; when it stays so, use the one before.",
             )
@@ -179,7 +179,7 @@ class BoltFile:
                     data = os.pread(self._file, size * (1 + overflow), number * size)
                 if len(data) == size * (1 + overflow):
                     return flags, data
-        raise BackupError(
+        raise ProgramError(
             f"{self.path}: page {number} of the database is damaged.",
             "Fetch the snapshot again; when it stays so, use the one before.",
         )
@@ -194,7 +194,7 @@ class BoltFile:
 
     def _bucket(self, name: bytes) -> tuple[int, bytes]:
         if name not in self._buckets:
-            raise BackupError(f"{self.path} is no etcd database: it has no bucket {name.decode()!r}.")
+            raise ProgramError(f"{self.path} is no etcd database: it has no bucket {name.decode()!r}.")
         value = self._buckets[name][1]
         return _BUCKET.unpack_from(value)[0], value[_BUCKET.size :]
 

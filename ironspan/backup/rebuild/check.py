@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 
 from ironspan.backup import objects
-from ironspan.backup.etcd.client import ALL, EtcdClient
-from ironspan.backup.etcd.errors import EtcdError
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild.replay import Replayed
+from ironspan.etcd.client import ALL, EtcdClient
+from ironspan.etcd.errors import EtcdError
 
 HASH_SECONDS = 600.0
 """etcd reads its whole database for a hash: 1 GiB takes a second from memory, slow disks minutes."""

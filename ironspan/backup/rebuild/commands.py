@@ -14,7 +14,8 @@ import typing as t
 from collections.abc import Callable
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError, ChainError, StoreError
+from ironspan.backup.errors import ChainError
+from ironspan.program.errors import ProgramError, ServiceError
 
 if t.TYPE_CHECKING:
     from ironspan.backup.crypto import Keys
@@ -163,24 +164,24 @@ def _in_any_store[Result](
     """Work with the first store that can be read and has what is needed; its copies have the same names.
 
     Raises:
-        BackupError: what the first store said, when none can.
+        ProgramError: what the first store said, when none can.
     """
     from ironspan.backup.stores import names_of, open_keys, open_store
 
     stores = list(settings.stores)
     if arguments.store is not None:
         if not 1 <= arguments.store <= len(stores):
-            raise BackupError(
+            raise ProgramError(
                 f"There is no store number {arguments.store}.", f"The settings have {len(stores)}."
             )
         stores = [stores[arguments.store - 1]]
     keys, names = open_keys(settings.keys), names_of(settings)
-    first: BackupError | None = None
+    first: ProgramError | None = None
     for number, described in enumerate(stores):
         try:
             return work(open_store(described), keys, names)
-        except (StoreError, ChainError) as error:
+        except (ServiceError, ChainError) as error:
             first = first or error
             if number + 1 < len(stores):
                 LOG.warning("%s Trying the next store.", error)
-    raise first or BackupError("The settings name no store.")
+    raise first or ProgramError("The settings name no store.")

@@ -15,12 +15,13 @@ from ironspan.backup import manifest as manifests
 from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.chain import Chain, Point, choose
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import AlreadyThere, BackupError, ChainError, KeyMissing
+from ironspan.backup.errors import ChainError
 from ironspan.backup.manifest import Manifest, Verdict
 from ironspan.backup.names import Names
 from ironspan.backup.rebuild.rebuild import Rebuild, Tools
 from ironspan.backup.rebuild.scratch import ScratchError, locked
 from ironspan.backup.store import Store
+from ironspan.program.errors import AlreadyThere, KeyMissing, ProgramError
 
 _FOLDER = "rebuild"
 
@@ -62,8 +63,8 @@ def drill(store: Store, keys: Keys, names: Names, snapshot: str, place: Place) -
         place: where to do it.
 
     Raises:
-        BackupError: the drill cannot be done here, which says nothing about the backup: there is no verdict.
-        StoreError: the store cannot be read or written.
+        ProgramError: the drill cannot be done here, which says nothing about the backup: there is no verdict.
+        ServiceError: the store cannot be read or written.
     """
     found = catalogue(store, names)
     chosen = find(found, snapshot)
@@ -89,7 +90,7 @@ def drill(store: Store, keys: Keys, names: Names, snapshot: str, place: Place) -
 
 
 def find(found: Catalogue, identifier: str) -> Snapshot | Damaged:
-    """Return a snapshot of a catalogue by its identifier; the newest one without. Raises BackupError."""
+    """Return a snapshot of a catalogue by its identifier; the newest one without. Raises ProgramError."""
     known: dict[str, Snapshot | Damaged] = {one.id: one for one in found.snapshots}
     for name, why in found.damaged.items():
         if (parsed := found.names.parse_snapshot(name)) and parsed.snapshot not in known:
@@ -100,7 +101,7 @@ def find(found: Catalogue, identifier: str) -> Snapshot | Damaged:
     newest = found.snapshots or known.values()
     if newest and not identifier:
         return max(newest, key=lambda one: (one.epoch, one.id))
-    raise BackupError(
+    raise ProgramError(
         f"There is no snapshot {identifier}." if identifier else "There is no snapshot yet.",
         "`ironspan-etcd-backup list` shows those that there are.",
     )

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
-from ironspan.backup.errors import BackupError, LeaseLost, StoreError
 from ironspan.backup.rebuild.scratch import Limits, end_with_starter, in_scope
 from ironspan.backup.settings import Drill, Settings
 from ironspan.backup.store import Lease, Store
 from ironspan.backup.stores import names_of
+from ironspan.program.errors import LeaseLost, ProgramError, ServiceError
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 15.0
@@ -111,7 +111,7 @@ class Drills:
         """Do a drill if one is due and no other host does it.
 
         Raises:
-            BackupError: it could not be done, which is no verdict on the backup; it is tried again later.
+            ProgramError: it could not be done, which is no verdict on the backup; it is tried again later.
         """
         now = self._clock()
         if now < self._not_before:
@@ -128,15 +128,15 @@ class Drills:
             code = self._run(wanted.snapshot, lease)
             left = self._due()
             if left is not None and (left.snapshot, left.why) == (wanted.snapshot, wanted.why):
-                raise BackupError(
+                raise ProgramError(
                     f"The drill of snapshot {wanted.snapshot} ended with {code} and without a verdict.",
                     "What it said before that in this log is the reason.",
                 )
-        except BackupError:
+        except ProgramError:
             self._not_before = self._clock() + RETRY_SECONDS
             raise
         finally:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(ServiceError):
                 lease.release()
 
     def _due(self) -> Due | None:
@@ -168,7 +168,7 @@ class Drills:
             lease.renew()
         except LeaseLost:
             raise
-        except StoreError as error:
+        except ServiceError as error:
             # Two drills at once would be a waste, no more.
             LOG.warning("%s", error)
 
@@ -185,7 +185,7 @@ def drilling(settings: Settings, path: Path) -> Iterator[None]:
         def leads() -> bool:
             try:
                 status = client.status(settings.etcd.local, timeout=2)
-            except BackupError:
+            except ProgramError:
                 return False
             return status.leader == status.header.member_id
 

@@ -14,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import ChainError, StoreError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.store import Store
+from ironspan.program.errors import ServiceError
 
 READERS = 4
 """One stream from Azure Blob storage brings about 60 MB/s; four fill most links."""
@@ -50,7 +51,7 @@ def fetch(
     Raises:
         KeyMissing: the key version is not to be had.
         ChainError: it is not what was written.
-        StoreError: the store fails again and again.
+        ServiceError: the store fails again and again.
     """
     data_key = keys.unwrap(manifest.key_version, manifest.wrapped_key)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -106,7 +107,7 @@ def _piece(store: Store, name: str, data_key: bytes, begin: int, end: int, parts
         try:
             sealed = b"".join(store.read(name, begin * _PART, (end - begin) * _PART))
             break
-        except StoreError as error:
+        except ServiceError as error:
             if not error.retryable or attempt == ATTEMPTS - 1:
                 raise
             time.sleep(error.retry_after or 0.2 * 2**attempt)

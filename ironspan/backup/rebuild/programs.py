@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 Version = tuple[int, int]
 _VERSION = re.compile(r"etcd Version: (\d+)\.(\d+)\.(\d+)")
@@ -27,11 +27,11 @@ class Programs:
         """Return major and minor version of etcd here.
 
         Raises:
-            BackupError: a program is missing, or does not say its version.
+            ProgramError: a program is missing, or does not say its version.
         """
         for path in (self.etcd, self.etcdutl):
             if not path.is_file():
-                raise BackupError(
+                raise ProgramError(
                     f"{path} is missing.",
                     "Run this on a host of the group etcd or etcd_drill, or install etcd.",
                 )
@@ -40,10 +40,10 @@ class Programs:
                 [self.etcd, "--version"], capture_output=True, text=True, timeout=30
             ).stdout
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BackupError(f"{self.etcd} --version fails: {error}.") from error
+            raise ProgramError(f"{self.etcd} --version fails: {error}.") from error
         match = _VERSION.search(shown)
         if match is None:
-            raise BackupError(f"{self.etcd} --version does not say its version.")
+            raise ProgramError(f"{self.etcd} --version does not say its version.")
         return int(match[1]), int(match[2])
 
     def check_opens(self, etcd_version: str, storage_version: str) -> None:
@@ -57,12 +57,12 @@ class Programs:
             storage_version: of its database; empty when it had none.
 
         Raises:
-            BackupError: it is older.
+            ProgramError: it is older.
         """
         here = self.version()
         needed = _version(storage_version) or _version(etcd_version)
         if needed and here < needed:
-            raise BackupError(
+            raise ProgramError(
                 f"The snapshot has the storage version {needed[0]}.{needed[1]}, and etcd here is only "
                 f"{here[0]}.{here[1]}.",
                 f"Install etcd {needed[0]}.{needed[1]} or newer first.",

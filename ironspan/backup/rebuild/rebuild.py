@@ -19,7 +19,7 @@ from ironspan.backup import objects
 from ironspan.backup.catalogue import Catalogue
 from ironspan.backup.chain import Chain
 from ironspan.backup.crypto import Keys
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.json_file import write_json
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Manifest
@@ -30,6 +30,7 @@ from ironspan.backup.rebuild.programs import Programs
 from ironspan.backup.rebuild.replay import Replayed, last_revision, replay, seal
 from ironspan.backup.rebuild.scratch import NO_LIMITS, Limits, Scratch, locked
 from ironspan.backup.store import Store
+from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
 DATABASE, FACTS = "restored.db", "facts.json"
@@ -112,13 +113,13 @@ class Rebuild:
         """Refuse what cannot succeed, before anything is fetched.
 
         Raises:
-            BackupError: etcd here is too old, or the disk too small.
+            ProgramError: etcd here is too old, or the disk too small.
         """
         self._tools.programs.check_opens(self._manifest.etcd_version, self._manifest.storage_version)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         needed, free = needed_bytes(self._chain), self._free()
         if free < needed:
-            raise BackupError(
+            raise ProgramError(
                 f"The rebuild needs {needed >> 20} MiB below {self._folder}, and {free >> 20} MiB are free.",
                 "Make room there, or name a folder on another file system.",
             )
@@ -131,7 +132,7 @@ class Rebuild:
             apiserver: a kube-apiserver that has to serve from what was restored.
 
         Raises:
-            BackupError: what the backups lead to is not what they say; subclasses say more.
+            ProgramError: what the backups lead to is not what they say; subclasses say more.
         """
         with self._locked():
             self._go_on()
@@ -253,7 +254,7 @@ class Rebuild:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise BackupError(
+            raise ProgramError(
                 f"The disk below {self._folder} is full.",
                 "Make room there and run again: what is finished is not done again.",
             ) from error

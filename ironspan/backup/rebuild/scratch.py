@@ -19,10 +19,10 @@ import typing as t
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.rebuild.programs import Programs
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Unreachable
+from ironspan.program.errors import ProgramError
 
 START_SECONDS = 120.0
 """etcd reads its whole database when it starts: 1 GiB takes 5 s on two cores, slow disks a minute."""
@@ -47,7 +47,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-class ScratchError(BackupError):
+class ScratchError(ProgramError):
     """etcd or etcdutl does not do with a database what it should."""
 
 
@@ -63,7 +63,7 @@ class Scratch:
         limits: set as limits of a control group where systemd runs, and in any case told to Go's runtime.
 
     Raises:
-        BackupError: another run uses the folder.
+        ProgramError: another run uses the folder.
     """
 
     def __init__(self, folder: Path, programs: Programs, limits: Limits = NO_LIMITS) -> None:
@@ -236,14 +236,14 @@ def locked(folder: Path) -> Iterator[int]:
     """Hold a folder for this process; yields its open descriptor.
 
     Raises:
-        BackupError: another run holds it.
+        ProgramError: another run holds it.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupError(
+            raise ProgramError(
                 f"Another run works in {folder}.", "Wait until it has ended, or give another folder."
             ) from None
         yield handle

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot
 from ironspan.backup.crypto import Keys
 from ironspan.backup.ends import is_torn, last_frame, seal_of
-from ironspan.backup.errors import ChainError, KeyMissing
+from ironspan.backup.errors import ChainError
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.rebuild.drill import whole
 from ironspan.backup.snapshot_reader import read_snapshot
 from ironspan.backup.store import Store
 from ironspan.backup.written import known_segments
+from ironspan.program.errors import KeyMissing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def verify(store: Store, keys: Keys, found: Catalogue, snapshots: Iterable[Snaps
     """Read snapshots and the log behind each; nothing is written, and no disk is needed.
 
     Raises:
-        StoreError: the store cannot be read.
+        ServiceError: the store cannot be read.
     """
     ours = known_segments(store, found)
     for name, why in sorted(ours.damaged.items()):

@@ -10,14 +10,9 @@ import time
 
 import pytest
 
-from ironspan.backup.errors import (
-    AlreadyThere,
-    LeaseLost,
-    NotThere,
-    PositionConflict,
-    StoreError,
-)
+from ironspan.backup.errors import PositionConflict
 from ironspan.backup.store import APPEND_MAX, Store
+from ironspan.program.errors import AlreadyThere, LeaseLost, NotThere, ServiceError
 
 MIB = 1024 * 1024
 
@@ -77,7 +72,7 @@ class StoreCases:
         store.create_append("lab/log")
         data = b"x" * APPEND_MAX
         assert store.append("lab/log", data, 0) == APPEND_MAX
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(ServiceError) as caught:
             store.append("lab/log", data + b"y", APPEND_MAX)
         assert not caught.value.retryable
         assert store.size("lab/log") == APPEND_MAX
@@ -112,7 +107,7 @@ class StoreCases:
         store.put("lab/a", [b"one"])
         with pytest.raises(AlreadyThere):
             store.create_append("lab/a")
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(ServiceError) as caught:
             store.append("lab/a", b"two", 3)
         assert not caught.value.retryable
         assert whole(store, "lab/a") == b"one"
@@ -214,7 +209,7 @@ class StoreCases:
 
     @pytest.mark.parametrize("seconds", [14, 61, 0, -1])
     def test_no_lease_is_shorter_or_longer_than_the_service_knows(self, store: Store, seconds: int) -> None:
-        with pytest.raises(StoreError):
+        with pytest.raises(ServiceError):
             store.acquire("lab/writer", seconds, "az-1")
 
     def test_of_many_that_ask_one_gets_the_lease(self, store: Store) -> None:

@@ -18,22 +18,14 @@ from ironspan.backup.agent.copier import Copier, Repeating
 from ironspan.backup.agent.leader import MARGIN_SECONDS, SECONDS, Leadership
 from ironspan.backup.agent.metrics import KINDS, PREFIX, Metrics
 from ironspan.backup.agent.schedule import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Schedule
-from ironspan.backup.errors import (
-    AlreadyThere,
-    ChainError,
-    KeyMissing,
-    LeaseLost,
-    Refused,
-    RoleMissing,
-    StoreError,
-    WrongCluster,
-)
-from ironspan.backup.etcd.errors import Compacted, Unreachable
+from ironspan.backup.errors import ChainError, WrongCluster
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.log.spool import SpoolError
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.store import REFUSED_SECONDS
+from ironspan.etcd.errors import Compacted, Unreachable
+from ironspan.program.errors import AlreadyThere, KeyMissing, LeaseLost, Refused, RoleMissing, ServiceError
 from tests.support.backup_proof import proof
 from tests.support.clock import Clock
 from tests.support.faulty_store import Fault, FaultyStore
@@ -324,7 +316,7 @@ def test_what_a_snapshot_consists_of_is_there_before_its_manifest(
 ) -> None:
     fill(store)
     copy.fault = lambda what, name: "refused" if what == "put" and name.endswith("/data") else None
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         Copier(store, lambda: copy, NAMES).objects()
     assert not any(name.endswith("manifest.json") for name in all_of(copy))
     copy.fault = lambda what, name: None
@@ -337,7 +329,7 @@ def test_an_unknown_outcome_is_seen_in_the_next_round(store: FaultyStore, copy: 
     copier = Copier(store, lambda: copy, NAMES)
     copy.fault = lambda what, name: "unknown" if what in ("append", "put") else None
     for step in (copier.logs, copier.objects):
-        with pytest.raises(StoreError):
+        with pytest.raises(ServiceError):
             step()
     copy.fault = lambda what, name: None
     copier.logs()
@@ -366,7 +358,7 @@ def test_two_agents_copy_without_harm(store: FaultyStore, copy: FaultyStore) -> 
 def test_a_step_that_fails_is_told_and_done_again(clock: Clock) -> None:
     told: list[Exception] = []
     done = threading.Event()
-    problems: list[Exception] = [StoreError("down", retryable=True), ZeroDivisionError("a defect")]
+    problems: list[Exception] = [ServiceError("down", retryable=True), ZeroDivisionError("a defect")]
 
     def step() -> None:
         clock.now += 1
@@ -378,11 +370,11 @@ def test_a_step_that_fails_is_told_and_done_again(clock: Clock) -> None:
     chore.start()
     assert done.wait(10)
     chore.stop()
-    assert [type(error) for error in told] == [StoreError, ZeroDivisionError]
+    assert [type(error) for error in told] == [ServiceError, ZeroDivisionError]
 
 
 def test_what_may_be_waiting_is_as_old_as_the_last_step_that_was_done(clock: Clock) -> None:
-    steps: queue.Queue[StoreError | None] = queue.Queue()
+    steps: queue.Queue[ServiceError | None] = queue.Queue()
     ran = threading.Semaphore(0)
 
     def step() -> None:
@@ -394,7 +386,7 @@ def test_what_may_be_waiting_is_as_old_as_the_last_step_that_was_done(clock: Clo
 
     chore = Repeating("chore", step, 0.0, lambda error: None, clock)
     chore.start()
-    for problem in (None, StoreError("down"), StoreError("down")):
+    for problem in (None, ServiceError("down"), ServiceError("down")):
         steps.put(problem)
         assert ran.acquire(timeout=10)
     # The first step began at the start, and the others were not done.
@@ -435,7 +427,7 @@ def test_a_standby_has_nothing_to_lose() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (StoreError("x"), "store"),
+        (ServiceError("x"), "store"),
         (AlreadyThere("x"), "store"),
         (LeaseLost("x"), "lease"),
         (Refused("x"), "refused"),

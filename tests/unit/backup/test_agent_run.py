@@ -20,10 +20,11 @@ from ironspan.backup.agent import leader, run
 from ironspan.backup.agent.leader import Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.watched import Watched
-from ironspan.backup.errors import BackupError, Refused, RoleMissing, StoreError, WrongCluster
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log.pipeline import Pipeline
 from ironspan.backup.log.position import Position
 from ironspan.backup.settings import Settings, parse
+from ironspan.program.errors import ProgramError, Refused, RoleMissing, ServiceError
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 from tests.unit.backup.test_settings import UNSIGNING
@@ -52,7 +53,7 @@ def count(registry: CollectorRegistry, kind: str) -> float | None:
 class Sessions:
     """In the place of sessions: each ends with the next of some errors, and the last one ends the agent."""
 
-    def __init__(self, *errors: BackupError) -> None:
+    def __init__(self, *errors: ProgramError) -> None:
         self.errors = list(errors)
         self.metrics: Metrics | None = None
         self.waits: list[float] = []
@@ -133,12 +134,12 @@ def test_who_is_told_to_end_while_the_store_cannot_be_opened_ends(
     ("error", "seconds"),
     [
         (RoleMissing("may not append"), 0.001),
-        (StoreError("down", retryable=True), run.STAND_BACK_SECONDS),
+        (ServiceError("down", retryable=True), run.STAND_BACK_SECONDS),
         (WrongCluster("another one"), run.STAND_BACK_SECONDS),
     ],
 )
 def test_a_session_that_fails_leaves_the_lease_to_others_for_a_while(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, error: BackupError, seconds: float
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, error: ProgramError, seconds: float
 ) -> None:
     sessions = Sessions(error)
     arranged(monkeypatch, FaultyStore(MemoryStore()), sessions, refusals=0)
@@ -148,7 +149,7 @@ def test_a_session_that_fails_leaves_the_lease_to_others_for_a_while(
 
 def test_a_problem_that_goes_on_is_counted_each_time_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     class Part:
-        problem: BackupError | None = None
+        problem: ProgramError | None = None
         written_bytes = stalls = spooled_bytes = 0
 
     class Parts:
@@ -157,7 +158,13 @@ def test_a_problem_that_goes_on_is_counted_each_time_and_told_once(caplog: pytes
 
     metrics = Metrics()
     watched = Watched(t.cast("Pipeline", Parts()), metrics)
-    problems = [RoleMissing("may not"), RoleMissing("may not"), StoreError("down"), None, StoreError("down")]
+    problems = [
+        RoleMissing("may not"),
+        RoleMissing("may not"),
+        ServiceError("down"),
+        None,
+        ServiceError("down"),
+    ]
     for problem in problems:
         Parts.sender.problem = problem
         watched.step()

@@ -18,12 +18,13 @@ from ironspan.backup.agent.database import DatabaseError, DatabaseReader
 from ironspan.backup.agent.snapshotter import Checked, Snapshotter
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.crypto import decrypt
-from ironspan.backup.errors import StoreError, WrongCluster
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, dump
 from ironspan.backup.objects import count, group
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.program.errors import ServiceError
 from tests.support.backup_log import NAMES, PlainKeys
 from tests.support.faulty_store import FaultyStore
 from tests.support.small_database import database, snapshot
@@ -199,7 +200,7 @@ def test_a_store_that_fails_leaves_no_snapshot(
     snapshotter: Snapshotter, store: FaultyStore, part: str
 ) -> None:
     store.fault = lambda what, name: "refused" if what == "put" and name.endswith(part) else None
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         snapshotter.take(EPOCH)
     assert not catalogue(store, NAMES).snapshots
     store.fault = lambda what, name: None

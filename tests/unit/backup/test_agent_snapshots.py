@@ -15,10 +15,11 @@ from ironspan.backup import main as program
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
 from ironspan.backup.agent.snapshotter import Snapshotter
-from ironspan.backup.errors import BackupError, StoreError, WrongCluster
-from ironspan.backup.etcd.errors import Unreachable
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.settings import Settings
+from ironspan.etcd.errors import Unreachable
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_log import (
     CLUSTER,
     NAMES,
@@ -42,7 +43,7 @@ class Taker:
 
     def __init__(self) -> None:
         self.least: list[int] = []
-        self.error: BackupError | None = None
+        self.error: ProgramError | None = None
 
     def take(self, epoch: Epoch, least: int) -> tuple[str, Manifest]:
         self.least.append(least)
@@ -113,9 +114,9 @@ def test_without_a_snapshot_all_since_the_epoch_began_counts_as_lost(
 ) -> None:
     """An agent was killed before its first snapshot; the next one finds its log. Its clock may be behind."""
     add_log(store, PlainKeys(), [[revision(6)]], after=5)
-    taker.error = BackupError("etcd does not answer.")
+    taker.error = ProgramError("etcd does not answer.")
     keeper = snapshots(store, taker, age)
-    with pytest.raises(BackupError):
+    with pytest.raises(ProgramError):
         keeper.step()
     assert least <= keeper.missing() < least + 60
     taker.error = None
@@ -151,17 +152,17 @@ def test_a_chain_that_is_whole_leaves_nothing_missing_and_a_gap_does(
     keeper.step()
     assert keeper.missing() == 0
     add_log(store, PlainKeys(), [[revision(9)]], after=8)
-    taker.error = StoreError("down", retryable=True)
+    taker.error = ServiceError("down", retryable=True)
     keeper = snapshots(store, taker, 100)
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         keeper.step()
     assert 100 <= keeper.missing() < 200
 
 
 def test_a_failure_is_not_tried_again_at_once(store: FaultyStore, taker: Taker) -> None:
-    taker.error = StoreError("down", retryable=True)
+    taker.error = ServiceError("down", retryable=True)
     keeper = snapshots(store, taker, 0)
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         keeper.step()
     keeper.step()
     assert len(taker.least) == 1
@@ -171,7 +172,7 @@ def test_a_store_that_cannot_be_read_is_asked_again(store: FaultyStore, taker: T
     add_snapshot(store, PlainKeys(), 5)
     keeper = snapshots(store, taker, 100)
     store.down.set()
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         keeper.step()
     store.down.clear()
     keeper.step()
@@ -192,10 +193,10 @@ def settings_file(tmp_path: Path) -> Path:
     ("error", "code"),
     [
         (None, 0),
-        (StoreError("x", "y"), 1),
+        (ServiceError("x", "y"), 1),
         (Unreachable("x", "y"), 1),
         (WrongCluster("x", "y"), 2),
-        (BackupError("x", "y"), 2),
+        (ProgramError("x", "y"), 2),
         (KeyboardInterrupt(), 130),
     ],
 )
@@ -214,7 +215,7 @@ def test_the_end_of_a_command_is_its_code(
     monkeypatch.setattr("ironspan.backup.agent.commands._list", act)
     assert program.main(["list", "--json", "--settings", str(settings_file)]) == code
     said = capsys.readouterr()
-    if isinstance(error, BackupError):
+    if isinstance(error, ProgramError):
         shown = {"kind": type(error).__name__, "message": "x", "remedy": "y"}
         assert json.loads(said.out) == {"error": shown}
         assert "x\n  y" in said.err
@@ -238,7 +239,7 @@ def test_every_command_takes_the_settings() -> None:
 def test_a_port_that_is_taken_is_refused(settings_file: Path) -> None:
     server = Metrics().serve("127.0.0.1", 0)
     try:
-        with pytest.raises(BackupError, match="Metrics cannot be served"):
+        with pytest.raises(ProgramError, match="Metrics cannot be served"):
             Metrics().serve("127.0.0.1", server.server_port)
     finally:
         server.shutdown()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironspan.backup.errors import BackupError
 from ironspan.backup.rebuild import boltpage
 from ironspan.backup.rebuild.boltfile import BoltFile
+from ironspan.program.errors import ProgramError
 
 PAGE = 4096
 _NO_FREELIST = 0xFFFFFFFFFFFFFFFF
@@ -86,7 +86,7 @@ def test_one_of_two_meta_pages_is_enough(tmp_path: Path, damaged: set[int]) -> N
         data[page + 40] ^= 1
     path.write_bytes(data)
     if len(damaged) == 2:
-        with pytest.raises(BackupError, match="neither of its two meta pages is whole"):
+        with pytest.raises(ProgramError, match="neither of its two meta pages is whole"):
             BoltFile(path)
     else:
         with BoltFile(path) as file:
@@ -96,13 +96,13 @@ def test_one_of_two_meta_pages_is_enough(tmp_path: Path, damaged: set[int]) -> N
 def test_damaged_pages_and_other_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "db"
     empty_database(path, {b"other": b"\0"})
-    with BoltFile(path) as file, pytest.raises(BackupError, match="has no bucket 'key'"):
+    with BoltFile(path) as file, pytest.raises(ProgramError, match="has no bucket 'key'"):
         file.last_key(b"key")
     data = bytearray(path.read_bytes())
     data[2 * PAGE] ^= 1
     path.write_bytes(data)
-    with pytest.raises(BackupError, match="page 2 of the database is damaged"):
+    with pytest.raises(ProgramError, match="page 2 of the database is damaged"):
         BoltFile(path)
     path.write_bytes(b"no database")
-    with pytest.raises(BackupError, match="is no etcd database"):
+    with pytest.raises(ProgramError, match="is no etcd database"):
         BoltFile(path)

@@ -16,9 +16,9 @@ from ironspan.backup.care.caretaker import CareMetrics, Caretaker
 from ironspan.backup.care.commands import as_data, as_text
 from ironspan.backup.care.defragment import due
 from ironspan.backup.care.health import BEHIND, Health, Member, judged
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.client import EtcdClient
 from ironspan.backup.settings import Care
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.client import EtcdClient
 
 MIB = 1 << 20
 

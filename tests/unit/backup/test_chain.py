@@ -17,7 +17,7 @@ from ironspan.backup import segment
 from ironspan.backup.agent.guard import kept_in
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Chain, Point, choose, last_seen, moment_text
-from ironspan.backup.errors import BackupError, ChainError, KeyMissing
+from ironspan.backup.errors import ChainError
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Restored
 from ironspan.backup.names import snapshot_id
@@ -25,6 +25,7 @@ from ironspan.backup.records import Coalesced, Progress, Revision
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.snapshot_reader import read_snapshot
 from ironspan.backup.takeover import take_over
+from ironspan.program.errors import KeyMissing, ProgramError
 from tests.support.backup_log import (
     NAMES,
     START_MS,
@@ -219,7 +220,7 @@ def test_an_idle_log_proves_how_far_it_is(store: MemoryStore) -> None:
              "revision:-4", "revision:x", "latest:1"],
 )  # fmt: skip
 def test_what_is_no_point_is_refused(text: str) -> None:
-    with pytest.raises(BackupError, match="no point to restore"):
+    with pytest.raises(ProgramError, match="no point to restore"):
         Point.parse(text)
 
 
@@ -234,22 +235,22 @@ def test_an_offset_counts() -> None:
 
 @pytest.mark.parametrize("point", ["revision:9", at(9), at(12)])
 def test_a_point_before_the_first_snapshot_is_refused(store: MemoryStore, point: str) -> None:
-    with pytest.raises(BackupError, match=r"before the first snapshot: revision 10 at .* epoch 1") as caught:
+    with pytest.raises(ProgramError, match=r"before the first snapshot: revision 10 at .* epoch 1") as caught:
         chosen(store, point)
     assert "revision:10" in caught.value.remedy
 
 
 def test_a_revision_that_was_never_backed_up_is_refused(store: MemoryStore) -> None:
-    with pytest.raises(BackupError, match="to revision 60, not to 61"):
+    with pytest.raises(ProgramError, match="to revision 60, not to 61"):
         chosen(store, "revision:61")
 
 
 def test_a_store_without_backups_says_so() -> None:
-    with pytest.raises(BackupError, match="no backups that the site lab signed"):
+    with pytest.raises(ProgramError, match="no backups that the site lab signed"):
         chosen(MemoryStore())
     begun = MemoryStore()
     add_epoch(begun)
-    with pytest.raises(BackupError, match="No snapshot"):
+    with pytest.raises(ProgramError, match="No snapshot"):
         chosen(begun)
 
 
@@ -427,10 +428,10 @@ def test_until_its_first_snapshot_an_epoch_is_what_it_was_restored_from(store: M
     assert chain.epoch.epoch == 1
     assert replayed(store, chain) == list(range(41, 56))
     add_log(store, KEYS, [[revision(1_000_056)]], after=1_000_055, epoch=2)
-    with pytest.raises(BackupError, match=r"Epoch 2, which began at .* has no snapshot"):
+    with pytest.raises(ProgramError, match=r"Epoch 2, which began at .* has no snapshot"):
         chosen(store)
     assert chosen(store, "revision:60").epoch.epoch == 1
-    with pytest.raises(BackupError, match="has no snapshot"):
+    with pytest.raises(ProgramError, match="has no snapshot"):
         chosen(store, at(75))
     assert replayed(store, chosen(store, at(65))) == list(range(41, 61))
 
@@ -442,7 +443,7 @@ def test_a_point_of_an_epoch_that_is_over(store: MemoryStore) -> None:
     assert replayed(store, chosen(store)) == [1_000_056]
     assert replayed(store, chosen(store, "revision:58")) == list(range(41, 59))
     assert replayed(store, chosen(store, "revision:1000056")) == [1_000_056]
-    with pytest.raises(BackupError, match="to revision 60, not to 500"):
+    with pytest.raises(ProgramError, match="to revision 60, not to 500"):
         chosen(store, "revision:500")
     assert replayed(store, chosen(store, at(58))) == list(range(41, 59))
 

@@ -16,19 +16,19 @@ import pytest
 
 from ironspan.backup import gc
 from ironspan.backup.check_store import check_keys, check_store
-from ironspan.backup.errors import AlreadyThere, Forbidden, LeaseLost, RoleMissing, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.main import main
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Retention
 from ironspan.backup.store import Lease
+from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, RoleMissing, ServiceError
 from tests.unit.backup.test_settings import GOOD
 
 
 class Guarded(FileStore):
     """A folder that plays an account: the identity may not delete, and a policy retains."""
 
-    refusal: StoreError | None = RoleMissing("no role")
+    refusal: ServiceError | None = RoleMissing("no role")
     retained = True
 
     def delete(self, name: str) -> None:
@@ -179,7 +179,7 @@ def test_an_account_that_is_nowhere_fails_without_refusing(
 
 class Unreachable(Guarded):
     def list(self, prefix: str) -> t.NoReturn:
-        raise StoreError("no connection", retryable=True)
+        raise ServiceError("no connection", retryable=True)
 
     def put(self, name: str, data: collections.abc.Iterable[bytes]) -> t.NoReturn:
-        raise StoreError("no connection", retryable=True)
+        raise ServiceError("no connection", retryable=True)

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import BackupError, ChainError, KeyMissing
+from ironspan.backup.errors import ChainError
+from ironspan.program.errors import KeyMissing, ProgramError
 from tests.support.backup_log import file_keys
 
 KEY = bytes(range(32))
@@ -123,6 +124,6 @@ def test_another_key_of_the_same_version_is_told(tmp_path: pathlib.Path) -> None
 @pytest.mark.parametrize("content", ["", "no base64!", base64.b64encode(bytes(31)).decode(), "ä"])
 def test_a_malformed_key_is_named_and_not_shown(tmp_path: pathlib.Path, content: str) -> None:
     (tmp_path / "1.key").write_text(content)
-    with pytest.raises(BackupError, match=r"1\.key") as caught:
+    with pytest.raises(ProgramError, match=r"1\.key") as caught:
         crypto.FileKeys(tmp_path).wrap(KEY)
     assert not content or content not in str(caught.value)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from ironspan.backup.catalogue import Catalogue, Snapshot
-from ironspan.backup.errors import BackupError, Refused
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, Verdict
 from ironspan.backup.names import Names, snapshot_id
@@ -28,6 +27,7 @@ from ironspan.backup.rebuild.drills import (
     due,
 )
 from ironspan.backup.settings import Drill, parse
+from ironspan.program.errors import ProgramError, Refused
 from tests.support.backup_log import taken
 from tests.support.clock import Clock
 from tests.unit.backup.test_settings import UNSIGNING
@@ -178,12 +178,12 @@ def test_a_drill_that_could_not_be_done_is_tried_later(
 ) -> None:
     monkeypatch.setattr(drills, "due", lambda *_: Due("s", NOW, "it is new"))
     one = drills_of(tmp_path, clock, monkeypatch, f"echo >> {tmp_path}/ran; exit 1")
-    with pytest.raises(BackupError, match="drill of snapshot s ended with 1 and without a verdict"):
+    with pytest.raises(ProgramError, match="drill of snapshot s ended with 1 and without a verdict"):
         one.step()
     one.step()
     assert (tmp_path / "ran").read_text() == "\n"
     clock.now += RETRY_SECONDS
-    with pytest.raises(BackupError, match="ended with 1"):
+    with pytest.raises(ProgramError, match="ended with 1"):
         one.step()
 
 
@@ -192,7 +192,7 @@ def test_a_drill_without_its_lease_is_ended(
 ) -> None:
     monkeypatch.setattr(drills, "RENEW_SECONDS", 0.05)
     one = drills_of(tmp_path, clock, monkeypatch, f"rm {tmp_path}/store/test/.drill.lease; exec sleep 60")
-    with pytest.raises(BackupError, match="lease"):
+    with pytest.raises(ProgramError, match="lease"):
         one.step()
 
 

@@ -26,11 +26,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ironspan.backup.etcd import connection as connection_module
-from ironspan.backup.etcd import stream as stream_module
-from ironspan.backup.etcd.channel import Tls
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
-from ironspan.backup.etcd.stream import Stream
+from ironspan.etcd import connection as connection_module
+from ironspan.etcd import stream as stream_module
+from ironspan.etcd.channel import Tls
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.etcd.stream import Stream
 
 METHOD = "a.Service/Method"
 STATUS = [(":status", "200"), ("content-type", "application/grpc")]

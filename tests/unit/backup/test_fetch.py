@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from ironspan.backup import crypto
-from ironspan.backup.errors import ChainError, KeyMissing, StoreError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild import fetch as module
 from ironspan.backup.rebuild.fetch import ATTEMPTS, fetch
+from ironspan.program.errors import KeyMissing, ServiceError
 
 NAME = "test/snapshot/data"
 PART = 1 << 10
@@ -32,7 +33,7 @@ class Unreliable:
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
-        self.faults: list[StoreError] = []
+        self.faults: list[ServiceError] = []
         self.reads: list[int] = []
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -84,7 +85,7 @@ def test_the_plain_file_comes_out(stored: Stored) -> None:
 
 
 def test_reads_that_break_off_are_repeated(stored: Stored) -> None:
-    stored.store.faults = [StoreError("reset", retryable=True) for _ in range(ATTEMPTS - 1)]
+    stored.store.faults = [ServiceError("reset", retryable=True) for _ in range(ATTEMPTS - 1)]
     assert bring(stored) == stored.plain
 
 
@@ -93,8 +94,8 @@ def test_a_store_that_stays_broken_is_named_and_what_came_is_kept(stored: Stored
     assert len(stored.store.reads) == 7
     stored.path.write_bytes(first[: 9 * PART + 77])
     stored.store.reads.clear()
-    stored.store.faults = [StoreError("gone", retryable=True) for _ in range(ATTEMPTS)]
-    with pytest.raises(StoreError, match="gone"):
+    stored.store.faults = [ServiceError("gone", retryable=True) for _ in range(ATTEMPTS)]
+    with pytest.raises(ServiceError, match="gone"):
         bring(stored)
     assert stored.path.read_bytes() == first[: 9 * PART]
     stored.store.reads.clear()
@@ -104,8 +105,8 @@ def test_a_store_that_stays_broken_is_named_and_what_came_is_kept(stored: Stored
 
 
 def test_no_second_try_where_none_helps(stored: Stored) -> None:
-    stored.store.faults = [StoreError("forbidden")]
-    with pytest.raises(StoreError, match="forbidden"):
+    stored.store.faults = [ServiceError("forbidden")]
+    with pytest.raises(ServiceError, match="forbidden"):
         bring(stored)
     assert len(stored.store.reads) <= 2
 

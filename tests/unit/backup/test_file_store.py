@@ -13,9 +13,9 @@ import typing as t
 
 import pytest
 
-from ironspan.backup.errors import Forbidden, LeaseLost, NotThere, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.store import Store
+from ironspan.program.errors import Forbidden, LeaseLost, NotThere, ServiceError
 from tests.unit.backup.store_cases import StoreCases, whole
 
 
@@ -35,7 +35,7 @@ def test_two_prefixes_do_not_see_each_other(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["", "/a", "a//b", "../a", "a/../b", "a/.hidden", "a/"])
 def test_no_name_leads_out_of_the_folder(tmp_path: pathlib.Path, name: str) -> None:
     store = FileStore(tmp_path / "backup")
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         store.put(name, [b"x"])
     assert not list(tmp_path.rglob("*"))
 
@@ -93,10 +93,10 @@ def test_a_full_file_system_says_so_and_keeps_what_was_there(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(StoreError, match="Make room") as caught:
+        with pytest.raises(ServiceError, match="Make room") as caught:
             store.append("lab/log", b"two", 3)
         assert caught.value.retryable
-        with pytest.raises(StoreError, match="No space left"):
+        with pytest.raises(ServiceError, match="No space left"):
             store.put("lab/a", [b"x"])
     assert whole(store, "lab/log") == b"one"
     assert [item.name for item in store.list("")] == ["lab/log"]

@@ -28,10 +28,11 @@ from ironspan.backup.agent.guard import (
     judge,
     kept_in,
 )
-from ironspan.backup.errors import BackupError, ChainError, StoreError
-from ironspan.backup.etcd.client import EtcdClient
-from ironspan.backup.etcd.errors import Unreachable
+from ironspan.backup.errors import ChainError
 from ironspan.backup.manifest import Epoch, dump
+from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Unreachable
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_log import CLUSTER, NAMES, PlainKeys, add_epoch, add_log, add_snapshot, revision
 from tests.support.backup_proof import proof_settings
 from tests.support.memory_store import MemoryStore
@@ -288,10 +289,10 @@ def test_while_the_backup_cannot_be_read_nothing_is_done(site: Site, monkeypatch
     site.etcd.serve(CLUSTER, 6)
 
     def away(*_: object) -> t.Any:
-        raise StoreError("away")
+        raise ServiceError("away")
 
     monkeypatch.setattr(site.store, "list", away)
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         site.guard.step()
     assert not site.file.exists()
 
@@ -312,14 +313,14 @@ def test_consent_begins_one_epoch_for_all_members(site: Site) -> None:
     assert accept(site.store, NAMES, Served(CLUSTER, 2, 5), 1, 60) == 2, "of the second member"
     site.etcd.serve(CLUSTER, 6)
     assert site.step() == RIGHT
-    with pytest.raises(BackupError, match="restored"):
+    with pytest.raises(ProgramError, match="restored"):
         accept(site.store, NAMES, Served("cc", 2, 5), 1, 70)
 
 
 def test_a_file_that_says_nothing_is_named(site: Site) -> None:
     site.file.parent.mkdir(exist_ok=True)
     site.file.write_text("{}")
-    with pytest.raises(BackupError, match="is not what the agent wrote"):
+    with pytest.raises(ProgramError, match="is not what the agent wrote"):
         guard.refused(site.file)
 
 

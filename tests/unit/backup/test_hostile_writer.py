@@ -23,7 +23,6 @@ from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.strangers import Strangers
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Chain, Point, choose, last_seen
-from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.gc import collect, proven
 from ironspan.backup.log_reader import read_log
@@ -37,6 +36,7 @@ from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.settings import Retention, Spool, parse
 from ironspan.backup.store import Store
 from ironspan.backup.takeover import take_over
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_log import (
     CLUSTER,
     NAMES,
@@ -134,7 +134,7 @@ def test_nothing_that_is_not_signed_is_believed(seed: int, acts: int) -> None:
                 end = take_over(store, NAMES, 1, "az-2")
                 writer = SegmentWriter.begin(store, KEYS, NAMES, 1, end)
                 break
-            except BackupError:
+            except ProgramError:
                 attacker.act()
         else:
             pytest.fail("nobody can take over")
@@ -216,7 +216,7 @@ def test_a_name_that_was_taken_in_the_copy_is_told(tmp_path: pathlib.Path) -> No
     copy.put(taken, [b"junk"])
     copier = Copier(store, lambda: copy, NAMES)
     copier.logs()
-    with pytest.raises(StoreError, match=f"other objects under 1 names .* {taken}"):
+    with pytest.raises(ServiceError, match=f"other objects under 1 names .* {taken}"):
         copier.objects()
     assert {item.name for item in copy.list(NAMES.everything)} == set(ours), "the others are copied"
     assert list(catalogue(copy, NAMES).damaged) == [taken]
@@ -241,9 +241,9 @@ def test_a_drill_host_signs_verdicts_and_nothing_else() -> None:
     assert dump(verdict, "n", drills.proof)
     store = MemoryStore()
     genuine(store)
-    with pytest.raises(BackupError, match="no key that signs for the part writer"):
+    with pytest.raises(ProgramError, match="no key that signs for the part writer"):
         begin(store, drills, "beef", Restored("x", 1, 1, 0), 1)
-    with pytest.raises(BackupError, match="no key that signs"):
+    with pytest.raises(ProgramError, match="no key that signs"):
         SegmentWriter.begin(store, KEYS, drills, 1, take_over(store, NAMES, 1, "a")).append([revision(61)])
 
 

@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ironspan.backup import gc
 from ironspan.backup.catalogue import catalogue
 from ironspan.backup.chain import Point, choose, last_seen
-from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.records import Progress, Revision
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.takeover import take_over
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_log import NAMES, START_MS, PlainKeys, add_epoch, add_snapshot, revision
 from tests.support.memory_store import MemoryStore
 
@@ -55,7 +55,7 @@ class Log(RuleBasedStateMachine):
             end = take_over(self.store, NAMES, 1, "agent")
             after = None if end.name else FIRST
             self.writers.append(SegmentWriter.begin(self.store, KEYS, NAMES, 1, end, after))
-        except StoreError:
+        except ServiceError:
             pass
         self.store.faults = []
 
@@ -148,10 +148,10 @@ class Log(RuleBasedStateMachine):
         self.store.faults = list(faults)
         try:
             act()  # type: ignore[operator]
-        except StoreError as error:
+        except ServiceError as error:
             if not error.retryable:
                 self.writers.remove(writer)
-        except BackupError:
+        except ProgramError:
             # Sealed, or a part of a revision that is not its own.
             self.writers.remove(writer)
         self.store.faults = []

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironspan.backup.errors import BackupError, ChainError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.manifest import Epoch, Manifest, Restored, Verdict, dump, load
 from ironspan.backup.names import Names, parse_snapshot_id, snapshot_id
+from ironspan.program.errors import ProgramError
 from tests.support.backup_proof import proof
 
 PROOF = proof()
@@ -112,11 +113,11 @@ def test_snapshots_and_segments_sort_by_revision() -> None:
 
 @pytest.mark.parametrize("site", ["", "a/b", "..", ".a", "a" * 64, "ä", "a b"])
 def test_a_site_that_makes_no_name_is_refused(site: str) -> None:
-    with pytest.raises(BackupError):
+    with pytest.raises(ProgramError):
         Names(site)
 
 
 @pytest.mark.parametrize("identifier", ["", "5-6", "../x", f"{5:020d}", f"{5:020d}-"])
 def test_what_names_no_snapshot_is_refused(identifier: str) -> None:
-    with pytest.raises(BackupError, match="names no snapshot"):
+    with pytest.raises(ProgramError, match="names no snapshot"):
         parse_snapshot_id(identifier)

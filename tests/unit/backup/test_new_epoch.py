@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.errors import BackupError, StoreError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.manifest import Epoch, Restored, dump, load
 from ironspan.backup.names import Names
 from ironspan.backup.new_epoch import begin
+from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_proof import proof
 
 NAMES = Names("lab", proof())
@@ -29,7 +29,7 @@ class LostAnswers(FileStore):
         super().put(name, data)
         if not self.failed:
             self.failed = True
-            raise StoreError("the connection was cut", retryable=True)
+            raise ServiceError("the connection was cut", retryable=True)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_store_without_backups_gets_its_first_epoch(store: FileStore) -> None:
 
 def test_an_answer_that_was_lost_makes_no_second_epoch(tmp_path: Path) -> None:
     store = LostAnswers(tmp_path, "")
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         begin(store, NAMES, "bb", RESTORED, 1)
     assert begin(store, NAMES, "bb", RESTORED, 2).epoch == 1
     assert len(list(store.list(NAMES.epochs))) == 1
@@ -62,5 +62,5 @@ def test_an_answer_that_was_lost_makes_no_second_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cluster", ["", "0xbb", "BB", "1" * 17, "bb\n"])
 def test_what_is_no_cluster_is_refused(store: FileStore, cluster: str) -> None:
-    with pytest.raises(BackupError, match="is no id of a cluster"):
+    with pytest.raises(ProgramError, match="is no id of a cluster"):
         begin(store, NAMES, cluster, RESTORED, 1)

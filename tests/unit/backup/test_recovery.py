@@ -11,9 +11,9 @@ import pathlib
 import pytest
 
 from ironspan.backup import main, recovery
-from ironspan.backup.errors import AlreadyThere, BackupError
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.names import Names
+from ironspan.program.errors import AlreadyThere, ProgramError
 from tests.support.backup_proof import proof, proof_settings
 
 NAMES = Names("lab", proof())
@@ -103,9 +103,9 @@ def test_a_damaged_one_in_the_store_is_followed_by_a_whole_one(
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "other", "stamp": "x"}', "\x80"])
 def test_what_is_no_bundle_is_not_written(store: FileStore, tmp_path: pathlib.Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
-    with pytest.raises(BackupError, match="is no recovery bundle"):
+    with pytest.raises(ProgramError, match="is no recovery bundle"):
         recovery.keep(store, NAMES, tmp_path / "file")
-    with pytest.raises(BackupError, match="No such file"):
+    with pytest.raises(ProgramError, match="No such file"):
         recovery.keep(store, NAMES, tmp_path / "missing")
     assert not names(store)
 

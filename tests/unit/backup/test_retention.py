@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ironspan.backup import chain, gc
 from ironspan.backup.catalogue import Catalogue, Segment, Snapshot, catalogue
 from ironspan.backup.chain import Point
-from ironspan.backup.errors import BackupError, RoleMissing, StoreError
 from ironspan.backup.manifest import Epoch, Verdict
 from ironspan.backup.names import snapshot_id
 from ironspan.backup.retention import Plan, key, plan
 from ironspan.backup.store import Item
+from ironspan.program.errors import ProgramError, RoleMissing, ServiceError
 from tests.support import backup_log
 from tests.support.backup_log import (
     CLUSTER,
@@ -238,7 +238,7 @@ def test_the_collector_deletes_what_the_plan_says_and_the_rest_restores() -> Non
     assert len(found.verdicts) == 3
     assert chain.choose(store, found, Point()).revision == 60
     assert chain.choose(store, found, Point("revision", 31)).snapshot.revision == 30
-    with pytest.raises(BackupError, match="before the first snapshot"):
+    with pytest.raises(ProgramError, match="before the first snapshot"):
         chain.choose(store, found, Point("revision", 29))
     again = gc.collect(store, NAMES, Keep(2, 1, 1, 1))
     assert not again.deleted
@@ -326,6 +326,6 @@ def test_damaged_objects_stay_for_people_to_look_at() -> None:
 
 
 def test_the_text_names_what_went_wrong() -> None:
-    outcome = gc.Outcome("memory", failed=[str(StoreError("x: 503"))], damaged={"y": "its digest"})
+    outcome = gc.Outcome("memory", failed=[str(ServiceError("x: 503"))], damaged={"y": "its digest"})
     assert "failed: x: 503" in outcome.text
     assert "y: its digest" in outcome.text

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironspan.backup import segment
-from ironspan.backup.errors import BackupError, ChainError, KeyMissing, LeaseLost, StoreError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.frame import read_frames
 from ironspan.backup.log_reader import SegmentReader, read_log
 from ironspan.backup.records import Coalesced, Event, LeaseGrant, Progress, Record, Revision
 from ironspan.backup.segment import SegmentWriter
 from ironspan.backup.takeover import LogEnd, take_over
+from ironspan.program.errors import KeyMissing, LeaseLost, ProgramError, ServiceError
 from tests.support.backup_log import NAMES, PlainKeys, add_log, file_keys, revision
 from tests.support.memory_store import MemoryStore
 
@@ -75,7 +76,7 @@ def test_a_missing_revision_is_refused_and_nothing_written(missing: Record) -> N
 def test_a_revision_that_is_in_the_log_is_refused() -> None:
     writer = begin(MemoryStore())
     writer.append([revision(11)])
-    with pytest.raises(BackupError, match="in the log already"):
+    with pytest.raises(ProgramError, match="in the log already"):
         writer.append([revision(11)])
 
 
@@ -111,7 +112,7 @@ def test_the_largest_batch_fits_an_append_though_it_does_not_compress() -> None:
 def test_a_value_that_no_append_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "PLAIN_MAX", 10_000)
     writer = begin(MemoryStore())
-    with pytest.raises(BackupError, match="max-request-bytes"):
+    with pytest.raises(ProgramError, match="max-request-bytes"):
         writer.append([Revision(11, 5, (Event(True, b"k", bytes(10_000), 11, 1),))])
     assert writer.append([revision(11)]) == 11
 
@@ -134,7 +135,7 @@ def test_an_append_without_answer_lands_once(fault: str) -> None:
     writer = begin(store)
     writer.append([revision(11)])
     store.faults = [fault, fault, "before"]
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         writer.append([revision(12)])
     assert caught.value.retryable
     assert writer.durable == 11
@@ -143,7 +144,7 @@ def test_an_append_without_answer_lands_once(fault: str) -> None:
         attempts += 1
         try:
             writer.flush()
-        except StoreError as error:
+        except ServiceError as error:
             assert error.retryable
     assert attempts <= 3
     store.faults = []
@@ -156,9 +157,9 @@ def test_records_are_kept_though_the_ones_before_them_could_not_be_sent() -> Non
     writer = begin(store)
     store.faults = ["before", "after", "before"]
     for number in (11, 12):
-        with pytest.raises(StoreError):
+        with pytest.raises(ServiceError):
             writer.append([revision(number)])
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         writer.flush()
     writer.flush()
     assert writer.durable == 12
@@ -173,12 +174,12 @@ def test_whatever_answers_are_lost_the_log_is_whole(faults: list[str], count: in
     for number in range(11, 11 + count):
         try:
             writer.append([revision(number)])
-        except StoreError as error:
+        except ServiceError as error:
             assert error.retryable
             while writer.durable < number:
                 try:
                     writer.flush()
-                except StoreError as again:
+                except ServiceError as again:
                     assert again.retryable
     assert revisions(read(store, writer.name)) == list(range(11, 11 + count))
 
@@ -241,7 +242,7 @@ def test_two_that_begin_at_once_do_not_both_write() -> None:
 def test_a_log_does_not_go_back() -> None:
     store = MemoryStore()
     add_log(store, KEYS, [[revision(11)]], after=10)
-    with pytest.raises(BackupError, match="at revision 11 already"):
+    with pytest.raises(ProgramError, match="at revision 11 already"):
         begin(store, 10)
 
 
@@ -251,7 +252,7 @@ def test_a_writer_hands_its_end_to_the_next() -> None:
     first.append([revision(11)])
     end = first.seal("az-1")
     assert end == take_over(store, NAMES, 1, "az-2")
-    with pytest.raises(BackupError, match="is sealed"):
+    with pytest.raises(ProgramError, match="is sealed"):
         first.append([revision(12)])
     second = SegmentWriter.begin(store, KEYS, NAMES, 1, end)
     unused = second.seal("az-1")
@@ -296,7 +297,7 @@ def test_a_seal_without_answer_is_sent_again() -> None:
     writer = begin(store)
     writer.append([revision(11)])
     store.faults = ["after"]
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         writer.seal()
     end = writer.seal()
     assert end == take_over(store, NAMES, 1, "az-2")
@@ -311,7 +312,7 @@ def test_a_seal_that_was_acknowledged_and_is_not_there_is_found() -> None:
         writer.seal()
     # The next segment would go on from a frame that nobody has.
     store.faults = ["lie"]
-    with pytest.raises(StoreError, match="does not have it") as caught:
+    with pytest.raises(ServiceError, match="does not have it") as caught:
         take_over(store, NAMES, 1, "az-2")
     assert caught.value.retryable
     end = take_over(store, NAMES, 1, "az-2")

@@ -16,7 +16,7 @@ from ironspan.backup.agent.guard import kept_in
 from ironspan.backup.agent.listing import as_text, contents
 from ironspan.backup.catalogue import catalogue, unsigned
 from ironspan.backup.chain import Point, choose
-from ironspan.backup.errors import BackupError, WrongCluster
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.frame import Header, associated
 from ironspan.backup.gc import collect
 from ironspan.backup.log_reader import read_log
@@ -27,6 +27,7 @@ from ironspan.backup.proof import UNSIGNED_SCHEMA
 from ironspan.backup.records import Revision, encode
 from ironspan.backup.settings import Retention
 from ironspan.backup.store import Store
+from ironspan.program.errors import ProgramError
 from tests.support.backup_log import CLUSTER, NAMES, PlainKeys, add_log, add_snapshot, revision
 from tests.support.hostile_writer import unsigned_bytes, unsigned_frame
 from tests.support.memory_store import MemoryStore
@@ -87,7 +88,7 @@ def replayed(store: Store, point: str) -> list[int]:
 
 
 def test_it_is_restored_by_consent_and_by_no_other_way(store: MemoryStore) -> None:
-    with pytest.raises(BackupError, match=r"(?s)no backups that the site lab signed.*unsigned:latest"):
+    with pytest.raises(ProgramError, match=r"(?s)no backups that the site lab signed.*unsigned:latest"):
         raise_remedy(store, "latest")
     assert replayed(store, "unsigned:latest") == [11, 12, 13]
     assert replayed(store, "unsigned:revision:12")[:2] == [11, 12]
@@ -96,8 +97,8 @@ def test_it_is_restored_by_consent_and_by_no_other_way(store: MemoryStore) -> No
 def raise_remedy(store: Store, point: str) -> None:
     try:
         replayed(store, point)
-    except BackupError as error:
-        raise BackupError(str(error)) from error
+    except ProgramError as error:
+        raise ProgramError(str(error)) from error
 
 
 def test_the_first_agent_that_signs_begins_an_epoch_of_its_own(store: MemoryStore) -> None:
@@ -106,7 +107,7 @@ def test_the_first_agent_that_signs_begins_an_epoch_of_its_own(store: MemoryStor
     assert (made.epoch, made.cluster_id, made.restored) == (3, CLUSTER, None)
     assert epochs.open_epoch(store, NAMES, ID, 950, 14) == made
     assert kept_in(store, NAMES, made).revision == 0, "nothing unsigned tells the guard anything"
-    with pytest.raises(BackupError, match="No snapshot"):
+    with pytest.raises(ProgramError, match="No snapshot"):
         replayed(store, "latest")
     add_snapshot(store, KEYS, 20, epoch=3)
     add_log(store, KEYS, [[revision(21)]], after=20, epoch=3)
@@ -148,7 +149,7 @@ def test_a_database_that_does_not_fit_waits_for_a_person(
 
 def test_the_collector_takes_it_away_when_it_is_told_to(store: MemoryStore) -> None:
     before = {item.name for item in store.list(NAMES.everything)}
-    with pytest.raises(BackupError, match="what is unsigned is all there is"):
+    with pytest.raises(ProgramError, match="what is unsigned is all there is"):
         collect(store, NAMES, COUNTS, with_unsigned=True)
     epochs.open_epoch(store, NAMES, ID, 900, 13)
     add_snapshot(store, KEYS, 20, epoch=3)

@@ -42,17 +42,17 @@ from ironspan.artifacts import image, registry
 from ironspan.artifacts.lock import Image
 from ironspan.backup import frame, manifest, records
 from ironspan.backup.agent.database import DatabaseReader
-from ironspan.backup.errors import BackupError
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.errors import EtcdError
-from ironspan.backup.etcd.stream import Stream
 from ironspan.backup.log.group import Gap, Grouper
 from ironspan.backup.proof import UNSIGNED, Proof, canonical
 from ironspan.backup.rebuild.boltfile import BoltFile
 from ironspan.backup.recovery import stamp_of
 from ironspan.cli import plan_page, plan_text
 from ironspan.cli.outcome import CommandError
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.errors import EtcdError
+from ironspan.etcd.stream import Stream
 from ironspan.kms import handover
+from ironspan.program.errors import ProgramError
 from tests.support.backup_log import CLUSTER, NAMES, PlainKeys, add_log, add_snapshot, revision
 from tests.support.fuzzing import Target
 from tests.support.memory_store import MemoryStore, Thing
@@ -82,12 +82,12 @@ def _sample_log() -> MemoryStore:
 def _segment(data: bytes) -> None:
     store = _store_with(_SEGMENT, data)
     for proof in (NAMES.proof, UNSIGNED):
-        with contextlib.suppress(BackupError):
+        with contextlib.suppress(ProgramError):
             frame.first_header(store, _SEGMENT, proof)
         try:
             for found in frame.read_frames(store, _SEGMENT, proof.schema):
                 hash(found.header)
-        except (frame.Torn, BackupError):
+        except (frame.Torn, ProgramError):
             pass
 
 
@@ -361,7 +361,7 @@ def _targets() -> t.Iterator[Target]:
         "epoch": (manifest.Epoch, manifest.Epoch(1, CLUSTER, 1, manifest.Restored("s", 1, 1, 1))),
         "verdict": (manifest.Verdict, manifest.Verdict(1, "s", False, 1, 1, 1.0, "h", ("f",))),
     }
-    chain = (BackupError,)
+    chain = (ProgramError,)
     yield Target("segment", _segment, (segment,), chain, ("backup/frame.py",))
     batch = records.encode([revision(11), records.LeaseGrant(1, 2), records.Progress(11, 1)])
     plain = records._unpack(batch)

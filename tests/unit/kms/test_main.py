@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.errors import BackupError
 from ironspan.kms import main, settings
 from ironspan.kms.plugin import OK, Plugin
 from ironspan.kms.server import serving
+from ironspan.program.errors import ProgramError
 
 GOOD: dict[str, t.Any] = {
     "vault": {"vault_url": "https://acme.vault.azure.net/", "key": "etcd"},
@@ -52,7 +52,7 @@ def test_other_settings_are_refused(
     tmp_path: Path, content: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, content)
-    with pytest.raises(BackupError, match="not what the role"):
+    with pytest.raises(ProgramError, match="not what the role"):
         settings.load(path)
     assert main.main(["run", "--settings", str(path)]) == main.REFUSED
     assert "playbooks/site.yml" in capsys.readouterr().err

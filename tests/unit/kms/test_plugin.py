@@ -16,13 +16,13 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ironspan.backup.azure.keyvault import VaultKeys
-from ironspan.backup.errors import BackupError, KeyMissing, StoreError
+from ironspan.azure.keyvault import VaultKeys
 from ironspan.kms import seeds as seeds_module
 from ironspan.kms.plugin import OK, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, SERVICE
 from ironspan.kms.seeds import Seeds
 from ironspan.kms.server import SEALED, serving
+from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
 from tests.support.clock import Clock
 from tests.support.key_vault import NAME, Vault, running
 
@@ -125,7 +125,7 @@ def test_api_servers_start_while_the_vault_is_away(host: Host, vault: Vault) -> 
         again = plugin.encrypt(mine)
         assert plugin.decrypt(again) == mine
     unknown = Wrapped(os.urandom(256), wrapped.key_id)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         plugin.decrypt(unknown)
     assert caught.value.retryable
 
@@ -161,7 +161,7 @@ def test_an_outage_has_an_end(host: Host, hours: float, opens: bool) -> None:
         if opens:
             assert tried.decrypt(wrapped) == b"s" * 32
         else:
-            with pytest.raises(StoreError):
+            with pytest.raises(ServiceError):
                 tried.decrypt(wrapped)
 
 
@@ -201,7 +201,7 @@ def test_a_disabled_key_opens_nothing_any_more_and_seeds_are_forgotten(host: Hos
             call()
     assert not (host.folder / "seeds").exists()
     host.cut()
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         host.start().decrypt(wrapped)
     vault.refusal = None
     vault.disabled.clear()
@@ -223,13 +223,13 @@ def test_nothing_works_before_the_vault_was_reached_once(host: Host) -> None:
     host.cut()
     plugin = host.start()
     for call in (plugin.status, lambda: plugin.encrypt(b"s" * 32)):
-        with pytest.raises(StoreError):
+        with pytest.raises(ServiceError):
             call()
 
 
 def test_what_another_vault_has_wrapped_is_refused_by_name(host: Host) -> None:
     plugin = host.start()
-    with pytest.raises(BackupError, match=r"other\.vault\.azure\.net/keys/etcd/1"):
+    with pytest.raises(ProgramError, match=r"other\.vault\.azure\.net/keys/etcd/1"):
         plugin.decrypt(Wrapped(b"x" * 256, "other.vault.azure.net/keys/etcd/1"))
 
 
@@ -260,7 +260,7 @@ def test_a_file_that_is_not_this_hosts_and_vaults_is_no_cache(host: Host, damage
     path.write_bytes(content)
     host.cut()
     plugin = host.start(place=place)
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         plugin.decrypt(Wrapped(wrapped.ciphertext, f"{place}/1"))
 
 
@@ -273,7 +273,7 @@ def test_the_seeds_used_last_are_kept(host: Host, monkeypatch: pytest.MonkeyPatc
     host.cut()
     fresh = host.start()
     assert [fresh.decrypt(made[index])[:1] for index in (0, 2, 3)] == [b"\0", b"\2", b"n"]
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         fresh.decrypt(made[1])
 
 
@@ -282,7 +282,7 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path, mode: int, content: bytes
     file = tmp_path / "seal.key"
     file.write_bytes(content)
     file.chmod(mode)
-    with pytest.raises(BackupError, match=str(file)):
+    with pytest.raises(ProgramError, match=str(file)):
         Seeds(tmp_path / "seeds", file, PLACE)
 
 
@@ -324,7 +324,7 @@ def test_what_is_sealed_for_others_is_of_no_use_without_a_former_seed(host: Host
     stranger = others(host, tmp_path / "stranger")
     stranger.start()
     host.cut()
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         stranger.start().decrypt(made)
 
 
@@ -340,7 +340,7 @@ def test_a_seed_that_was_sealed_otherwise_is_none(host: Host, tmp_path: Path, da
     elif damage == "short":
         del sealed[-1]
     host.cut()
-    with pytest.raises(StoreError):
+    with pytest.raises(ServiceError):
         second.decrypt(made._replace(sealed=bytes(sealed)))
 
 
@@ -352,7 +352,7 @@ def test_a_key_that_is_disabled_is_not_opened_by_what_was_sealed(host: Host, tmp
     host.vault.disabled.add(next(iter(host.vault.versions)))
     second.probe()
     host.cut()
-    with pytest.raises(BackupError):
+    with pytest.raises(ProgramError):
         other.start().decrypt(made)
 
 

@@ -8,9 +8,9 @@ import typing as t
 
 import pytest
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.log.choice import Choice
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.errors import Unreachable
 
 LEADS, FOLLOWS, ALONE, SILENT = "leads", "follows", "knows no leader", "is silent"
 

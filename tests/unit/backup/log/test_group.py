@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
 from ironspan.backup.log.group import Gap, Grouper
 from ironspan.backup.records import Event, Revision
+from ironspan.etcd import rpc_pb2 as rpc
 
 FIRST = 100
 

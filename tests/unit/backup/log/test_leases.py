@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from ironspan.backup.etcd.errors import Unreachable
 from ironspan.backup.log.leases import GONE_TTL_S, SWEEP_S, UNKNOWN_TTL_S, LeaseBook
 from ironspan.backup.records import Event, LeaseGone, LeaseGrant, Progress, Record, Revision
+from ironspan.etcd.errors import Unreachable
 
 
 class Etcd:

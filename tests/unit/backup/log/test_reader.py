@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ironspan.backup.errors import BackupError, WrongCluster
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log import watch as module
 from ironspan.backup.log.group import Gap
 from ironspan.backup.log.inbox import Inbox
 from ironspan.backup.log.position import Position
 from ironspan.backup.log.watch import Reader
 from ironspan.backup.records import Progress, Record, Revision
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.program.errors import ProgramError
 
 CLUSTER = 7
 Step = rpc.WatchResponse | Exception | float
@@ -212,7 +213,7 @@ def test_another_cluster_is_refused(run: Callable[..., Setting]) -> None:
 def test_a_defect_is_no_silence(run: Callable[..., Setting]) -> None:
     setting = run([created(), t.cast("rpc.WatchResponse", "nonsense")])
     setting.wait(setting.reader.ended.is_set)
-    assert isinstance(setting.reader.failure, BackupError)
+    assert isinstance(setting.reader.failure, ProgramError)
     assert "nonsense" not in str(type(setting.reader.failure))
 
 

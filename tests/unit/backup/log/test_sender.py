@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironspan.backup import segment
-from ironspan.backup.errors import ChainError, Forbidden, LeaseLost, Refused, StoreError
+from ironspan.backup.errors import ChainError
 from ironspan.backup.log import sender as module
 from ironspan.backup.log.batch import Cutter
 from ironspan.backup.log.coalesce import NODE_LEASES
@@ -25,6 +25,7 @@ from ironspan.backup.log.spool import Spool
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.records import Coalesced, Event, Record, Revision
 from ironspan.backup.takeover import segments_of, take_over
+from ironspan.program.errors import Forbidden, LeaseLost, Refused, ServiceError
 from tests.support.backup_log import NAMES, PlainKeys, revision
 from tests.support.memory_store import MemoryStore
 
@@ -164,9 +165,11 @@ def test_nothing_is_sent_while_the_lease_is_not_held(tmp_path: Path) -> None:
     assert Spool(made.spool.folder, LIMIT).recover(1) == 3
 
 
-@pytest.mark.parametrize("error", [Forbidden("no right"), StoreError("down", retryable=True, retry_after=7)])
+@pytest.mark.parametrize(
+    "error", [Forbidden("no right"), ServiceError("down", retryable=True, retry_after=7)]
+)
 def test_a_store_that_refuses_is_asked_again_when_it_said(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, error: StoreError
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, error: ServiceError
 ) -> None:
     append, calls = setting.store.append, [0]
     waits: list[float] = []
@@ -187,10 +190,10 @@ def test_a_store_that_refuses_is_asked_again_when_it_said(
 
 
 @pytest.mark.parametrize(
-    ("error", "longest"), [(Refused("mend it"), 60.0), (StoreError("down", retryable=True), 1.5)]
+    ("error", "longest"), [(Refused("mend it"), 60.0), (ServiceError("down", retryable=True), 1.5)]
 )
 def test_what_an_operator_has_to_mend_is_tried_less_and_less_often_and_heals(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, error: StoreError, longest: float
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, error: ServiceError, longest: float
 ) -> None:
     append = setting.store.append
     waits: list[float] = []

@@ -11,9 +11,9 @@ import typing as t
 import pytest
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceResponseError
 
+from ironspan.azure.identity import Identity, credential, refuse_secrets
 from ironspan.backup.azure.blob import open_azure
-from ironspan.backup.azure.identity import Identity, credential, refuse_secrets
-from ironspan.backup.errors import BackupError, StoreError
+from ironspan.program.errors import ProgramError, ServiceError
 
 URL = "https://acme.blob.core.windows.net"
 MANAGED = {"kind": "managed_identity", "client_id": ""}
@@ -47,7 +47,7 @@ def who(settings: dict[str, t.Any]) -> str:
     ],
 )
 def test_keys_are_refused_and_not_repeated(settings: dict[str, t.Any], named: str) -> None:
-    with pytest.raises(BackupError) as caught:
+    with pytest.raises(ProgramError) as caught:
         refuse_secrets(settings)
     assert f"The setting {named} holds" in str(caught.value)
     assert "c2VjcmV0" not in str(caught.value)
@@ -58,12 +58,12 @@ def test_ordinary_settings_pass() -> None:
 
 
 def test_a_store_refuses_keys_before_it_asks_the_dns() -> None:
-    with pytest.raises(BackupError, match="holds a key"):
+    with pytest.raises(ProgramError, match="holds a key"):
         open_azure({"account_url": f"{URL}?sig=x", "container": "etcd", "credential": MANAGED})
 
 
 def test_a_store_without_tls_is_refused() -> None:
-    with pytest.raises(BackupError, match="is not https"):
+    with pytest.raises(ProgramError, match="is not https"):
         open_azure({"account_url": "http://127.0.0.1:10000/a", "container": "etcd", "credential": MANAGED})
 
 
@@ -74,7 +74,7 @@ def test_managed_identity() -> None:
 
 def test_managed_identity_on_an_arc_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:40342/metadata/identity/oauth2/token")
-    with pytest.raises(BackupError, match="kind to arc"):
+    with pytest.raises(ProgramError, match="kind to arc"):
         credential(MANAGED)
 
 
@@ -92,16 +92,16 @@ def test_workload_identity(tmp_path: pathlib.Path) -> None:
         "token_file": str(file),
         "authority": "https://127.0.0.1:9",
     }
-    with pytest.raises(BackupError, match="is not there or cannot be read"):
+    with pytest.raises(ProgramError, match="is not there or cannot be read"):
         credential(settings)
     file.write_text("x")
     assert "workload" in who(settings)
-    with pytest.raises(BackupError, match="needs tenant_id, client_id"):
+    with pytest.raises(ProgramError, match="needs tenant_id, client_id"):
         credential({"kind": "workload_identity", "token_file": str(file)})
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(BackupError, match="keys are not used"):
+    with pytest.raises(ProgramError, match="keys are not used"):
         credential({"kind": "account_key"})
 
 
@@ -124,7 +124,7 @@ def test_no_token_is_no_failure_of_the_store(error: AzureError, code: str, metho
         get_token_info = get_token
 
     proven: t.Any = Failing()
-    with pytest.raises(StoreError, match="There is no token for the workload identity") as caught:
+    with pytest.raises(ServiceError, match="There is no token for the workload identity") as caught:
         getattr(Identity(proven, "workload identity", "Look at it."), method)("scope")
     assert caught.value.retryable
     assert code in str(caught.value)

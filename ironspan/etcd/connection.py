@@ -15,7 +15,7 @@ import time
 import typing as t
 import urllib.parse
 
-from ironspan.backup.etcd.channel import Tls, no_endpoint, parted
+from ironspan.etcd.channel import Tls, no_endpoint, parted
 
 CONNECT_S = 5.0
 """Seconds for the connection and TLS's handshake together."""

@@ -1,13 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between the backup and etcd."""
+"""What can go wrong between a program and etcd."""
 
 from __future__ import annotations
 
-from ironspan.backup.errors import BackupError
+from ironspan.program.errors import ProgramError
 
 
-class EtcdError(BackupError):
+class EtcdError(ProgramError):
     """An etcd member did not do what it was asked for.
 
     Attributes:

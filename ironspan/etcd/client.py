@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.calls import Calls
-from ironspan.backup.etcd.channel import translated
-from ironspan.backup.etcd.errors import Unreachable
-from ironspan.backup.etcd.watch import Watch
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.calls import Calls
+from ironspan.etcd.channel import translated
+from ironspan.etcd.errors import Unreachable
+from ironspan.etcd.watch import Watch
 
 ALL = b"\0"
 """As key and as end of a range: every key."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.channel import Tls
-from ironspan.backup.etcd.errors import Compacted, EtcdError
-from ironspan.backup.etcd.stream import Stream
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.channel import Tls
+from ironspan.etcd.errors import Compacted, EtcdError
+from ironspan.etcd.stream import Stream
 
 REQUIRE_LEADER = (("hasleader", "true"),)
 """Without it a member that is cut off from its cluster keeps the stream open and silent."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironspan.backup.azure.keyvault import FRESH_S, VaultKeys, open_key_vault
+from ironspan.azure.keyvault import FRESH_S, VaultKeys, open_key_vault
 from ironspan.backup.crypto import new_data_key
-from ironspan.backup.errors import BackupError, KeyMissing, StoreError
 from ironspan.backup.stores import open_keys
+from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
 from tests.support.clock import Clock
 from tests.support.key_vault import NAME, Vault, running
 
@@ -79,7 +79,7 @@ def test_an_outage_of_the_vault_stops_no_backup(
     restarted = vault.keys(tmp_path / "cache" / "key.json")
     again = restarted.wrap(data_key)
     assert wrapped[0] == again[0] == version
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         keys.unwrap(*wrapped)
     assert caught.value.retryable
     vault.refusal = None
@@ -88,7 +88,7 @@ def test_an_outage_of_the_vault_stops_no_backup(
 
 def test_an_outage_before_the_first_answer_is_told(vault: Vault, keys: VaultKeys) -> None:
     vault.refusal = (500, "InternalServerError", "")
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         keys.wrap(new_data_key())
     assert caught.value.retryable
 
@@ -109,7 +109,7 @@ def test_only_the_key_of_this_vault_is_taken_from_the_file(
     if works:
         assert restarted.current == version
     else:
-        with pytest.raises(StoreError):
+        with pytest.raises(ServiceError):
             restarted.wrap(new_data_key())
 
 
@@ -162,7 +162,7 @@ def test_another_key_does_not_open_it(vault: Vault, keys: VaultKeys) -> None:
 )
 def test_refusals_of_the_vault(vault: Vault, keys: VaultKeys, inner: str, text: str) -> None:
     vault.refusal = (403, "Forbidden", inner)
-    with pytest.raises(BackupError, match=text):
+    with pytest.raises(ProgramError, match=text):
         keys.unwrap("1", b"x" * 256)
 
 
@@ -170,5 +170,5 @@ def test_a_vault_is_opened_by_its_settings_and_refuses_keys() -> None:
     settings = {"kind": "key_vault", "vault_url": "https://127.0.0.1:9", "key": NAME, "ca": ""}
     credential = {"kind": "managed_identity", "client_id": ""}
     assert isinstance(open_keys({**settings, "credential": credential}), VaultKeys)
-    with pytest.raises(BackupError, match="client_secret holds a key"):
+    with pytest.raises(ProgramError, match="client_secret holds a key"):
         open_key_vault({**settings, "credential": {**credential, "client_secret": "x"}})

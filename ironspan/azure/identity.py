@@ -15,7 +15,7 @@ from azure.core.credentials import AccessToken, AccessTokenInfo, TokenRequestOpt
 from azure.core.exceptions import AzureError
 from azure.identity import ManagedIdentityCredential, WorkloadIdentityCredential
 
-from ironspan.backup.errors import BackupError, StoreError
+from ironspan.program.errors import ProgramError, ServiceError
 
 ARC_AGENT = "http://127.0.0.1:40342"
 """Where the Azure Connected Machine agent answers, by its documentation."""
@@ -30,13 +30,13 @@ def refuse_secrets(settings: Mapping[str, t.Any]) -> None:
         settings: of a store or of a Key Vault.
 
     Raises:
-        BackupError: naming the setting, never its value.
+        ProgramError: naming the setting, never its value.
     """
     for name, value in _leaves(settings):
         signed = "sig" in dict(parse_qsl(urlsplit(value).query))
         known = any(text in value.lower() for text in _IN_VALUES)
         if signed or known or (value and name.lower() in _SECRETS):
-            raise BackupError(
+            raise ProgramError(
                 f"The setting {name} holds a key, a connection string or a signed URL, which are not used.",
                 "Remove it (and rotate the key, as it was in a file) and set `credential` to "
                 "managed_identity, arc or workload_identity; the account should have shared key access off.",
@@ -66,23 +66,23 @@ class Identity:
         self._proven, self._who, self._remedy = proven, who, remedy
 
     def get_token(self, *scopes: str, **options: t.Any) -> AccessToken:
-        """Return a token. Raises StoreError (retryable) when there is none."""
+        """Return a token. Raises ServiceError (retryable) when there is none."""
         try:
             return self._proven.get_token(*scopes, **options)
         except AzureError as error:
             raise self._refused(error) from None
 
     def get_token_info(self, *scopes: str, options: TokenRequestOptions | None = None) -> AccessTokenInfo:
-        """Return a token and when to renew it. Raises StoreError (retryable) when there is none."""
+        """Return a token and when to renew it. Raises ServiceError (retryable) when there is none."""
         try:
             return self._proven.get_token_info(*scopes, options=options)
         except AzureError as error:
             raise self._refused(error) from None
 
-    def _refused(self, error: AzureError) -> StoreError:
+    def _refused(self, error: AzureError) -> ServiceError:
         # Of the SDK's text only Entra's code: the rest may quote what was sent.
         code = re.search(r"AADSTS\d+", str(error.message))
-        return StoreError(
+        return ServiceError(
             f"There is no token for the {self._who}{f' ({code[0]})' if code else ''}.",
             self._remedy,
             retryable=True,
@@ -99,7 +99,7 @@ def credential(settings: Mapping[str, t.Any], ca: str = "") -> Identity:
         ca: file with the authority of ``authority``'s certificate; "" for the system's.
 
     Raises:
-        BackupError: the settings do not fit this host.
+        ProgramError: the settings do not fit this host.
     """
     kind = settings.get("kind", "")
     client_id = settings.get("client_id") or None
@@ -126,7 +126,7 @@ def credential(settings: Mapping[str, t.Any], ca: str = "") -> Identity:
             "Check the federated credential (issuer, subject, audience), tenant and client id, the age of "
             "the projected token, and the way to login.microsoftonline.com.",
         )
-    raise BackupError(
+    raise ProgramError(
         f"{kind!r} is no kind of credential.",
         "Write managed_identity, arc or workload_identity; keys are not used.",
     )
@@ -135,7 +135,7 @@ def credential(settings: Mapping[str, t.Any], ca: str = "") -> Identity:
 def _insist_on_no_arc() -> None:
     """The SDK would ask the Arc agent silently, whatever the settings say."""
     if os.environ.get("IDENTITY_ENDPOINT"):
-        raise BackupError(
+        raise ProgramError(
             "The settings ask for the managed identity of an Azure machine; this server has the Arc agent.",
             "Set the credential's kind to arc.",
         )
@@ -149,13 +149,13 @@ def _point_to_arc() -> None:
 def _workload(settings: Mapping[str, t.Any], ca: str) -> WorkloadIdentityCredential:
     missing = [name for name in ("tenant_id", "client_id", "token_file") if not settings.get(name)]
     if missing:
-        raise BackupError(
+        raise ProgramError(
             f"Workload identity needs {', '.join(missing)}.",
             "Copy tenant and client id from the identity, and name the file of the projected token.",
         )
     file = pathlib.Path(settings["token_file"])
     if not os.access(file, os.R_OK):
-        raise BackupError(
+        raise ProgramError(
             f"The projected token {file} is not there or cannot be read.",
             "The pod needs the label azure.workload.identity/use=true, or a projected service account token "
             "with the audience api://AzureADTokenExchange.",

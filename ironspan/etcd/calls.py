@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import grpc
 from google.protobuf.message import Message
 
-from ironspan.backup.etcd import rpc_pb2 as rpc
-from ironspan.backup.etcd.channel import Channels, Tls, translated
-from ironspan.backup.etcd.errors import EtcdError, Unreachable
+from ironspan.etcd import rpc_pb2 as rpc
+from ironspan.etcd.channel import Channels, Tls, translated
+from ironspan.etcd.errors import EtcdError, Unreachable
 
 TIMEOUT = 5.0
 AVOID_S = 10.0

@@ -14,15 +14,15 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from ironspan.backup.errors import (
+from ironspan.program.errors import (
     AlreadyThere,
-    BackupError,
     Forbidden,
     LeaseLost,
     NotThere,
+    ProgramError,
     Refused,
     RoleMissing,
-    StoreError,
+    ServiceError,
 )
 
 ROLES = {
@@ -74,7 +74,7 @@ def outcome_unknown(error: AzureError) -> bool:
     return status is None or status == 408 or status >= 500
 
 
-def explain(error: AzureError, place: Place, need: str) -> BackupError:
+def explain(error: AzureError, place: Place, need: str) -> ProgramError:
     """Turn an error of the Azure SDK into one of ours.
 
     Args:
@@ -87,35 +87,35 @@ def explain(error: AzureError, place: Place, need: str) -> BackupError:
     if not isinstance(error, HttpResponseError) or error.status_code is None:
         slow = isinstance(error, ServiceResponseError)
         what = "did not answer in time or broke the connection" if slow else "sent an incomplete response"
-        return StoreError(f"{place}: the store {what}.", retryable=True)
+        return ServiceError(f"{place}: the store {what}.", retryable=True)
     return _answered(error, place, need)
 
 
-def _unreachable(error: ServiceRequestError, place: Place) -> StoreError:
+def _unreachable(error: ServiceRequestError, place: Place) -> ServiceError:
     cause: BaseException | None = error.inner_exception
     while cause is not None and not isinstance(cause, ssl.SSLError):
         reason = getattr(cause, "reason", None)
         nested = reason if isinstance(reason, BaseException) else (cause.args[0] if cause.args else None)
         cause = nested if isinstance(nested, BaseException) else None
     if cause is not None:
-        return StoreError(
+        return ServiceError(
             f"{place}: the certificate of the store is not trusted, or not for this name.",
             "If a firewall inspects TLS, exempt the account from it; `ca` in the settings names an authority "
             "other than the system's.",
             retryable=True,
         )
-    return StoreError(
+    return ServiceError(
         f"{place}: no connection to the store.",
         "Check the account's name, DNS, and the way to the private endpoint (port 443).",
         retryable=True,
     )
 
 
-def _answered(error: HttpResponseError, place: Place, need: str) -> StoreError:
+def _answered(error: HttpResponseError, place: Place, need: str) -> ServiceError:
     status, code = error.status_code or 0, code_of(error)
     said = f"{status} {code}".strip()
     if status in (408, 429) or status >= 500:
-        return StoreError(
+        return ServiceError(
             f"{place}: the store is busy or failing ({said}).",
             retryable=status not in (501, 505),
             retry_after=retry_after(error),
@@ -134,11 +134,11 @@ def _answered(error: HttpResponseError, place: Place, need: str) -> StoreError:
     if code in _EXISTS:
         return AlreadyThere(f"{place} exists already ({said}).")
     if code == "PublicAccessNotPermitted":
-        return StoreError(f"{place}: anonymous requests are not permitted ({said}).")
-    return StoreError(f"{place}: the store refused the request ({said}).", f"Azure says: {_short(error)}")
+        return ServiceError(f"{place}: anonymous requests are not permitted ({said}).")
+    return ServiceError(f"{place}: the store refused the request ({said}).", f"Azure says: {_short(error)}")
 
 
-def _missing(place: Place, code: str) -> StoreError:
+def _missing(place: Place, code: str) -> ServiceError:
     if code in ("ContainerNotFound", "ContainerBeingDeleted"):
         return Refused(
             f"The container {place.container} is not in the account {place.account} ({code}).",
@@ -146,10 +146,10 @@ def _missing(place: Place, code: str) -> StoreError:
         )
     if code in _NO_BLOB or not code:
         return NotThere(f"{place} does not exist.")
-    return StoreError(f"{place} was not found ({code}).", "Check account and container in the settings.")
+    return ServiceError(f"{place} was not found ({code}).", "Check account and container in the settings.")
 
 
-def _refused(place: Place, code: str, said: str, need: str) -> StoreError:
+def _refused(place: Place, code: str, said: str, need: str) -> ServiceError:
     if code in ("AuthorizationPermissionMismatch", "InsufficientAccountPermissions"):
         return RoleMissing(
             f"{place}: this identity may not {need} blobs ({said}).",

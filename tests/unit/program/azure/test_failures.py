@@ -16,16 +16,16 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from ironspan.backup.azure.failures import Place, explain, outcome_unknown
-from ironspan.backup.errors import (
+from ironspan.azure.failures import Place, explain, outcome_unknown
+from ironspan.program.errors import (
     AlreadyThere,
-    BackupError,
     Forbidden,
     LeaseLost,
     NotThere,
+    ProgramError,
     Refused,
     RoleMissing,
-    StoreError,
+    ServiceError,
 )
 
 PLACE = Place("acme", "etcd", "lab/writer")
@@ -65,22 +65,22 @@ def answered(status: int, code: str = "", **headers: str) -> HttpResponseError:
         (403, "AuthenticationFailed", "read", Forbidden, False, ["identity's token", "clock"]),
         (401, "InvalidAuthenticationInfo", "read", Forbidden, False, ["tenant"]),
         (403, "AccountIsDisabled", "read", Forbidden, False, ["does not allow"]),
-        (429, "", "read", StoreError, True, ["busy"]),
-        (503, "ServerBusy", "write", StoreError, True, ["503 ServerBusy"]),
-        (500, "InternalError", "write", StoreError, True, []),
-        (501, "APINotImplemented", "write", StoreError, False, []),
-        (408, "OperationTimedOut", "write", StoreError, True, []),
-        (400, "InvalidHeaderValue", "write", StoreError, False, ["400 InvalidHeaderValue"]),
-        (409, "BlockCountExceedsLimit", "write", StoreError, False, ["409 BlockCountExceedsLimit"]),
-        (413, "RequestBodyTooLarge", "write", StoreError, False, []),
+        (429, "", "read", ServiceError, True, ["busy"]),
+        (503, "ServerBusy", "write", ServiceError, True, ["503 ServerBusy"]),
+        (500, "InternalError", "write", ServiceError, True, []),
+        (501, "APINotImplemented", "write", ServiceError, False, []),
+        (408, "OperationTimedOut", "write", ServiceError, True, []),
+        (400, "InvalidHeaderValue", "write", ServiceError, False, ["400 InvalidHeaderValue"]),
+        (409, "BlockCountExceedsLimit", "write", ServiceError, False, ["409 BlockCountExceedsLimit"]),
+        (413, "RequestBodyTooLarge", "write", ServiceError, False, []),
     ],
 )  # fmt: skip
 def test_answers(
-    status: int, code: str, need: str, kind: type[BackupError], retryable: bool, texts: list[str]
+    status: int, code: str, need: str, kind: type[ProgramError], retryable: bool, texts: list[str]
 ) -> None:
     found = explain(answered(status, code), PLACE, need)
     assert type(found) is kind
-    assert isinstance(found, StoreError)
+    assert isinstance(found, ServiceError)
     assert found.retryable is retryable
     assert not [text for text in texts if text not in str(found)]
     assert SECRET not in str(found)
@@ -91,7 +91,7 @@ def test_answers(
 )
 def test_retry_after(text: str, seconds: float | None) -> None:
     found = explain(answered(503, "ServerBusy", **({"Retry-After": text} if text else {})), PLACE, "read")
-    assert isinstance(found, StoreError)
+    assert isinstance(found, ServiceError)
     assert found.retry_after == seconds
 
 

@@ -26,9 +26,9 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from ironspan.backup.etcd.channel import MESSAGE_MAX, Tls, problem
-from ironspan.backup.etcd.connection import Cancelled, Connection
-from ironspan.backup.etcd.errors import EtcdError, Unreachable
+from ironspan.etcd.channel import MESSAGE_MAX, Tls, problem
+from ironspan.etcd.connection import Cancelled, Connection
+from ironspan.etcd.errors import EtcdError, Unreachable
 
 WINDOW = 2 << 20
 """Bytes that the other side may send before they are read."""

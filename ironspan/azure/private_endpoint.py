@@ -25,7 +25,7 @@ from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.util import Retry
 
-from ironspan.backup.errors import Refused, StoreError
+from ironspan.program.errors import Refused, ServiceError
 
 PRIVATE = tuple(
     ipaddress.ip_network(text)
@@ -105,7 +105,7 @@ def insist_on_private(endpoint: Endpoint, resolve: Resolve = resolve) -> list[st
         resolve: looks a name up.
 
     Raises:
-        StoreError: the name does not exist or nobody answers (retryable).
+        ServiceError: the name does not exist or nobody answers (retryable).
         Refused: it has a public address; writing there would go through the internet.
     """
     host = endpoint.host
@@ -128,7 +128,7 @@ def refuse_public(endpoint: Endpoint, resolve: Resolve = resolve) -> None:
         insist_on_private(endpoint, resolve)
 
 
-class _Unresolved(StoreError):
+class _Unresolved(ServiceError):
     """The name has no address now."""
 
 

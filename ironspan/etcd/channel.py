@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from ironspan.backup.etcd.errors import Compacted, EtcdError, Unreachable
+from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
 
 MESSAGE_MAX = 64 << 20
 """Bytes: larger than etcd's largest request (1.5 MiB unless raised) and than a page of a range."""

@@ -21,11 +21,11 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.keyvault.keys import JsonWebKey, KeyClient
 from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
 
-from ironspan.backup.azure.failures import Place, explain
-from ironspan.backup.azure.identity import credential, refuse_secrets
-from ironspan.backup.azure.private_endpoint import Endpoint, refuse_public, transport
-from ironspan.backup.azure.transfer import DELAYS, ours, repeat
-from ironspan.backup.errors import BackupError, KeyMissing, StoreError
+from ironspan.azure.failures import Place, explain
+from ironspan.azure.identity import credential, refuse_secrets
+from ironspan.azure.private_endpoint import Endpoint, refuse_public, transport
+from ironspan.azure.transfer import DELAYS, ours, repeat
+from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
 
 LOG = logging.getLogger(__name__)
 ALGORITHM = KeyWrapAlgorithm.rsa_oaep_256
@@ -103,7 +103,7 @@ class VaultKeys:
             return self._known
         try:
             return self.refresh()
-        except StoreError as error:
+        except ServiceError as error:
             # Asked again in the next call: an answer counts as soon as there is one.
             self._known = self._known or self._kept()
             if self._known is None or not error.retryable:
@@ -114,7 +114,7 @@ class VaultKeys:
         """Ask the vault for the newest version, remember and return it.
 
         Raises:
-            BackupError: it does not say, or there is none that can be used.
+            ProgramError: it does not say, or there is none that can be used.
         """
         found = self._newest()
         if found != self._known:
@@ -133,7 +133,7 @@ class VaultKeys:
             raise KeyMissing(f"{self._where(version)} is disabled.", self._enable(version))
         public: t.Any = key.key
         if not str(getattr(public.kty, "value", public.kty)).startswith("RSA"):
-            raise BackupError(
+            raise ProgramError(
                 f"{self._where(version)} is no RSA key.", "Make an RSA key of 3072 bits or more."
             )
         return PublicKey(str(key.id), version, public.n.hex(), public.e.hex())
@@ -173,7 +173,7 @@ class VaultKeys:
             f"--id {self._id(version)} --enabled true"
         )
 
-    def _explain(self, error: AzureError, version: str) -> BackupError:
+    def _explain(self, error: AzureError, version: str) -> ProgramError:
         status = error.status_code if isinstance(error, HttpResponseError) else None
         reasons = _reasons(error)
         if status == 404:
@@ -185,12 +185,12 @@ class VaultKeys:
         if status == 403 and ("KeyDisabled" in reasons or "disabled key" in str(error.message)):
             return KeyMissing(f"{self._where(version)} is disabled.", self._enable(version))
         if status == 403 and reasons & {"ForbiddenByFirewall", "ForbiddenByConnection"}:
-            return BackupError(
+            return ProgramError(
                 f"{self._where(version)}: the vault refuses this network.",
                 "Reach it through its private endpoint.",
             )
         if status == 403:
-            return BackupError(
+            return ProgramError(
                 f"{self._where(version)}: this identity may not use it.",
                 'Assign it "Key Vault Crypto Service Encryption User" on the key: get, wrap and unwrap.',
             )
@@ -222,8 +222,8 @@ def open_key_vault(settings: Mapping[str, t.Any]) -> VaultKeys:
             ``cache``, the file for the public half of the key, and ``asks`` (see ``VaultKeys``).
 
     Raises:
-        BackupError: the settings hold a key, or do not fit this host.
-        StoreError: the vault's name has a public address.
+        ProgramError: the settings hold a key, or do not fit this host.
+        ServiceError: the vault's name has a public address.
     """
     refuse_secrets(settings)
     url, ca, private = settings["vault_url"], settings.get("ca", ""), settings.get("private", True)

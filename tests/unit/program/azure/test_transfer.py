@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironspan.backup.azure.transfer import in_order, pieces, repeat
-from ironspan.backup.errors import BackupError, NotThere, StoreError
+from ironspan.azure.transfer import in_order, pieces, repeat
+from ironspan.program.errors import NotThere, ProgramError, ServiceError
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 9))
@@ -51,16 +51,16 @@ def test_results_come_in_order_and_little_is_taken_ahead() -> None:
 def test_the_first_failure_is_raised() -> None:
     def work(number: int) -> int:
         if number == 3:
-            raise StoreError("three")
+            raise ServiceError("three")
         return number
 
     made: list[int] = []
-    with pytest.raises(StoreError, match="three"):
+    with pytest.raises(ServiceError, match="three"):
         made.extend(in_order(work, range(10), at_once=2))
     assert made == [0, 1, 2]
 
 
-BUSY = StoreError("busy", retryable=True)
+BUSY = ServiceError("busy", retryable=True)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ BUSY = StoreError("busy", retryable=True)
         ([BUSY, BUSY], 3, False),
         ([BUSY] * 9, 4, True),
         ([NotThere("gone")], 1, True),
-        ([StoreError("soon", retryable=True, retry_after=3)], 2, False),
-        ([StoreError("much later", retryable=True, retry_after=60)], 1, True),
-        ([BackupError("another")], 1, True),
+        ([ServiceError("soon", retryable=True, retry_after=3)], 2, False),
+        ([ServiceError("much later", retryable=True, retry_after=60)], 1, True),
+        ([ProgramError("another")], 1, True),
         ([ValueError("a bug")], 1, True),
     ],
 )
@@ -86,8 +86,8 @@ def test_repeating(failures: list[Exception], attempts: int, raised: bool) -> No
             raise failures[len(made) - 1]
         return "done"
 
-    def explain(error: Exception) -> BackupError | None:
-        return error if isinstance(error, BackupError) else None
+    def explain(error: Exception) -> ProgramError | None:
+        return error if isinstance(error, ProgramError) else None
 
     def run() -> str:
         return repeat(attempt, explain, slept.append, delays=(0.2, 0.6, 1.8))
@@ -99,5 +99,5 @@ def test_repeating(failures: list[Exception], attempts: int, raised: bool) -> No
         assert run() == "done"
     assert len(made) == attempts
     assert len(slept) == attempts - 1
-    asked = [error.retry_after or 0 for error in failures if isinstance(error, StoreError)]
+    asked = [error.retry_after or 0 for error in failures if isinstance(error, ServiceError)]
     assert all(seconds >= least for seconds, least in zip(slept, asked, strict=False))

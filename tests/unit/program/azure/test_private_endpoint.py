@@ -10,15 +10,15 @@ from collections.abc import Callable
 import pytest
 import requests
 
-from ironspan.backup.azure import private_endpoint
-from ironspan.backup.azure.private_endpoint import (
+from ironspan.azure import private_endpoint
+from ironspan.azure.private_endpoint import (
     Endpoint,
     insist_on_private,
     is_private,
     refuse_public,
     transport,
 )
-from ironspan.backup.errors import Refused, StoreError
+from ironspan.program.errors import Refused, ServiceError
 
 ACCOUNT = Endpoint.of("https://acme.blob.core.windows.net")
 PRIVATE_NAME = "acme.privatelink.blob.core.windows.net"
@@ -121,7 +121,7 @@ def test_private_addresses_pass() -> None:
 def test_what_is_wrong_with_the_dns(
     answers: dict[str, list[str] | int], retryable: bool, texts: list[str]
 ) -> None:
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ServiceError) as caught:
         insist_on_private(ACCOUNT, resolver(**answers))
     assert caught.value.retryable is retryable
     assert not [text for text in texts if text not in str(caught.value)]

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ironspan.backup.errors import BackupError, StoreError
+from ironspan.program.errors import ProgramError, ServiceError
 
 PIECE = 4 * 1024 * 1024
 """Bytes of one block or range request: on a 30 ms way, four of these at a time fill 4 Gbit/s."""
@@ -67,14 +67,14 @@ def in_order[Given, Made](
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def ours(error: Exception) -> BackupError | None:
+def ours(error: Exception) -> ProgramError | None:
     """Return an error that is in our words already, None for another."""
-    return error if isinstance(error, BackupError) else None
+    return error if isinstance(error, ProgramError) else None
 
 
 def repeat[Made](
     attempt: Callable[[], Made],
-    explain: Callable[[Exception], BackupError | None],
+    explain: Callable[[Exception], ProgramError | None],
     sleep: Callable[[float], None] = time.sleep,
     delays: tuple[float, ...] = DELAYS,
 ) -> Made:
@@ -87,7 +87,7 @@ def repeat[Made](
         delays: seconds before each further attempt.
 
     Raises:
-        BackupError: the last attempt's.
+        ProgramError: the last attempt's.
     """
     for delay in (*delays, None):
         try:
@@ -96,8 +96,8 @@ def repeat[Made](
             explained = explain(error)
             if explained is None:
                 raise
-            again = isinstance(explained, StoreError) and explained.retryable and delay is not None
-            asked = explained.retry_after if isinstance(explained, StoreError) else None
+            again = isinstance(explained, ServiceError) and explained.retryable and delay is not None
+            asked = explained.retry_after if isinstance(explained, ServiceError) else None
             if not again or (asked or 0) > LONGEST_WAIT:
                 raise explained from None
             # Spread, so that the hosts of a fleet do not come back in the same moment.
