@@ -239,7 +239,7 @@ def read_site(given: list[str]) -> t.Any:
     from ansible.plugins.loader import init_plugin_loader
 
     init_plugin_loader([str(project / "collections")])
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
 
     site, problems = load_site(inventories(given, project))
     if site is None:

@@ -125,8 +125,8 @@ def loaded(path: pathlib.Path) -> t.Any:
     Raises:
         CommandError: it is none, or was altered.
     """
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
     try:
         return load(path)
@@ -136,8 +136,8 @@ def loaded(path: pathlib.Path) -> t.Any:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Run ``show`` and return its exit code."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.approvals import Approvals, check
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
     plan = loaded(arguments.plan)
     approved: Approvals | None = None
@@ -168,8 +168,8 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_approve(arguments: argparse.Namespace) -> int:
     """Run ``approve`` and return its exit code."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.approvals import sign
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
     plan = loaded(arguments.plan)
     try:

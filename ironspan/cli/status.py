@@ -64,11 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
     from ansible.plugins.loader import init_plugin_loader
 
     init_plugin_loader([str(project / "collections")])
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
 
     site, problems = load_site(inventories(arguments.inventory, project))
     if site is None:

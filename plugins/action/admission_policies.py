@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import (
@@ -19,7 +20,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
@@ -28,8 +28,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects im
     name_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 LAYER = "admission"
 PATIENCE = 5.0

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     insist_on_nodes,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
     Session,
     all_node_addresses,

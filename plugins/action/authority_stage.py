@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.run import observed
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import BACK, Generations
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 
 class ActionModule(ClusterAction):

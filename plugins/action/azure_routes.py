@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import (
     ROUTES_OF_A_MANAGED_TABLE,
     ROUTES_OF_A_TABLE,
@@ -14,7 +15,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes impor
     routes_of,
     template,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 
 

@@ -8,12 +8,12 @@ import dataclasses
 import ipaddress
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.cni_migrate import (

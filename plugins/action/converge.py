@@ -39,8 +39,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     unfit_message,
     within,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import MEMBER_LAYERS, slice_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import (
     kinds_verdict,
@@ -249,8 +249,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
         def make() -> tuple[t.Any, t.Any]:
             # Imported late: as a rule the validate action has written the documents already.
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
+                site_of_run,
+            )
             from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
-            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 
             site = site_of_run(variables, roles_folder)
             if site.is_slice:

@@ -11,10 +11,10 @@ import typing as t
 from pathlib import Path
 
 from ansible import constants
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.page import PageAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import ask, table
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.action import PageAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import probes_for

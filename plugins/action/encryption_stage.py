@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import loaded, rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.rewrite import Outcome, rewrite
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import through
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     DROP,
     KMS,
     Encryption,
     kind_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import through
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 REWRITING_PATIENCE_S = 30.0
 """For a request that fails, as those to the load balancer have it."""

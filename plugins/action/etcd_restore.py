@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.module_action import ModuleAction
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.module import ModuleAction
 
 
 class ActionModule(ModuleAction):

@@ -8,12 +8,12 @@ import concurrent.futures
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, replacements
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import node_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session

@@ -7,13 +7,13 @@ from __future__ import annotations
 import concurrent.futures
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, replacements
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     insist_on_nodes,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import (
     DELETE,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, declared_nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import check_named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
 

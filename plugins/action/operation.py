@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import extra_variables
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     CONSENT_VARIABLE,
@@ -23,21 +24,20 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     steps_of,
     targets_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
-    OperationError,
-    Step,
-    unplanned,
-    without_consent,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
     insist_on_a_plan,
     plan_file,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import extra_variables
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import outside
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
+    OperationError,
+    Step,
+    unplanned,
+    without_consent,
+)
 
 TARGETS_GROUP = "ironspan_targets"
 NAMED_GROUP = "ironspan_named"

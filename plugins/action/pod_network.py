@@ -8,13 +8,13 @@ import concurrent.futures
 import ipaddress
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import proof, turn
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     insist_on_nodes,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import proof, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
     Session,

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves

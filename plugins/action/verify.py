@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible.utils.display import Display
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import (
     ClusterAction,
     Result,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
 

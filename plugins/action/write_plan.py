@@ -10,12 +10,13 @@ from pathlib import Path
 
 from ansible import constants, context
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import PATIENCE_OF_A_CHECK
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.action import PATIENCE_OF_A_CHECK
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
     ClusterError,
     UnreachableError,
@@ -31,16 +32,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
     node_addresses,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import SUFFIX, Content
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_LAYERS, LAYERS, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER

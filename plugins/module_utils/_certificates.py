@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 FILES = (
     "/etc/etcd/pki/*.crt",

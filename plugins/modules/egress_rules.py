@@ -48,8 +48,8 @@ file:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._health import egress, local
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 # In the host's own zone a time in a rule would mean another moment to who reads it elsewhere.
 COMMAND = ("env", "TZ=UTC", "nft", "-j", "list", "chain", "inet", "ironspan-egress", "pods")

@@ -74,7 +74,7 @@ import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 _LEAST_FREE = 1 << 28
 """Bytes that stay free on the disk: a full one stops the member."""

@@ -18,3 +18,7 @@ class ActionableError(Exception):
         super().__init__(f"{message}{separator}{remedy}" if remedy else message)
         self.message = message
         self.remedy = remedy
+
+
+class PlanError(ActionableError):
+    """A plan is not made or not applied: the message is a clause without a full stop, the remedy too."""

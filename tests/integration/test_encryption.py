@@ -21,7 +21,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Membership
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import loaded, rotation, stored
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.rewrite import Outcome, rewrite
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
+    encryption_keys,
+    generate_key_file,
+    open_store,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     DROP,
     IDENTITY,
     KMS,
@@ -29,11 +34,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
     RECALL,
     SECRETBOX,
     WRITE,
-)
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
-    encryption_keys,
-    generate_key_file,
-    open_store,
 )
 
 from ironspan.kms.plugin import OK, Plugin

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files
 
 from tests.support.faults import insist
 

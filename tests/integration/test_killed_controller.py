@@ -26,9 +26,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
 
 from tests.support.fake_api import NODES, REQUESTS, SECRETS, FakeApi, Joins, api_of
 from tests.support.playbooks import recap_of

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 
 UID = "5f0c1e6a9b7d"
 

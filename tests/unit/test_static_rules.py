@@ -10,7 +10,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SAFE = "plugins/module_utils/_engine/paths.py"
+SAFE = "plugins/module_utils/_system/paths.py"
 FOLDERS = ("plugins/module_utils", "plugins/modules")
 BANNED = {
     "chmod", "chown", "lchown", "link", "makedirs", "mkdir", "mkfifo", "mknod", "open", "remove",

@@ -80,7 +80,7 @@ def test_it_lasts_as_long_as_it_was_asked_for() -> None:
 @pytest.mark.parametrize("action", sorted(path.stem for path in ACTIONS.glob("*.py")))
 def test_the_main_process_binds_its_workers_when_it_imports_an_action(action: str) -> None:
     text = (ACTIONS / f"{action}.py").read_text()
-    homes = ("cluster.action import", "doctor.action import", "module_action import")
+    homes = ("actions.cluster import", "actions.page import", "actions.module import")
     assert "\nbind_children()" in text or any(home in text for home in homes)
 
 

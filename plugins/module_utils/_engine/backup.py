@@ -8,8 +8,8 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import (
     ASIDE,
     copy_into,
     copy_open,

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Document, Resource
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Pending,
     ResourceError,

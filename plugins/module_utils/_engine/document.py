@@ -10,7 +10,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.order import stable_order
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Field, Kind, Spec
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Field, Kind, Spec
 
 SCHEMA = 1
 """Version of the document's form."""

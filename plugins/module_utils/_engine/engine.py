@@ -42,7 +42,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions 
     insist_on_origin,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction

@@ -11,7 +11,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host
 
 CONTAINER_FILE = "/run/systemd/container"
 

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.facts import read
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host
 
 Verdict = t.Dict[str, t.Any]
 

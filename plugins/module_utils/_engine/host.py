@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, Journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State as KeptState
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Pending,
     ResourceError,
     State,

@@ -24,9 +24,9 @@ import json
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sync_folder, write_all
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import sync_folder, write_all
 
 Record = t.Dict[str, t.Any]
 

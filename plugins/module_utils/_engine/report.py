@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Document, Resource
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change, State
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change, State
 
 LARGEST_DIFF_BYTES = 100_000
 """Longer texts are not shown as a diff, only their digests are."""

@@ -14,14 +14,14 @@ import os
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import (
     remove_if_there,
     sync_folder,
     write_atomically,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State

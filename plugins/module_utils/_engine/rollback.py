@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import layer_of
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revision
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Spec
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Spec
 
 Owned = t.Mapping[str, t.Sequence[str]]
 

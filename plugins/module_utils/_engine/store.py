@@ -10,15 +10,15 @@ import os
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revisions
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import (
     sync_folder,
     write_atomically,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revisions
 
 FOLDER = "/var/lib/ironspan"
 STATE_SCHEMA = 1

@@ -13,12 +13,12 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import problem_of
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Resource
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import sweep
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import taken_over
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import sweep
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change
 
 Record = t.Dict[str, t.Any]
 

@@ -12,7 +12,7 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 PLACES = (
     "/etc/kubernetes/pki/*.crt",

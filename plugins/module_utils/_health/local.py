@@ -10,7 +10,7 @@ import subprocess
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
 UNITS = ("containerd.service", "kubelet.service", "etcd.service", "etcd-events.service", "haproxy.service")

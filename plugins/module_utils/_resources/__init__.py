@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Kind
+    from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Kind
 
 NAMES = (
     "absent",

@@ -9,8 +9,8 @@ import os
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 60.0

@@ -8,12 +8,6 @@ nothing that a host ever holds can ask for another's.
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Host,
-    Pending,
-    ResourceError,
-    Spec,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
     JOIN_KEY,
     write_input,
@@ -24,6 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and
     certificate_request,
     fingerprint,
     public_key,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Host,
+    Pending,
+    ResourceError,
+    Spec,
 )
 
 INPUT = "join"

@@ -7,12 +7,6 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Host,
-    ResourceError,
-    Spec,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_reset import running
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
@@ -20,6 +14,12 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubead
     kubeadm,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, remove_file
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Host,
+    ResourceError,
+    Spec,
+)
 
 MANIFESTS = "/etc/kubernetes/manifests"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")

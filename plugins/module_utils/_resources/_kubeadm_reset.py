@@ -14,11 +14,11 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host, ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
     read_text,
     remove_file,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host, ResourceError
 
 RESET = (
     "kubeadm",

@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host, ResourceError, Spec
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
     read_text,
     remove_file,
     write_file,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host, ResourceError, Spec
 
 ADMIN_CONF = "/etc/kubernetes/admin.conf"
 RUN_FOLDER = "/run/ironspan"

@@ -11,18 +11,18 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Host,
-    Pending,
-    ResourceError,
-    Spec,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
     ADMIN_CONF,
     TIMEOUT,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Host,
+    Pending,
+    ResourceError,
+    Spec,
 )
 
 CONSENT = "upgrade"

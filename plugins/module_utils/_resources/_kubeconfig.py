@@ -9,9 +9,9 @@ import binascii
 import os
 import re
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Host
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host
 
 AUTHORITY, CLIENT = "certificate-authority-data", "client-certificate-data"
 

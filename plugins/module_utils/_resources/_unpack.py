@@ -10,7 +10,7 @@ import tarfile
 import typing as t
 import zlib
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 UNREADABLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 """What reading raises where the bytes are no archive, or a damaged one."""

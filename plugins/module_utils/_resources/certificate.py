@@ -14,16 +14,6 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Field,
-    Host,
-    Pending,
-    ResourceError,
-    Spec,
-    State,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
     read_text,
     signature,
@@ -33,6 +23,16 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and
     certificate_request,
     fingerprint,
     pem_blocks,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Field,
+    Host,
+    Pending,
+    ResourceError,
+    Spec,
+    State,
 )
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

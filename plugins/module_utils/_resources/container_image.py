@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,

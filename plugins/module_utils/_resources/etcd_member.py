@@ -17,8 +17,9 @@ import json
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,
@@ -27,7 +28,6 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Spec,
     State,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
 
 INPUT = "etcd-membership"
 """One-time input: JSON with ``state`` (new or existing) and ``cluster`` (the value of initial-cluster)."""

@@ -8,8 +8,8 @@ import hashlib
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,

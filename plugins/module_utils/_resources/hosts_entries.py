@@ -11,8 +11,8 @@ import re
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,

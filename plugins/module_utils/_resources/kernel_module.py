@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,
@@ -15,7 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Spec,
     State,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
 
 WITNESSES = {
     "br_netfilter": "/proc/sys/net/bridge",

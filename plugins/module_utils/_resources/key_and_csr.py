@@ -14,15 +14,15 @@ import os
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts, files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import signature
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,
     ResourceError,
     Spec,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import signature
 
 GENERATE = {
     "ecdsa-p256": ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"],

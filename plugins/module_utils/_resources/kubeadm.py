@@ -12,14 +12,6 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Field,
-    Host,
-    Pending,
-    ResourceError,
-    Spec,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_join as joining
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
@@ -36,6 +28,14 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write 
     read_text,
     remove_file,
     write_file,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Field,
+    Host,
+    Pending,
+    ResourceError,
+    Spec,
 )
 
 KUBELET_CONF = "/etc/kubernetes/kubelet.conf"

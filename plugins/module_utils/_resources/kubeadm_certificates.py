@@ -12,14 +12,6 @@ import socket
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Field,
-    Host,
-    ResourceError,
-    Spec,
-    State,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_reset import running
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubeadm_run import (
@@ -31,6 +23,14 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.certifi
     describe,
     difference,
     issuer_by_key,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Field,
+    Host,
+    ResourceError,
+    Spec,
+    State,
 )
 
 

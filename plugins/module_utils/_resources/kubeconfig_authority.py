@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change, Field, Host, Spec
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and_csr import (
     fingerprint,
     pem_blocks,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change, Field, Host, Spec
 
 
 class KubeconfigAuthorityKind:

@@ -13,16 +13,6 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Field,
-    Host,
-    Pending,
-    ResourceError,
-    Spec,
-    State,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import (
     read_text,
     signature,
@@ -35,6 +25,16 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.certifi
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and_csr import (
     certificate_request,
+)
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Field,
+    Host,
+    Pending,
+    ResourceError,
+    Spec,
+    State,
 )
 
 KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----\n?", re.DOTALL)

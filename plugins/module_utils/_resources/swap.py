@@ -8,7 +8,8 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,
@@ -16,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types impo
     Spec,
     State,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text, write_file
 
 FSTAB = "/etc/fstab"
 MARK = "#ironspan-swap-off# "

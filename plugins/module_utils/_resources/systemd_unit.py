@@ -10,7 +10,7 @@ import re
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,

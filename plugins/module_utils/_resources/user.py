@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import accounts
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
     Host,

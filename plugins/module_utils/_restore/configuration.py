@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
 
 PATH = "/etc/etcd/etcd.yaml"
 CLIENT_SETTINGS = "/etc/etcd/etcdctl.env"

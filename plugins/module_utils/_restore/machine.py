@@ -10,9 +10,9 @@ import subprocess
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import backup_program
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
 
 Record = t.Dict[str, t.Any]
 RECORD = "/var/lib/ironspan/etcd-restore.json"

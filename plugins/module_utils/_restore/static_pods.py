@@ -13,8 +13,8 @@ import typing as t
 import urllib.error
 import urllib.request
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 MANIFESTS = "/etc/kubernetes/manifests"
 ASIDE = "/etc/kubernetes/ironspan-restore"

@@ -10,7 +10,6 @@ import os
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
     configuration,
     static_pods,
@@ -20,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 Arguments = t.Mapping[str, t.Any]
 Result = t.Dict[str, t.Any]

@@ -16,7 +16,6 @@ import secrets
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import Store
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import NOTE
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import configuration
@@ -32,6 +31,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.work impo
     take_over,
     work_folder,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
 
 BUMP = 1_000_000_000
 """By how much revisions are raised at least, as OpenShift does; 20 % of the last revision if that is more."""

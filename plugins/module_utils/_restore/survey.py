@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import (
     _fields,
     identity,
@@ -15,6 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_me
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import configuration, static_pods
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 STATE = 3
 """Type of the record in a write-ahead log that says how far the member is (etcd, server/storage/wal)."""

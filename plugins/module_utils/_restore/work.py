@@ -13,9 +13,9 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.configuration import Configuration
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
 
 USER = "etcd"
 """Whom the role lets etcd run as."""

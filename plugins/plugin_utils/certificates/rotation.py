@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import gate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END, Observed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     DROP,
     ISSUE,
@@ -23,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     Generations,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 AUTHORITY_VARIABLE, STAGE_VARIABLE = "ironspan_authority", "ironspan_stage"
 LEAVE_VARIABLE, MINUTES_VARIABLE = "ironspan_leave_behind", "ironspan_token_minutes"

@@ -24,7 +24,7 @@ import typing as t
 from ansible import constants
 from ansible.plugins import strategy
 from ansible.plugins.loader import connection_loader, shell_loader
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import read_early
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import read_early
 
 _READ_BY_EVERY_WORKER = (
     "ansible._internal._json._profiles._legacy",

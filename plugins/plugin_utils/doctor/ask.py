@@ -17,8 +17,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Controller
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import keep, site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 

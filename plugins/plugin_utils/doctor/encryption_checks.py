@@ -13,12 +13,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Finding,
     operation,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE, wanted_kind
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     IDENTITY,
     READ,
     kind_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE, wanted_kind
 
 ROTATE = "encryption_rotate -e ironspan_stage={stage}"
 

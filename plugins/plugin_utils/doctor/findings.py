@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 Content = dict[str, t.Any]

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import stored
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     BACK,
     DROP,
     MOVES,
@@ -20,8 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
     Encryption,
     kind_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Membership

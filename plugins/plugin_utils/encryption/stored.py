@@ -12,7 +12,7 @@ import re
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import IDENTITY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import IDENTITY
 
 PREFIX = "/registry"
 _ENCRYPTED = re.compile(rb"k8s:enc:(?:secretbox:v1|kms:v2):([a-z0-9-]+):")

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import IDENTITY, KMS, SECRETBOX
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
+    IDENTITY,
+    KMS,
+    SECRETBOX,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 VARIABLE = "control_plane_secrets_encryption"

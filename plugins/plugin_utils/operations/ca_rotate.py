@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     BACK,
@@ -21,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     Generations,
     moved,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "none"
 """Documents follow from the stage: they are planned once it was entered."""

@@ -9,7 +9,7 @@ is seen in the comparison with the documents.
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
 HOSTS = "all"
 _SECONDS_A_CONTROL_PLANE = 30

@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     emptying_steps,
     in_waves,
@@ -26,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS, Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "none"
 """Documents are as they were: site.yml brought what both networks need."""

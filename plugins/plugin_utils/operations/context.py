@@ -9,8 +9,8 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS, SITE
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object

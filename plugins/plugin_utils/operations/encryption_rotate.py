@@ -10,12 +10,12 @@ contacting anything.
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import rotation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import moved
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "none"
 """Documents follow from the stage: they are planned once it was entered."""

@@ -18,8 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     HOSTS_VARIABLE,
     Context,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "none"
 """What the hosts have is renamed and made anew before they could be compared with a plan."""

@@ -11,8 +11,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
     leaving_steps,
     named_members,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "others"
 

@@ -18,8 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     HOSTS_VARIABLE,
     Context,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 GROUPS = ("etcd", "control_plane")
 LEARNER_SECONDS = 15

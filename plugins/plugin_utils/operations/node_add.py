@@ -8,12 +8,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nod
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import declared_nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     insist_on_workers,
     join_step,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
 HOSTS = "targets"
 ONLY_NAMED = True

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     RESET_SECONDS,
     delete_step,
     emptying_steps,
     named_workers,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
 HOSTS = "none"
 ONLY_NAMED = True

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     delete_step,
     emptying_steps,
     join_step,
     named_workers,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "targets"
 ONLY_NAMED = True

@@ -8,7 +8,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     HOSTS_VARIABLE,
     Context,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "targets"
 TAKES_GROUPS = True

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd, quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import obstacles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, obstacles, skew
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
 
 HOSTS = "targets"

@@ -16,13 +16,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     HOSTS_VARIABLE,
     Context,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import (
     hosts_out_of,
     rack_of,
     waves,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 FORCE_VARIABLE = "ironspan_force_drain"
 JOIN_SECONDS = 60

@@ -17,7 +17,7 @@ Nothing here looks at API servers or at etcd: that they have followed is asked b
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     BACK,
     DROP,
     IDENTITY,

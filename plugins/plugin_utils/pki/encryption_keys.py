@@ -13,9 +13,9 @@ import json
 import secrets
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import state as states
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import encryption
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import encryption_state as states
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import FROM_COPIES

@@ -13,8 +13,8 @@ import subprocess
 import typing as t
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 NAMESPACE = "ironspan-plan"
 _TIMEOUT_S = 120

@@ -9,6 +9,7 @@ import math
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import estimate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import (
@@ -19,7 +20,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
     pooled,
     seal,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.texts import texts_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import kinds_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, when
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import PlanPolicy, Site
 
 FUTURE_S = 300

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import canonical_json
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 
 SCHEMA = 2
 SUFFIX = ".plan.json"

@@ -12,8 +12,8 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import CLUSTER_OBJECT
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 Content = dict[str, t.Any]
 Delta = tuple[str, ...]

@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
@@ -76,7 +76,7 @@ class PlannedRun:
             PlanError: the plan may not be applied.
             SiteError: the inventory has problems.
         """
-        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
 
         self._folder.once(lambda: self.lay_out(plan_file(variables), site_of_run(variables, roles_folder)))
 

@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 
 _KEEPER = "import os,select,sys; p=select.poll(); p.register(int(sys.argv[1]),select.POLLIN); p.poll()"
 _PLAN = "plan "

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     Encryption,
     begun,
     parsed,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import wanted_kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 NOT_MADE = "f" * 64

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import Profile, profile_for
 
 from tests.support.playbooks import ROOT

@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import 
     certs_renew,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     BACK,
@@ -29,6 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     Generations,
     moved,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 OLD, NEW = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END", "-----BEGIN CERTIFICATE-----\nBBBB\n-----END"
 

@@ -19,9 +19,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 from tests.support.fake_moved import CONFIGURATION, Moved

@@ -155,8 +155,8 @@ def test_any_answer_is_that_host_s_own_affair(answer: t.Any, mode: str) -> None:
 
 def shown(entry: t.Any) -> None:
     """Put what a plan says of a host on a page, which has nothing of its own in it."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
     with contextlib.suppress(PlanError):
         page = plan_page.page(build(samples.site(), {"w1": entry}, samples.CLUSTER, samples.NOW))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import KMS, begun
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import KMS, begun
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.handed_out import known
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import (
     named_in,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import table
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 
 from ironspan.cli.main import build_parser
 from tests.unit.doctor.samples import (

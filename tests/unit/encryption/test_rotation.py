@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import loaded, rotation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import Secret
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     BACK,
     DROP,
     READ,
@@ -20,8 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
     WRITE,
     Encryption,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import Secret
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 from tests.support.clock import Clock
 

@@ -12,7 +12,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup, files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
 
 from tests.unit.conftest import Mirror, Sandbox
 

@@ -24,15 +24,15 @@ import h2.config
 import h2.connection
 from ansible_collections.ironspan.hybrid.plugins.module_utils._access import audit_watch
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, parse_journal
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import sealed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import key_id
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import checked_request
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import content as plan_content
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec

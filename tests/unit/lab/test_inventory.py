@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

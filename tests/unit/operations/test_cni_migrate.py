@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import migration
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
     OperationError,
     Step,
     unplanned,

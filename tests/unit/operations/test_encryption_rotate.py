@@ -8,15 +8,15 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.encryption_rotate import steps
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     DROP,
     READ,
     RECALL,
     WRITE,
     Encryption,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.encryption_rotate import steps
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 A, B, CLEAR = "secretbox-1", "secretbox-2", "identity"
 CHANGED = Encryption((B,), "", "", (A,))

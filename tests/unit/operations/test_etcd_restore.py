@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import etcd_restore
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context, step_groups
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from hypothesis import given
 from hypothesis import strategies as st
 

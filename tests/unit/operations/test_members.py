@@ -23,7 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     compared_hosts,
     left_for_site,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.scope import rendered_hosts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 from tests.unit.operations.test_workers import WORKERS, site
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS, context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
     OperationError,
     Step,
     unplanned,
@@ -121,9 +121,9 @@ def test_hosts_that_a_plan_compares(which: str, hosts: list[str], monkeypatch: p
 
 
 def test_a_plan_of_steps_alone() -> None:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build, kinds_of
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import parse
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
     from ironspan.cli.plan_page import page
     from ironspan.cli.plan_text import shown

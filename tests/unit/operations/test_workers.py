@@ -18,12 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import 
     node_replace,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import DrainPolicy, Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
     OperationError,
     Step,
     without_consent,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import DrainPolicy, Host, Site
 
 from tests.support.fake_nodes import FakeCluster, serving
 

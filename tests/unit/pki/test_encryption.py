@@ -10,7 +10,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import ended, moved
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     BACK,
     DROP,
     IDENTITY,
@@ -25,8 +27,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state i
     begun,
     parsed,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption import ended, moved
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from hypothesis import given
 from hypothesis import strategies as st

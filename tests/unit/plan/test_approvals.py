@@ -11,9 +11,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals, check
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, seal
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -18,11 +18,11 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.action import operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import NodeChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals, check, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Content, Plan, parse, seal
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import kinds_verdict
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

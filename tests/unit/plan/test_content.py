@@ -9,9 +9,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, content, estimate, texts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan, load, parse, seal
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import plan_verdict
 from hypothesis import given
 from hypothesis import strategies as st

@@ -17,13 +17,13 @@ from ansible import context
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.ironspan.hybrid.plugins.action import operation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import (
     LEFT_OUT,
     leaves_localhost_out,
     limited_to,
     outside,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 from tests.support.playbooks import BIN, ROOT
 from tests.support.small_plays import SSH, files, mirror_index, play, run

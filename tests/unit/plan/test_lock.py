@@ -14,8 +14,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 
 from tests.support.faults import insist
 

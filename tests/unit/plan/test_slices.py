@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import members, site_lock
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 
 from tests.support.small_plays import APPLY, files, play, run

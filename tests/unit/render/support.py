@@ -8,8 +8,8 @@ import base64
 import typing as t
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 from tests.support.public_side import PublicSide

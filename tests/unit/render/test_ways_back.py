@@ -20,9 +20,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import rollback
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import OperationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import build, host_entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 from tests.support.converge_action import notes_of
 from tests.support.small_plays import APPLY, COMPARE, TWO, VALIDATE, play

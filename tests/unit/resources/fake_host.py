@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash impo
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import TEST_PROGRAMS, LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State as KeptState
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change
 
 RECORD = """#!/bin/sh
 { printf '%s\\037' "${0##*/}" "$@"; printf '\\036'; } >>"$IRONSPAN_ROOT/calls"

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup, files
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._unpack import select
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

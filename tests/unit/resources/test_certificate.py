@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Pending, ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import key_and_csr
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.certificate import (
     KIND,
@@ -19,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.certifi
     parse_date,
     parse_description,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Pending, ResourceError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.container_image import (
     KIND,
     PINNED,
@@ -18,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.contain
     parse_listing,
     repository,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

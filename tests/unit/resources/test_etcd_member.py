@@ -10,13 +10,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Pending, ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import (
     INPUT,
     KIND,
     identity,
     split,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Pending, ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

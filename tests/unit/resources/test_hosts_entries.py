@@ -9,8 +9,8 @@ import os
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.hosts_entries import with_block
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kernel_module import KIND
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 from .fake_host import FakeHost, converge, filled
 

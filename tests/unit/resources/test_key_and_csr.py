@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import files
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and_csr import (
     KIND,
     certificate_request,
@@ -19,6 +17,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.key_and
     public_key,
     request_configuration,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key

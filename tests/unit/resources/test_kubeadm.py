@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
-    Change,
-    Pending,
-    ResourceError,
-)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_join as joining
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm
@@ -24,6 +19,11 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._kubead
     JOIN_KEY,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm import KIND
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
+    Change,
+    Pending,
+    ResourceError,
+)
 from cryptography import x509
 
 from .authorities import Authority, key_pem, new_key

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates as kind
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm_certificates import (
@@ -17,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm
     LEAVES,
     Leaf,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 from .authorities import Authority, key_pem, kubeconfig, new_key
 from .fake_host import FakeHost, converge, filled

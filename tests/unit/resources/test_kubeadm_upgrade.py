@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Change, ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_config as text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_phases as phases
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeadm_upgrade as upgrade
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeadm import KIND
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change, ResourceError
 
 from .fake_host import FakeHost, converge, filled
 from .test_kubeadm import CONFIG, ENDPOINT, OURS, PLANE_FILES, commands

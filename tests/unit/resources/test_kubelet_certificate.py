@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import Pending, ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _kubeconfig
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubeconfig_authority import (
     KIND as KUBECONFIG,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.kubelet_certificate import KIND
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Pending, ResourceError
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from hypothesis import given

@@ -7,13 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.swap import (
     KIND,
     MARK,
     active_devices,
     without_swap,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

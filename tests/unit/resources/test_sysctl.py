@@ -7,12 +7,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.sysctl import (
     KIND,
     kept_path,
     live_path,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 from .fake_host import FakeHost, converge, filled
 

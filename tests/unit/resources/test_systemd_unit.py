@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import systemd_unit
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.systemd_unit import (
     full_name,
@@ -18,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.systemd
     parse_show,
     parse_time,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 from .fake_host import FakeHost
 

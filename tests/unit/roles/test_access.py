@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._access import controller
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
 
 from tests.unit.roles.conftest import ROOT, Rendered
 

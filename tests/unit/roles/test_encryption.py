@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.state import Encryption
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
 
 from tests.support.public_side import PublicSide

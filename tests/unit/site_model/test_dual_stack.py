@@ -8,7 +8,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import dual_stack
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import dual_stack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -8,9 +8,9 @@ import base64
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import origins
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Taint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
     Place,

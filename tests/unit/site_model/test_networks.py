@@ -8,11 +8,11 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.endpoints import (
     mirror_problem,
     split_endpoint,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import check_cidrs
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import check_cidrs
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Inventory
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks

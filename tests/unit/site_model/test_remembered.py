@@ -16,9 +16,9 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ansible_run, loader, remembered
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly import ansible_run, loader, remembered
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import Remembered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import Remembered
 
 from tests.support.playbooks import ROOT
 

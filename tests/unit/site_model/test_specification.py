@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.versions import ARTIFACTS, IMAGES
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.versions import ARTIFACTS, IMAGES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS, limit_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.names import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names import (
     corrected,
     is_label,
     is_subdomain,

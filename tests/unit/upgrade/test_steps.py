@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import upgrade
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import obstacles, upgrade
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import hosts_in_any_order
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.step import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
     OperationError,
     Step,
     unplanned,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, obstacles
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
 from hypothesis import given
 from hypothesis import strategies as st

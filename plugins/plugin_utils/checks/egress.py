@@ -9,12 +9,12 @@ import re
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import egress_names
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import egress_names
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero, sizes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import network_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.backup import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.backup import (
     NEEDED_BY_KEYS,
     check_credential,
     check_path,
     check_url,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 

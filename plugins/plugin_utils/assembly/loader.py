@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.build import build_site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import run_checks, run_slice_checks
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.settings import report_broken
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.build import build_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import run_checks, run_slice_checks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.settings import report_broken
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
     read_inventory,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     access,
     admission,
     backup,

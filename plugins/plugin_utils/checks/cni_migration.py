@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.cilium import refuse
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import sizes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.cilium import refuse
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import CNI, MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 

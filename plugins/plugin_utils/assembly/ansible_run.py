@@ -11,16 +11,16 @@ from pathlib import Path
 from ansible import context
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.loader import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import (
     Loaded,
     load_from_ansible,
     load_site,
     require_site,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import Remembered
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import Remembered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 

@@ -8,8 +8,8 @@ import functools
 import ipaddress
 from urllib.parse import urlsplit
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.names import is_subdomain
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names import is_subdomain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
 )

@@ -8,7 +8,7 @@ import dataclasses
 import typing as t
 from collections.abc import Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 
 Content = dict[str, t.Any]
 

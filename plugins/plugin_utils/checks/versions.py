@@ -24,7 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 
-LOCK_FILE = Path(__file__).absolute().parents[4] / "artifacts.lock.yml"
+LOCK_FILE = Path(__file__).absolute().parents[3] / "artifacts.lock.yml"
 
 ARTIFACTS: dict[str, tuple[str, ...]] = {
     "site_kubernetes_version": ("kubelet", "kubeadm", "kubectl"),

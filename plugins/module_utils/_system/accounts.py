@@ -8,9 +8,9 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.files import mode_text
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.types import (
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import mode_text
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Field,
     Host,
     ResourceError,

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.admission import FILE
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.endpoints import split_endpoint
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.admission import FILE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.endpoints import split_endpoint
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import (
     Egress,

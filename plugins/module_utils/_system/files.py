@@ -8,7 +8,7 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 TEMPORARY = ".ironspan-"
 """Prefix of every unfinished file; the next run removes such files where a killed run was at work."""

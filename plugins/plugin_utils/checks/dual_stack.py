@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.networks import MOST_POD_SUBNET_BITS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import MOST_POD_SUBNET_BITS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.dual_stack import (
     ADDRESS,
