@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pathlib
 import time
 import typing as t
@@ -26,6 +25,7 @@ from ironspan.azure.identity import credential, refuse_secrets
 from ironspan.azure.private_endpoint import Endpoint, refuse_public, transport
 from ironspan.azure.transfer import DELAYS, ours, repeat
 from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
+from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)
 ALGORITHM = KeyWrapAlgorithm.rsa_oaep_256
@@ -146,13 +146,8 @@ class VaultKeys:
         return kept if kept.id.startswith(self._id("")) else None
 
     def _keep(self, found: PublicKey) -> None:
-        waiting = self._cache.with_suffix(".new")
         self._cache.parent.mkdir(parents=True, exist_ok=True)
-        with waiting.open("w", encoding="ascii") as file:
-            json.dump(asdict(found), file)
-            file.flush()
-            os.fsync(file.fileno())
-        waiting.replace(self._cache)
+        write_json(self._cache, asdict(found))
 
     def _ask[Made](self, request: Callable[[], Made], version: str) -> Made:
         return repeat(

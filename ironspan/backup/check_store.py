@@ -205,8 +205,8 @@ def add_commands(subparsers: t.Any) -> None:
 
 
 def _run(settings: Settings, arguments: argparse.Namespace) -> int:
-    from ironspan.backup.main import FAILED, REFUSED, answer
     from ironspan.backup.stores import open_store
+    from ironspan.program.command import FAILED, REFUSED, answer
 
     findings: list[Finding] = []
     for entry in settings.stores:

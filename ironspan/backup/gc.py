@@ -194,8 +194,8 @@ def as_collector(
 
 
 def _gc(settings: Settings, arguments: argparse.Namespace) -> int:
-    from ironspan.backup.main import FAILED, answer
     from ironspan.backup.stores import names_of, open_store
+    from ironspan.program.command import FAILED, answer
 
     names = names_of(settings)
     outcomes = []

@@ -69,9 +69,9 @@ def begin(store: Store, names: Names, cluster_id: str, restored: Restored, now: 
 
 
 def _new_epoch(settings: Settings, arguments: argparse.Namespace) -> None:
-    from ironspan.backup.main import answer
     from ironspan.backup.manifest import Restored
     from ironspan.backup.stores import names_of, open_store
+    from ironspan.program.command import answer
 
     restored = Restored(arguments.snapshot, arguments.revision, arguments.bump_revision, 0)
     store, names = open_store(settings.stores[0]), names_of(settings)

@@ -129,8 +129,8 @@ def number_of(name: str) -> int:
 
 
 def _put(settings: Settings, arguments: argparse.Namespace) -> None:
-    from ironspan.backup.main import answer
     from ironspan.backup.stores import names_of, open_store
+    from ironspan.program.command import answer
 
     name = keep(open_store(settings.stores[0]), names_of(settings), arguments.file)
     answer(arguments, {"stored": bool(name), "name": name}, name or "the newest one is the same")

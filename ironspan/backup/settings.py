@@ -1,19 +1,19 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file of the program, read strictly: every problem at once, with what to write instead."""
+"""The settings of the backup program, as the role etcd_backup writes them."""
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironspan.backup.checked import Section
+from ironspan.azure.settings import ACCOUNT, service, vault
 from ironspan.backup.proof import PARTS
-from ironspan.program.errors import ProgramError
+from ironspan.program import settings
+from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan/etcd-backup.json")
 
@@ -22,24 +22,14 @@ _ENDPOINT = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}"
 _LOOPBACK = re.compile(r"http://(127\.[0-9.]+|localhost|\[::1\]):[0-9]{1,5}")
 _ABSOLUTE = re.compile(r"/.*")
 _PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
-_ACCOUNT = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?")
 _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _ANYTHING = re.compile(r".*")
-_SOMETHING = re.compile(r".+")
 _NOTHING = re.compile(r"")
 _VERSION = re.compile(r"[1-9][0-9]{0,5}")
 _PUBLIC = re.compile(r"[A-Za-z0-9+/]{43}=")
 _GUARD = re.compile(r"stop|alarm")
 _MIB = 1 << 20
-
-
-class SettingsError(ProgramError):
-    """The settings file cannot be used; ``problems`` has one line for each thing to change."""
-
-    def __init__(self, path: Path, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__(f"{path} cannot be used:\n" + "\n".join(f"  {line}" for line in problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +123,16 @@ def load(path: Path = DEFAULT_PATH) -> Settings:
     Raises:
         SettingsError: it cannot be read, or something in it is wrong; all problems at once.
     """
-    try:
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(path, [f"{error.strerror}; the role etcd_backup writes this file"]) from error
-    except ValueError as error:
-        problem = f"is not JSON ({error}); let the role etcd_backup write it again"
-        raise SettingsError(path, [problem]) from error
-    return parse(data, path)
+    return parse(settings.load(path, "etcd_backup"), path)
 
 
 def parse(data: object, path: Path = DEFAULT_PATH) -> Settings:
     """Check the file's content; ``path`` is for messages. Raises SettingsError like ``load``."""
-    problems: list[str] = []
-    top = Section.top(data, problems)
-    settings = Settings(
+    return settings.checked(data, path, _read)
+
+
+def _read(top: Section) -> Settings:
+    return Settings(
         site=top.text("site", _NAME, "the site's name: lower-case letters, digits, hyphens"),
         host=top.text("host", _NAME, "this host's name in the inventory"),
         etcd=_etcd(top.section("etcd")),
@@ -164,10 +149,6 @@ def parse(data: object, path: Path = DEFAULT_PATH) -> Settings:
         care=_care(top.section("care", default={})),
         guard=top.text("guard", _GUARD, "stop or alarm", default="stop"),
     )
-    top.end()
-    if problems:
-        raise SettingsError(path, problems)
-    return settings
 
 
 def _etcd(section: Section) -> Etcd:
@@ -200,35 +181,11 @@ def _store(section: Section) -> Mapping[str, t.Any]:
     if kind == "file":
         found["path"] = section.text("path", _ABSOLUTE, "an absolute path")
     elif kind == "azure":
-        found["account_url"] = section.text("account_url", _ACCOUNT, "https://NAME.blob.core.windows.net")
+        found["account_url"] = section.text("account_url", ACCOUNT, "https://NAME.blob.core.windows.net")
         found["container"] = section.text("container", _CONTAINER, "the container's name")
-        found |= _service(section)
+        found |= service(section)
     if kind:
         section.end()
-    return found
-
-
-def _service(section: Section) -> Mapping[str, t.Any]:
-    """Read how a service of the cloud is spoken to."""
-    return {
-        "credential": _credential(section.section("credential")),
-        "ca": section.text("ca", _ANYTHING, "the path of an authority's certificate", default=""),
-        "private": section.flag("private", True),
-    }
-
-
-def _credential(section: Section) -> Mapping[str, t.Any]:
-    kind = section.choice("kind", ("managed_identity", "arc", "workload_identity"))
-    needed = kind == "workload_identity"
-    some, default = (_SOMETHING, None) if needed else (_ANYTHING, "")
-    found = {
-        "kind": kind,
-        "client_id": section.text("client_id", some, "the identity's client id", default),
-        "tenant_id": section.text("tenant_id", some, "the tenant's id", default),
-        "token_file": section.text("token_file", some, "the path of the projected token", default),
-        "authority": section.text("authority", _ANYTHING, "nothing, or the cloud's https://AUTHORITY", ""),
-    }
-    section.end()
     return found
 
 
@@ -238,9 +195,7 @@ def _keys(section: Section) -> Mapping[str, t.Any]:
     if kind == "file":
         found["folder"] = section.text("folder", _ABSOLUTE, "the folder with <version>.key files")
     elif kind == "key_vault":
-        found["vault_url"] = section.text("vault_url", _ACCOUNT, "https://NAME.vault.azure.net")
-        found["key"] = section.text("key", _SOMETHING, "the name of the vault's key that wraps data keys")
-        found |= _service(section)
+        found |= vault(section)
     if kind:
         section.end()
     return found

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Makes stores and keys of what the settings say."""
+"""Makes stores, keys and clients of etcd of what the settings say."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ KEY_KINDS = ("file", "key_vault")
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
+    from ironspan.etcd.client import EtcdClient
 
 
 def names_of(settings: Settings) -> Names:
@@ -29,6 +30,21 @@ def names_of(settings: Settings) -> Names:
         ProgramError: a key cannot be read.
     """
     return Names(settings.site, open_proof(settings.proof))
+
+
+def client_of(settings: Settings) -> EtcdClient:
+    """Return a client of the settings' cluster."""
+    from ironspan.etcd.channel import Tls
+    from ironspan.etcd.client import EtcdClient
+
+    etcd = settings.etcd
+    files = (pathlib.Path(name) for name in (etcd.ca, etcd.certificate, etcd.key))
+    return EtcdClient(etcd.endpoints, Tls(*files) if etcd.ca else None)
+
+
+def certificates_of(settings: Settings) -> tuple[pathlib.Path, ...]:
+    """Return the files whose end is watched; none without TLS."""
+    return tuple(pathlib.Path(name) for name in (settings.etcd.ca, settings.etcd.certificate) if name)
 
 
 def open_store(settings: collections.abc.Mapping[str, t.Any]) -> Store:

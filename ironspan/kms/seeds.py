@@ -12,7 +12,6 @@ so the file of another vault, or a changed one, is no cache at all.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import logging
@@ -24,6 +23,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ironspan.kms import handover
+from ironspan.program import state
 from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
@@ -148,16 +148,8 @@ class Seeds:
         plain = json.dumps(kept).encode()
         nonce = os.urandom(_NONCE_BYTES)
         sealed = MAGIC + nonce + self._cipher.encrypt(nonce, plain, MAGIC + self._owner)
-        new = self._path.with_name(f".{self._path.name}.new")
         try:
-            with contextlib.suppress(FileNotFoundError):
-                new.unlink()
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(sealed)
-                stream.flush()
-                os.fsync(stream.fileno())
-            new.replace(self._path)
+            state.write(self._path, sealed)
         except OSError as error:
             LOG.warning("%s cannot be written: %s", self._path, error.strerror)
 

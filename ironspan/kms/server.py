@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import logging
 import os
-import threading
 import typing as t
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import grpc
 from ironspan.kms.plugin import PROBE_S, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, METHODS, SERVICE, VERSION
 from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
+from ironspan.program.loop import Repeating
 
 LOG = logging.getLogger(__name__)
 SEALED = "sealed.ironspan.io"
@@ -91,22 +91,14 @@ def serving(plugin: Plugin, socket: Path, probe_s: float = PROBE_S) -> Iterator[
         server.add_insecure_port(f"unix:{socket}")
     finally:
         os.umask(mask)
-    ending = threading.Event()
-
-    def watch() -> None:
-        while True:
-            plugin.probe()
-            if ending.wait(probe_s):
-                return
-
     server.start()
     # Only now: what is known is answered at once, whatever becomes of the first question.
-    watcher = threading.Thread(target=watch, name="probe")
+    watcher = Repeating("probe", plugin.probe, probe_s)
     watcher.start()
     try:
         yield
     finally:
-        ending.set()
+        watcher.end()
         server.stop(_STOP_S).wait()
-        watcher.join()
+        watcher.stop()
         pool.shutdown()

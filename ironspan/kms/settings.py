@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
-import json
+import re
 import typing as t
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironspan.program.errors import ProgramError
+from ironspan.azure.settings import vault
+from ironspan.program import settings
+from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan-kms.json")
+_ABSOLUTE = re.compile(r"/.*")
+_MOST_HOURS = 100 * 366 * 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,7 @@ class Settings:
     """What the program is told.
 
     Args:
-        vault: ``vault_url``, ``key``, ``credential``, ``ca``, ``private``, ``cache`` and ``fresh_s``, see
+        vault: ``vault_url``, ``key``, ``credential``, ``ca``, ``private``, ``cache`` and ``asks``, see
             ``open_key_vault``.
         socket: path of the socket.
         seeds: file of the seeds.
@@ -27,7 +32,7 @@ class Settings:
         outage_s: seconds without the vault after which known seeds are not opened any more.
     """
 
-    vault: dict[str, t.Any]
+    vault: Mapping[str, t.Any]
     socket: Path
     seeds: Path
     seal_key: Path
@@ -40,27 +45,37 @@ class Settings:
         return f"{host}/keys/{self.vault['key']}"
 
 
-def load(path: Path) -> Settings:
-    """Read the settings.
+def load(path: Path = DEFAULT_PATH) -> Settings:
+    """Read and check the settings file.
+
+    Args:
+        path: the file, JSON.
 
     Raises:
-        ProgramError: the file cannot be read, or is not what the role writes.
+        SettingsError: it cannot be read, or something in it is wrong; all problems at once.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        vault = dict(content["vault"])
-        if not str(vault["vault_url"]).startswith("https://") or not vault["key"]:
-            raise ValueError("no vault")
-        return Settings(
-            vault,
-            Path(content["socket"]),
-            Path(content["seeds"]),
-            Path(content["seal_key"]),
-            float(content["outage_hours"]) * 3600,
-        )
-    except OSError as error:
-        raise ProgramError(f"{path} cannot be read: {error.strerror}.", "Run playbooks/site.yml.") from None
-    except (ValueError, KeyError, TypeError):
-        raise ProgramError(
-            f"{path} is not what the role control_plane writes.", "Run playbooks/site.yml."
-        ) from None
+    return settings.checked(settings.load(path, "control_plane"), path, _read)
+
+
+def _read(top: Section) -> Settings:
+    return Settings(
+        _vault(top.section("vault")),
+        socket=_path(top, "socket"),
+        seeds=_path(top, "seeds"),
+        seal_key=_path(top, "seal_key"),
+        outage_s=top.number("outage_hours", 72, 0, _MOST_HOURS) * 3600,
+    )
+
+
+def _vault(section: Section) -> Mapping[str, t.Any]:
+    found = {
+        **vault(section),
+        "cache": str(_path(section, "cache")),
+        "asks": section.flag("asks", True),
+    }
+    section.end()
+    return found
+
+
+def _path(section: Section, name: str) -> Path:
+    return Path(section.text(name, _ABSOLUTE, "an absolute path"))

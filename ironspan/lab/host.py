@@ -9,8 +9,8 @@ import uuid
 from pathlib import Path
 
 from ironspan.lab import cgroups, files, keys, mounts, processes
-from ironspan.lab.azure import service, settings
-from ironspan.lab.azure.config import authority
+from ironspan.lab.azure import settings
+from ironspan.lab.azure.config import authority, state_folder
 from ironspan.lab.commands import attempt, run
 from ironspan.lab.layout import DOMAIN, LabHost
 from ironspan.lab.machine import Machine
@@ -98,7 +98,7 @@ def tree_files(machine: Machine, lab: Path, host: LabHost) -> dict[str, tuple[st
     boot = (_BOOT_V1 if machine.cgroup_version == 1 else "") + _BOOT
     boot += f"ip address replace {host.address}/24 dev host0\nip route replace default via {site.router}\n"
     key = keys.host_key(lab, host.name)
-    azure = authority(service.state_folder(lab))
+    azure = authority(state_folder(lab))
     trusted = {settings.HOST_CA.lstrip("/"): (azure.read_text(), 0o644)} if azure.exists() else {}
     return {
         **trusted,

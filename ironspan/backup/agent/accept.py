@@ -65,11 +65,10 @@ def accept(store: Store, names: Names, served: Served, against: int, now: float)
 def _accept(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup import catalogue
     from ironspan.backup.agent import guard
-    from ironspan.backup.agent.commands import client_of
     from ironspan.backup.agent.epoch import newest
-    from ironspan.backup.main import answer
-    from ironspan.backup.stores import names_of, open_store
+    from ironspan.backup.stores import client_of, names_of, open_store
     from ironspan.etcd.errors import EtcdError
+    from ironspan.program.command import answer
 
     def done(epoch: int, text: str) -> None:
         answer(arguments, {"accepted": epoch > 0, "epoch": epoch, "text": text}, text)

@@ -8,11 +8,9 @@ import argparse
 import time
 import typing as t
 from contextlib import nullcontext
-from pathlib import Path
 
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
-    from ironspan.etcd.client import EtcdClient
 
 
 def add_commands(subparsers: t.Any) -> None:
@@ -23,16 +21,6 @@ def add_commands(subparsers: t.Any) -> None:
     command.set_defaults(func=_snapshot)
     command = subparsers.add_parser("list", help="show the snapshots, what is proven of them, and the log")
     command.set_defaults(func=_list)
-
-
-def client_of(settings: Settings) -> EtcdClient:
-    """Return a client of the settings' cluster."""
-    from ironspan.etcd.channel import Tls
-    from ironspan.etcd.client import EtcdClient
-
-    etcd = settings.etcd
-    tls = Tls(Path(etcd.ca), Path(etcd.certificate), Path(etcd.key)) if etcd.ca else None
-    return EtcdClient(etcd.endpoints, tls)
 
 
 def _run(settings: Settings, arguments: argparse.Namespace) -> int:
@@ -46,8 +34,8 @@ def _run(settings: Settings, arguments: argparse.Namespace) -> int:
 def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.agent.epoch import open_epoch
     from ironspan.backup.agent.snapshotter import Snapshotter
-    from ironspan.backup.main import answer
-    from ironspan.backup.stores import names_of, open_keys, open_store
+    from ironspan.backup.stores import client_of, names_of, open_keys, open_store
+    from ironspan.program.command import answer
 
     names, store = names_of(settings), open_store(settings.stores[0])
     with client_of(settings) as client:
@@ -60,8 +48,8 @@ def _snapshot(settings: Settings, arguments: argparse.Namespace) -> None:
 
 def _list(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.agent.listing import as_text, contents
-    from ironspan.backup.main import answer
     from ironspan.backup.stores import names_of, open_store
+    from ironspan.program.command import answer
 
     names = names_of(settings)
     found = [contents(open_store(entry), names) for entry in settings.stores]

@@ -23,13 +23,11 @@ from pathlib import Path
 from prometheus_client import Gauge
 
 from ironspan.backup.agent import epoch as epochs
-from ironspan.backup.agent.copier import Repeating
 from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.catalogue import listed, read_small
 from ironspan.backup.ends import end_of_log
 from ironspan.backup.errors import ChainError
-from ironspan.backup.json_file import write_json
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.names import Names, parse_snapshot_id
 from ironspan.backup.settings import Settings
@@ -38,6 +36,8 @@ from ironspan.backup.takeover import segments_of
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import EtcdError
 from ironspan.program.errors import NotThere, ProgramError
+from ironspan.program.loop import Repeating
+from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable
 
-from ironspan.backup.agent.commands import client_of
 from ironspan.backup.agent.guard import guarding
 from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.leader import Keeper, Leadership
@@ -19,7 +17,8 @@ from ironspan.backup.crypto import Keys
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import REFUSED_SECONDS, Store
-from ironspan.backup.stores import names_of, open_keys, open_store
+from ironspan.backup.stores import client_of, names_of, open_keys, open_store
+from ironspan.program import process
 from ironspan.program.errors import LeaseLost, ProgramError, Refused
 
 LOG = logging.getLogger(__name__)
@@ -43,11 +42,10 @@ def run(settings: Settings) -> int:
     Raises:
         ProgramError: the metrics' address is taken.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = process.ending()
     metrics = Metrics()
     server = metrics.serve(settings.metrics.address, settings.metrics.port)
+    process.ready()
     try:
         if opened := _opened(settings, metrics, stop):
             _write(settings, *opened, metrics, stop)

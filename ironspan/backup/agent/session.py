@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
-from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier, Repeating
+from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier
 from ironspan.backup.agent.leader import Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
@@ -22,7 +22,6 @@ from ironspan.backup.agent.strangers import Strangers
 from ironspan.backup.agent.watched import Watched
 from ironspan.backup.care.caretaker import PAUSE_SECONDS as CARE_PAUSE_SECONDS
 from ironspan.backup.care.caretaker import Caretaker
-from ironspan.backup.care.commands import certificates_of
 from ironspan.backup.catalogue import Snapshot, catalogue
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import WrongCluster
@@ -33,12 +32,13 @@ from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
 from ironspan.backup.store import Store
-from ironspan.backup.stores import open_store
+from ironspan.backup.stores import certificates_of, open_store
 from ironspan.backup.takeover import take_over
 from ironspan.backup.written import known_segments
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import Compacted
 from ironspan.program.errors import LeaseLost
+from ironspan.program.loop import Repeating
 
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5

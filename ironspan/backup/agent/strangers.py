@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
-from ironspan.backup.json_file import write_json
 from ironspan.backup.settings import Settings
+from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)
 _NAMED = 20

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import typing as t
-from pathlib import Path
 
 if t.TYPE_CHECKING:
     from ironspan.backup.care.health import Health
@@ -26,10 +25,10 @@ def add_commands(subparsers: t.Any) -> None:
 def _care(settings: Settings, arguments: argparse.Namespace) -> int:
     from prometheus_client import CollectorRegistry
 
-    from ironspan.backup.agent.commands import client_of
     from ironspan.backup.care.caretaker import CareMetrics, Caretaker
     from ironspan.backup.care.health import look
-    from ironspan.backup.main import answer
+    from ironspan.backup.stores import certificates_of, client_of
+    from ironspan.program.command import answer
 
     with client_of(settings) as client:
         if arguments.now:
@@ -39,11 +38,6 @@ def _care(settings: Settings, arguments: argparse.Namespace) -> int:
             health = look(client)
     answer(arguments, as_data(health), as_text(health))
     return 1 if health.problems or health.alarms else 0
-
-
-def certificates_of(settings: Settings) -> tuple[Path, ...]:
-    """Return the files whose end is watched; none without TLS."""
-    return tuple(Path(name) for name in (settings.etcd.ca, settings.etcd.certificate) if name)
 
 
 def as_data(health: Health) -> dict[str, t.Any]:

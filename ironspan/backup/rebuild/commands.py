@@ -7,14 +7,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import os
-import signal
-import threading
 import typing as t
 from collections.abc import Callable
 from pathlib import Path
 
 from ironspan.backup.errors import ChainError
+from ironspan.program import process, state
 from ironspan.program.errors import ProgramError, ServiceError
 
 if t.TYPE_CHECKING:
@@ -25,7 +23,6 @@ if t.TYPE_CHECKING:
     from ironspan.backup.store import Store
 
 LOG = logging.getLogger(__name__)
-FAILED = 1
 _PROGRAMS = Path("/usr/local/bin")
 
 
@@ -74,8 +71,8 @@ def _common(command: argparse.ArgumentParser) -> None:
 def _rebuild(settings: Settings, arguments: argparse.Namespace) -> None:
     from ironspan.backup.catalogue import catalogue, unsigned
     from ironspan.backup.chain import Point, choose, last_seen
-    from ironspan.backup.main import answer
     from ironspan.backup.rebuild.rebuild import Facts, Rebuild
+    from ironspan.program.command import answer
 
     point = Point.parse(arguments.point)
 
@@ -94,9 +91,9 @@ def _rebuild(settings: Settings, arguments: argparse.Namespace) -> None:
 
 
 def _drill(settings: Settings, arguments: argparse.Namespace) -> int:
-    from ironspan.backup.main import answer
     from ironspan.backup.manifest import Verdict
     from ironspan.backup.rebuild.drill import Place, drill, metrics_text
+    from ironspan.program.command import FAILED, answer
 
     folder = arguments.folder or settings.spool.path.parent / "drill"
     place = Place(settings.host, folder, _tools(settings, arguments, limited=True), arguments.apiserver)
@@ -106,9 +103,7 @@ def _drill(settings: Settings, arguments: argparse.Namespace) -> int:
 
     verdict = _in_any_store(settings, arguments, work)
     if arguments.metrics:
-        new = arguments.metrics.with_name(f"{arguments.metrics.name}.{os.getpid()}")
-        new.write_text(metrics_text(verdict))
-        new.replace(arguments.metrics)
+        state.write(arguments.metrics, metrics_text(verdict).encode(), 0o644)
     what = "verified" if verdict.verified else f"NOT verified: {'; '.join(verdict.findings)}"
     text = f"{verdict.snapshot}: {what} (to revision {verdict.revision}, {verdict.seconds:.1f} s)"
     answer(arguments, dataclasses.asdict(verdict), text)
@@ -123,18 +118,15 @@ def _drills(settings: Settings, arguments: argparse.Namespace) -> None:
         store = open_store(settings.stores[0])
         Drills(settings, arguments.settings, store, leads=lambda: False).step()
         return
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     with drilling(settings, arguments.settings):
-        stop.wait()
+        process.ending().wait()
 
 
 def _verify(settings: Settings, arguments: argparse.Namespace) -> int:
     from ironspan.backup.catalogue import catalogue
-    from ironspan.backup.main import answer
     from ironspan.backup.rebuild.drill import find
     from ironspan.backup.rebuild.verify import Read, verify
+    from ironspan.program.command import FAILED, answer
 
     def work(store: Store, keys: Keys, names: Names) -> list[Read]:
         found = catalogue(store, names)

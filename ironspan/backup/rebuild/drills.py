@@ -176,9 +176,8 @@ class Drills:
 @contextlib.contextmanager
 def drilling(settings: Settings, path: Path) -> Iterator[None]:
     """Have the drills of this host done in a thread, as long as the block runs."""
-    from ironspan.backup.agent.commands import client_of
-    from ironspan.backup.agent.copier import Repeating
-    from ironspan.backup.stores import open_store
+    from ironspan.backup.stores import client_of, open_store
+    from ironspan.program.loop import Repeating
 
     with client_of(settings) as client:
 
@@ -197,7 +196,7 @@ def drilling(settings: Settings, path: Path) -> Iterator[None]:
             drills = drills or Drills(settings, path, open_store(settings.stores[0]), leads)
             drills.step()
 
-        thread = Repeating("drills", step, PAUSE_SECONDS, lambda error: None)
+        thread = Repeating("drills", step, PAUSE_SECONDS)
         thread.start()
         try:
             yield

@@ -20,7 +20,6 @@ from ironspan.backup.catalogue import Catalogue
 from ironspan.backup.chain import Chain
 from ironspan.backup.crypto import Keys
 from ironspan.backup.errors import ChainError
-from ironspan.backup.json_file import write_json
 from ironspan.backup.log_reader import read_log
 from ironspan.backup.manifest import Manifest
 from ironspan.backup.rebuild.apiserver import read_all
@@ -31,6 +30,7 @@ from ironspan.backup.rebuild.replay import Replayed, last_revision, replay, seal
 from ironspan.backup.rebuild.scratch import NO_LIMITS, Limits, Scratch, locked
 from ironspan.backup.store import Store
 from ironspan.program.errors import ProgramError
+from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)
 DATABASE, FACTS = "restored.db", "facts.json"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ironspan.lab.azure import client, service, settings
-from ironspan.lab.azure.config import KINDS, SERVICES
+from ironspan.lab.azure import client, settings
+from ironspan.lab.azure.config import KINDS, SERVICES, state_folder
 from ironspan.lab.errors import LabError
 from ironspan.lab.state import lab_folder
 
@@ -108,7 +108,7 @@ def parse_rate(text: str) -> float:
 
 
 def _request(arguments: argparse.Namespace, do: str, **more: Any) -> dict[str, Any]:
-    return client.request(service.state_folder(lab_folder(arguments.name)), do, **more)
+    return client.request(state_folder(lab_folder(arguments.name)), do, **more)
 
 
 def _show(arguments: argparse.Namespace, reply: dict[str, Any], text: str) -> int:

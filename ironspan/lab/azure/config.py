@@ -56,6 +56,11 @@ class Config:
         return cls(**json.loads((folder / "config.json").read_text()))
 
 
+def state_folder(lab: Path) -> Path:
+    """Where the emulated Azure of the lab in folder `lab` keeps everything."""
+    return lab / "azure"
+
+
 def authority(folder: Path) -> Path:
     """The certificate that clients have to trust."""
     return folder / "ca.crt"

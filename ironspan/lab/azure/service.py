@@ -16,7 +16,7 @@ from typing import Any
 
 from ironspan.lab import processes
 from ironspan.lab.azure import client, install, launch, settings
-from ironspan.lab.azure.config import Config
+from ironspan.lab.azure.config import Config, state_folder
 from ironspan.lab.commands import run
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import Layout
@@ -31,11 +31,6 @@ _AZURITE_PORT = 10000
 def resources() -> list[Resource]:
     """What `start` starts."""
     return [Resource("process", AZURITE), Resource("process", PROXY)]
-
-
-def state_folder(lab: Path) -> Path:
-    """Where the emulated Azure of the lab in folder `lab` keeps everything."""
-    return lab / "azure"
 
 
 def configuration(layout: Layout) -> Config:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab import files
-from ironspan.lab.azure import service, settings
-from ironspan.lab.azure.config import authority
+from ironspan.lab.azure import settings
+from ironspan.lab.azure.config import authority, state_folder
 from ironspan.lab.layout import Layout
 
 #: The service account that the controller is in the lab's cluster.
@@ -30,7 +30,7 @@ def backup(layout: Layout, lab: Path) -> dict[str, Any]:
         The variables of the role etcd_backup, and those of playbooks/backup_store.yml.
     """
     identities = settings.IDENTITIES
-    folder = service.state_folder(lab)
+    folder = state_folder(lab)
     endpoint = f"https://{layout.azure_site.endpoint}"
     return {
         "etcd_backup_stores": [

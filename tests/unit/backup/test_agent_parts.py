@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 from ironspan.backup import manifest
 from ironspan.backup.agent import epoch as epochs
-from ironspan.backup.agent.copier import Copier, Repeating
+from ironspan.backup.agent.copier import Copier
 from ironspan.backup.agent.leader import MARGIN_SECONDS, SECONDS, Leadership
 from ironspan.backup.agent.metrics import KINDS, PREFIX, Metrics
 from ironspan.backup.agent.schedule import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Schedule
@@ -26,6 +26,7 @@ from ironspan.backup.names import Names
 from ironspan.backup.store import REFUSED_SECONDS
 from ironspan.etcd.errors import Compacted, Unreachable
 from ironspan.program.errors import AlreadyThere, KeyMissing, LeaseLost, Refused, RoleMissing, ServiceError
+from ironspan.program.loop import Repeating
 from tests.support.backup_proof import proof
 from tests.support.clock import Clock
 from tests.support.faulty_store import Fault, FaultyStore

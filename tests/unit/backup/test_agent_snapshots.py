@@ -19,6 +19,7 @@ from ironspan.backup.errors import WrongCluster
 from ironspan.backup.manifest import Epoch, Manifest
 from ironspan.backup.settings import Settings
 from ironspan.etcd.errors import Unreachable
+from ironspan.program import command
 from ironspan.program.errors import ProgramError, ServiceError
 from tests.support.backup_log import (
     CLUSTER,
@@ -210,7 +211,7 @@ def test_the_end_of_a_command_is_its_code(
     def act(settings: Settings, arguments: argparse.Namespace) -> None:
         if error:
             raise error
-        program.answer(arguments, {"done": True}, "done")
+        command.answer(arguments, {"done": True}, "done")
 
     monkeypatch.setattr("ironspan.backup.agent.commands._list", act)
     assert program.main(["list", "--json", "--settings", str(settings_file)]) == code
@@ -226,7 +227,7 @@ def test_the_end_of_a_command_is_its_code(
 def test_wrong_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(GOOD | {"flush_ms": 1}))
-    assert program.main(["list", "--settings", str(path)]) == program.REFUSED
+    assert program.main(["list", "--settings", str(path)]) == command.REFUSED
     assert "flush_ms is 1; write a whole number" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironspan.backup import settings
-from ironspan.backup.settings import SettingsError
+from ironspan.program.settings import SettingsError
 
 GOOD: dict[str, t.Any] = {
     "site": "lab-default",

@@ -13,10 +13,18 @@ import pytest
 from ironspan.kms import main, settings
 from ironspan.kms.plugin import OK, Plugin
 from ironspan.kms.server import serving
-from ironspan.program.errors import ProgramError
+from ironspan.program import command
+from ironspan.program.settings import SettingsError
 
+VAULT: dict[str, t.Any] = {
+    "vault_url": "https://acme.vault.azure.net/",
+    "key": "etcd",
+    "credential": {"kind": "managed_identity"},
+    "cache": "/var/lib/ironspan-kms/wrapping-key.json",
+    "asks": False,
+}
 GOOD: dict[str, t.Any] = {
-    "vault": {"vault_url": "https://acme.vault.azure.net/", "key": "etcd"},
+    "vault": VAULT,
     "socket": "/run/ironspan-kms/kms.sock",
     "seeds": "/var/lib/ironspan-kms/seeds",
     "seal_key": "/etc/ironspan-kms.key",
@@ -37,25 +45,34 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "said"),
     [
-        "",
-        "[]",
-        {**GOOD, "vault": {}},
-        {**GOOD, "vault": {"vault_url": "http://acme.vault.azure.net", "key": "etcd"}},
-        {**GOOD, "vault": {"vault_url": "https://acme.vault.azure.net", "key": ""}},
-        {**GOOD, "outage_hours": "many"},
-        {name: value for name, value in GOOD.items() if name != "seal_key"},
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is []; write a mapping"),
+        ({**GOOD, "vault": {}}, "vault.vault_url is missing"),
+        (
+            {**GOOD, "vault": {**VAULT, "vault_url": "http://acme.vault.azure.net"}},
+            "vault.vault_url is 'http://acme.vault.azure.net'; write https://",
+        ),
+        ({**GOOD, "vault": {**VAULT, "key": ""}}, "vault.key is ''; write the name"),
+        ({**GOOD, "vault": {**VAULT, "ask": True}}, "vault.ask is not known; write asks"),
+        ({**GOOD, "outage_hours": "many"}, "outage_hours is 'many'; write a whole number"),
+        ({**GOOD, "outage_hour": 1}, "outage_hour is not known; write outage_hours"),
+        ({name: value for name, value in GOOD.items() if name != "seal_key"}, "seal_key is missing"),
     ],
 )
 def test_other_settings_are_refused(
-    tmp_path: Path, content: object, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: object, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, content)
-    with pytest.raises(ProgramError, match="not what the role"):
+    with pytest.raises(SettingsError, match="cannot be used") as caught:
         settings.load(path)
-    assert main.main(["run", "--settings", str(path)]) == main.REFUSED
-    assert "playbooks/site.yml" in capsys.readouterr().err
+    assert caught.value.problems[0].startswith(said)
+    assert main.main(["run", "--settings", str(path)]) == command.REFUSED
+    told = capsys.readouterr().err
+    assert str(path) in told
+    assert "playbooks/site.yml" in told
 
 
 def test_by_itself_the_program_reads_the_file_that_the_role_writes() -> None:
@@ -64,7 +81,7 @@ def test_by_itself_the_program_reads_the_file_that_the_role_writes() -> None:
 
 
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
-    assert main.main(["status", "--settings", str(tmp_path / "none.json")]) == main.REFUSED
+    assert main.main(["status", "--settings", str(tmp_path / "none.json")]) == command.REFUSED
 
 
 class Answers:
@@ -81,7 +98,7 @@ class Answers:
         return self.healthz, "acme.vault.azure.net/keys/etcd/1"
 
 
-@pytest.mark.parametrize(("healthz", "code"), [(OK, 0), ("the key is disabled", main.FAILED)])
+@pytest.mark.parametrize(("healthz", "code"), [(OK, 0), ("the key is disabled", command.FAILED)])
 def test_status(tmp_path: Path, capsys: pytest.CaptureFixture[str], healthz: str, code: int) -> None:
     path = written(tmp_path, {**GOOD, "socket": str(tmp_path / "kms.sock")})
     with serving(t.cast("Plugin", Answers(healthz)), tmp_path / "kms.sock"):
@@ -94,5 +111,5 @@ def test_status(tmp_path: Path, capsys: pytest.CaptureFixture[str], healthz: str
 
 def test_status_of_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, {**GOOD, "socket": str(tmp_path / "kms.sock")})
-    assert main.main(["status", "--settings", str(path)]) == main.FAILED
+    assert main.main(["status", "--settings", str(path)]) == command.FAILED
     assert "no answer at" in capsys.readouterr().out

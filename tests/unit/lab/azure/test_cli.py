@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ironspan.cli.main import main
-from ironspan.lab.azure import cli, client, service, tokens
+from ironspan.lab.azure import cli, client, tokens
+from ironspan.lab.azure.config import state_folder
 from ironspan.lab.azure.control import Control
 from ironspan.lab.azure.world import World
 from ironspan.lab.errors import LabError
@@ -27,7 +28,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Control:
     one = Control(World(tmp_path / "azure"), {"ready": True, "endpoints": ENDPOINTS})
 
     def request(folder: Path, do: str, **arguments: Any) -> dict[str, Any]:
-        assert folder == service.state_folder(lab_folder("t9"))
+        assert folder == state_folder(lab_folder("t9"))
         reply = one.answer({"do": do, **arguments})
         if "error" in reply:
             raise LabError(f"refused: {reply['error']}")

@@ -1,13 +1,68 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Typed reading of a mapping out of a file: collects what is wrong instead of stopping at the first."""
+"""The settings file of a program, read strictly: every problem at once, with what to write instead.
+
+The role writes the file as JSON. A reader takes what it knows from a ``Section``; what it did not ask for is
+refused at ``end`` with the nearest name that is known.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ironspan.program.errors import ProgramError
+
+
+class SettingsError(ProgramError):
+    """The settings file cannot be used; ``problems`` has one line for each thing to change."""
+
+    def __init__(self, path: Path, problems: list[str]) -> None:
+        self.problems = problems
+        lines = "\n".join(f"  {line}" for line in problems)
+        super().__init__(f"{path} cannot be used:\n{lines}", "Run playbooks/site.yml, which writes it.")
+
+
+def load(path: Path, role: str) -> object:
+    """Return what a settings file holds.
+
+    Args:
+        path: the file, JSON.
+        role: that writes it, for messages.
+
+    Raises:
+        SettingsError: it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(path, [f"{error.strerror}; the role {role} writes this file"]) from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(path, [f"is not JSON ({error}); let the role {role} write it again"]) from error
+
+
+def checked[Settings](data: object, path: Path, read: Callable[[Section], Settings]) -> Settings:
+    """Return the settings that a file's content says.
+
+    Args:
+        data: the content.
+        path: of the file, for messages.
+        read: takes every setting from the section that is the whole file; what it leaves is refused.
+
+    Raises:
+        SettingsError: something in it is wrong; all problems at once.
+    """
+    problems: list[str] = []
+    top = Section.top(data, problems)
+    settings = read(top)
+    top.end()
+    if problems:
+        raise SettingsError(path, problems)
+    return settings
 
 
 class Section:
