@@ -217,7 +217,7 @@ def _first_line(file: str) -> str:
 def _visit(arguments: argparse.Namespace) -> collections.abc.Iterator[tuple[console.Console, t.Any]]:
     """Talk to the API server as the person who runs the command; its refusals become the command's."""
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
         ApiError,
         ClusterError,
     )

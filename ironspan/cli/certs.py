@@ -152,11 +152,11 @@ def approve(arguments: argparse.Namespace) -> int:
         return int(Exit.OK)
     site = read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
         Session,
         node_addresses,
     )
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 
     display = console.from_arguments(arguments)

@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     init_plugin_loader([str(project / "collections")])
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 
     site, problems = load_site(inventories(arguments.inventory, project))

@@ -20,15 +20,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import UnreachableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
     apply_objects,
     diff_of,
     name_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 LAYER = "admission"

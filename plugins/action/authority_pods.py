@@ -9,9 +9,9 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import rollouts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import TRUST
 
 NAMESPACES = ("kube-system", "kube-flannel")

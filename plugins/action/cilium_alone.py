@@ -14,8 +14,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     seconds,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.cni_migrate import (
     ONLY,
     last_stage,

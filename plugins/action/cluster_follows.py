@@ -11,12 +11,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     Result,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.following import (
     CONTROLLERS,
     wait_for_followers,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 
 class ActionModule(ClusterAction):

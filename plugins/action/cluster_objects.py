@@ -7,13 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
     apply_objects,
     diff_of,
     name_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero

@@ -7,16 +7,16 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
-    ClusterError,
-    UnreachableError,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import EtcdStore
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     BARE_GROUP,
     COMPARED_GROUP,
     STARTING_GROUP,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
+    ClusterError,
+    UnreachableError,
 )
 
 KEYS = "/registry/"

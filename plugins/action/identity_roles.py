@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import diff_of, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import diff_of, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 LAYER = "identity"

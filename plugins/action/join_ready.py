@@ -7,8 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, joining
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import joining
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import dead_node
 
 
 class ActionModule(ClusterAction):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ansible import constants
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.page import PageAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import page
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.questions import questions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.report import examine

@@ -13,10 +13,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     Result,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, replacements
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import node_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import dead_node
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import node_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import add_stuck
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 

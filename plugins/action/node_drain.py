@@ -13,9 +13,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     insist_on_nodes,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, replacements
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import (
     DELETE,
     REFUSE,
     SKIP,
@@ -24,7 +26,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain impo
     drain,
     preview,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import (
     add_stuck,
     stuck_in,

@@ -15,12 +15,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     seconds,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import proof, turn
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
     Session,
     expected,
     node_hosts,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.cni_migrate import way_of
 
 _PARALLEL = 16

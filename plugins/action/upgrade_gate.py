@@ -12,9 +12,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     Result,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (

@@ -17,15 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_secu
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
-    ClusterError,
-    UnreachableError,
-)
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
-    ObjectChange,
-    compared,
-    name_of,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
     Session,
     declared_nodes,
@@ -34,6 +25,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
+    ClusterError,
+    UnreachableError,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
+    ObjectChange,
+    compared,
+    name_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.check import approvals_needed

@@ -9,9 +9,9 @@ import typing as t
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import out_of_service
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import out_of_service
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError

@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, certificates
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization

@@ -21,9 +21,9 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._access import audit_watch, controller
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests, sealed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,

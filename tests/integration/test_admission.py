@@ -18,9 +18,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, policy_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Allowed, Egress

@@ -12,9 +12,9 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import declared, simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import objects
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support import admission_cases as cases

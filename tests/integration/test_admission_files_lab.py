@@ -18,8 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import s
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import KEEPERS, always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import FOLDER, STATIC
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 from tests.integration.conftest import lab_cluster
 from tests.integration.test_admission import DEFAULT_DENY, NAMESPACES, attempt, pods

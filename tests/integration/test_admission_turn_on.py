@@ -21,8 +21,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read imp
     read_policy,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import ENFORCE
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support import admission_cases as cases

@@ -8,7 +8,7 @@ import json
 import time
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 
 from tests.integration.conftest import Cluster

@@ -22,8 +22,8 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import KEEPERS, always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from .loopback_cluster import VERSION, Control, address_on_loopback, find_programs, running

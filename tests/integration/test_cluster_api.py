@@ -12,14 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import (
-    csr,
-    joining,
-    nodes,
-    objects,
-)
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr, joining, nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Membership
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import loaded, rotation, stored
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.rewrite import Outcome, rewrite
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     encryption_keys,
     generate_key_file,

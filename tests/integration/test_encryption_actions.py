@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from .loopback_cluster import Control, find_programs, running

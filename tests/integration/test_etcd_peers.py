@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import EtcdStore
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME
 

@@ -15,14 +15,14 @@ import pytest
 import urllib3
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import policy_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import Paths, apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Binding, Identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.review import review
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import named_roles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import read_usage
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import Paths, apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 

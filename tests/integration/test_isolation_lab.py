@@ -24,8 +24,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 from ironspan.lab.azure import client, people, settings
 from tests.integration.conftest import Cluster, lab_cluster

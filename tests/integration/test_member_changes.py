@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import QuorumError, quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import INPUT, EtcdStore, peer_url
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from tests.support.faults import insist

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone, migration, rollout
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 
 from tests.support.fake_networks import ADDRESSES, TwoNetworks, daemon_set
 from tests.support.fake_nodes import Refusal, _merge

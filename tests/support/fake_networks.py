@@ -8,8 +8,8 @@ import json
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import migration, turn
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 from tests.support.fake_nodes import FakeCluster, Refusal, _merge
 

@@ -15,8 +15,8 @@ import typing as t
 import urllib.parse
 from collections.abc import Callable, Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import selects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import selects
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/eviction)?")
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)(/status)?")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Proxied
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site, layers_of

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError, PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 
 

@@ -122,6 +122,24 @@ def test_the_host_side_is_standard_library_and_python_3_9(folder: str) -> None:
     assert not wrong
 
 
+def test_what_programs_pack_of_the_collection_needs_no_ansible() -> None:
+    # The one client, cordon and drain: for the controller and for programs in pods and on hosts.
+    allowed = {*sys.stdlib_module_names, "__future__", "urllib3"}
+    within = (f"{COLLECTION}.plugin_utils.kubernetes", f"{COLLECTION}.plugin_utils.errors")
+    kubernetes = sorted((ROOT / "plugins/plugin_utils/kubernetes").glob("*.py"))
+    wrong = [
+        f"{name_of(path)}: {name}"
+        for path in (*kubernetes, ROOT / "plugins/plugin_utils/errors.py")
+        for name in imports_of(path)
+        if name.split(".")[0] not in allowed
+        and not name.startswith(within)
+        # It shows differences, which programs do not.
+        and (path.name, name) != ("objects.py", "yaml")
+    ]
+    assert len(kubernetes) > 5
+    assert not wrong
+
+
 @pytest.mark.parametrize(
     ("program", "packages"),
     [

@@ -14,8 +14,8 @@ import secrets
 import typing as t
 import urllib.parse
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 
 PATH = "/apis/access.ironspan.io/v1/accessrequests"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}

@@ -12,13 +12,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
-    ClusterError,
-    UnreachableError,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
+    ClusterError,
+    UnreachableError,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,

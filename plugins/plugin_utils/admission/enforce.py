@@ -11,8 +11,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import s
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import RECORD
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
     ObjectChange,
     apply_objects,
 )

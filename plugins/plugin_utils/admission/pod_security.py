@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import RECORD, Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import PodSecurity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import ENFORCE, LEVELS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 _MERGE = "application/merge-patch+json"
 _NAMESPACES = "/api/v1/namespaces"

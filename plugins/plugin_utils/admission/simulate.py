@@ -26,9 +26,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import SYSTEM_EXEMPTIONS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import DEFAULT_DENY
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import Paths
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import Paths
 
 PREFIX = "ironspan-try-"
 COMPONENT = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/component": "admission-try"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import gate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END, Observed
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     DROP,
     ISSUE,

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import host_pod, migration, rollout, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.objects import CONFIGURATION
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordoned_here, is_ready
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import cordoned_here, is_ready
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import pods_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import apply_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 ENFORCE, FLANNEL, PROXY, RECORD = "enforce-policies", "remove-flannel", "remove-kube-proxy", "record-cilium"

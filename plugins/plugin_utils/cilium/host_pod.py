@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import MANAGED_BY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 _PODS = "/api/v1/namespaces/kube-system/pods"

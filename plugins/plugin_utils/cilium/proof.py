@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import is_moved
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke, smoke_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_in_service
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import Expected
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_in_service
 
 Network = ipaddress.IPv4Network
 

@@ -13,9 +13,9 @@ import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, rollouts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, rollouts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 _APPS = "/apis/apps/v1/namespaces/kube-system"
 AGENT, OPERATOR = f"{_APPS}/daemonsets/cilium", f"{_APPS}/deployments/cilium-operator"

@@ -13,8 +13,8 @@ import time
 import typing as t
 from collections.abc import Callable, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 GROUP = "cilium.io"
 KINDS = {

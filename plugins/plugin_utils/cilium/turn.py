@@ -13,11 +13,11 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import host_pod, migration
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import rollouts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import node_path
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import is_finished, name_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import node_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import pods_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import is_finished, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 _SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"

@@ -8,7 +8,7 @@ to look at the requests all the time, and that somebody shall not be an administ
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import APPROVER
 
 NAME = "ironspan:kubelet-serving-approver"

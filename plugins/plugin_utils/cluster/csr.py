@@ -17,8 +17,8 @@ import time
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.profiles import JOINING_GROUP
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing_requests import checked_request

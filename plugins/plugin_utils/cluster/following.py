@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 _CONTROL = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

@@ -9,7 +9,7 @@ may ask for its own certificates by what Kubernetes itself lets nodes do.
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import approver
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
 _SECRETS = "/api/v1/namespaces/kube-system/secrets"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -16,7 +16,6 @@ import time
 import typing as t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import (
     PORT,
     hexadecimal,
@@ -29,6 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum imp
     insist,
     quorum,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 __all__ = [
     "Listed",

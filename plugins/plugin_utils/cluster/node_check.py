@@ -7,12 +7,12 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import (
     Expected,
     ExpectedNode,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
 _POLL_SECONDS = 0.5
 

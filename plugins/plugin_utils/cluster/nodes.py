@@ -14,8 +14,12 @@ import json
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import FIELD_MANAGER, Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import (
+    FIELD_MANAGER,
+    Api,
+    Object,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 ANNOTATION = "ironspan/taints"
 _PATH = "/api/v1/nodes"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
 _NAME = "ironspan-node-replacements"
 _PATH = f"/api/v1/namespaces/kube-system/configmaps/{_NAME}"

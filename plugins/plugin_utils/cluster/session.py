@@ -7,14 +7,14 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import (
     Expected,
     ExpectedNode,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import GVISOR_RUNTIME_CLASS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import dual_stack
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site

@@ -14,7 +14,8 @@ import typing as t
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
 
 IMAGE = "docker.io/library/busybox:1.37.0"
 GVISOR_RUNTIME_CLASS = "gvisor"
@@ -22,7 +23,6 @@ PORT = 8080
 GROUP_SIZE = 16
 """Pods a headless service names. 16 A records fit a DNS answer over UDP (512 bytes, about 28 records), and
 with two groups a pod no pod asks more than 32 peers, however large the site."""
-MANAGED_BY = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/name": "ironspan-verify"}
 SERVICE_ACCOUNT = "probe"
 CONTROL_PLANE, WORKERS = "control-plane", "workers"
 _NOBODY = 65534

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
 
 _NAMESPACES = "/api/v1/namespaces"
-_SELECTOR = ",".join(f"{key}={value}" for key, value in smoke.MANAGED_BY.items())
+_SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 _OWNER = "ironspan/owner"
 _DEADLINE = "ironspan/deadline"
 _POLL_SECONDS = 0.5

@@ -15,7 +15,6 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
     Listed,
@@ -29,6 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum imp
     quorum,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
 ELECTION_SECONDS = 10.0

@@ -16,11 +16,11 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, smoke, smoke_run
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import Expected
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import check_nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 Progress = t.Callable[[str], None]
 

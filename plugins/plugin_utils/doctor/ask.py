@@ -12,11 +12,11 @@ import typing as t
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Controller
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import keep, site_lock

@@ -15,9 +15,9 @@ import itertools
 import typing as t
 from collections.abc import Callable, Iterable, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import Secret
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 AT_ONCE = 8
 _PATCH = "application/merge-patch+json"

@@ -7,17 +7,17 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import (
-    ObjectChange,
-    Paths,
-    apply_objects,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants import KINDS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import (
     LABEL,
     Object,
     named_roles,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
+    ObjectChange,
+    Paths,
+    apply_objects,
 )
 
 _OWN = ("RoleBinding", "ClusterRoleBinding", "ClusterRole")

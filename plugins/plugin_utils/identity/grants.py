@@ -8,8 +8,8 @@ import dataclasses
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import GROUP
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 Object = dict[str, t.Any]
 Key = tuple[str, str, str]

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.findings import (
     Finding,
     findings_of,
@@ -23,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants im
     shown_rule,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import Usage
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 _GUARD = "ironspan-grants"
 _BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

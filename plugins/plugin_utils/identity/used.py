@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants import Key
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 _REASON = re.compile(r'RBAC: allowed by (ClusterRoleBinding|RoleBinding) "([^"]+)" of ')
 _GZIP = b"\x1f\x8b"

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.state import policy_state
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.cilium_policies import CiliumPolicies
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import (
     Address,

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.state import GROUP, KINDS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import (
     Address,
     Endpoint,

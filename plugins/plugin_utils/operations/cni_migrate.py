@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone, migration, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.state import GROUP, KINDS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordoned_here, is_ready
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import pods_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import cordoned_here, is_ready
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import pods_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     emptying_steps,

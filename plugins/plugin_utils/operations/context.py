@@ -13,9 +13,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
 HOSTS_VARIABLE = "ironspan_hosts"
 CONSENT_VARIABLE = "ironspan_allow_destructive"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import Quorum, insist
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
@@ -14,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store impo
     EtcdStore,
     belongs_to,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
     Context,

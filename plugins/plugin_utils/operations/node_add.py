@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import declared_nodes
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     insist_on_workers,

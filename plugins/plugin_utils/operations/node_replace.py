@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node, replacements
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import dead_node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
     delete_step,

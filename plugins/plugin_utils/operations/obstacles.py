@@ -9,10 +9,15 @@ import typing as t
 from collections.abc import Collection, Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.migration import is_moved
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Policy, pods_of, refusals
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import (
+    Policy,
+    pods_of,
+    refusals,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, removed, skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
 

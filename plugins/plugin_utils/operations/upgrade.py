@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd, quorum
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import obstacles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves

@@ -8,10 +8,13 @@ import concurrent.futures
 from collections.abc import Mapping, Sequence
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import is_in_service
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.dead_node import is_silent, silent_since
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy, preview
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_in_service
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.dead_node import (
+    is_silent,
+    silent_since,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import Outcome, Policy, preview
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
     Context,

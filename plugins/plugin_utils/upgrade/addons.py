@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 _APPS = "/apis/apps/v1/namespaces/kube-system"
 _ATTEMPTS = 5

@@ -8,10 +8,11 @@ import time
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, etcd
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse

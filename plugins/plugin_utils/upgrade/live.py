@@ -12,9 +12,9 @@ import ssl
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import PORT, Member
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
 
 _SYSTEM = "/api/v1/namespaces/kube-system/pods"

@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Iterator
 
 import urllib3
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 NODES = "/api/v1/nodes"
 _CLIENT_THREADS = 16

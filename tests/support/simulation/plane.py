@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     certificates,
     generate_key_file,

@@ -10,7 +10,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 
 from tests.support.simulation import metrics, report
 from tests.support.simulation.nodes import NODES, Readiness, join, watched

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests, sealed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from ironspan.cli import access, certs, main

@@ -12,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import e
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import API_VERSION, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28"], [])
 ADMISSION = Admission(built_in_policy(), from_files=False)

@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_secu
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import Policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object, _warnings
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object, _warnings
 from urllib3 import HTTPResponse
 
 ADMISSION = Admission(built_in_policy(), from_files=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates.gate import END, Observed
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import rollouts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import (
     OPERATIONS,
     ca_rotate,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.action import cilium_alone, cluster_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone, migration, rollout
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero

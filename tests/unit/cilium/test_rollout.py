@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.action import cilium_rollout
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import rollout
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from hypothesis import given
 from hypothesis import strategies as st
 

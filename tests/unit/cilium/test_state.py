@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import state
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 Object = dict[str, t.Any]
 

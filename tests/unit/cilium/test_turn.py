@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import host_pod, migration, proof, turn
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke_run import PodResult
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 from tests.support.fake_networks import DirectApi, Killed, TwoNetworks

@@ -14,8 +14,8 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ApiError,
     ClusterError,
     UnreachableError,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr, joining
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

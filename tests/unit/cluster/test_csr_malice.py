@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import approver, csr
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.kubeconfig import APPROVER
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, dead_node, drain
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, dead_node, drain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import Outcome, Policy
 
 from tests.support.fake_nodes import FakeCluster, serving
 

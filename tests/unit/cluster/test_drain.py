@@ -8,10 +8,10 @@ import threading
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.drain import Outcome, Policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import MANAGED_BY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, drain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import Outcome, Policy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
 
 from tests.support.fake_nodes import FakeCluster, Refusal, serving
 from tests.support.faults import insist

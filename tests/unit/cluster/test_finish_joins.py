@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 from tests.support import fake_api
 from tests.support.fake_api import NODES, REQUESTS, FakeApi, Joins

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import ExpectedNode
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import node_problem
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check, Report, table
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import members
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
     Listed,
@@ -24,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members im
     insist,
     quorum,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from hypothesis import given
 from hypothesis import strategies as st
 

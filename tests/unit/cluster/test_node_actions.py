@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.ironspan.hybrid.plugins.action import node_delete, node_drain, nodes_ready, verify
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import cordon, drain, replacements
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, drain
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
 from tests.support.fake_nodes import FakeCluster, serving

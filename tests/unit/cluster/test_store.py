@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import store
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed, QuorumError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from hypothesis import given
 from hypothesis import strategies as st
 

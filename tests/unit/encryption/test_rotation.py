@@ -9,10 +9,10 @@ import hashlib
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import loaded, rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import Secret
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
     BACK,
     DROP,

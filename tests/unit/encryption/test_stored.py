@@ -8,14 +8,14 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.rewrite import rewrite
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import (
     Secret,
     key_id,
     secrets,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from hypothesis import given
 from hypothesis import strategies as st
 

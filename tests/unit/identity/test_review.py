@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.findings import findings_of, who_can
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants import (
     KINDS,
@@ -26,6 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.grants im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.review import review
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import named_roles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import Usage, read_usage
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.ask import ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.endpoints import Address, Endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netpolicy.lookup import Lookup

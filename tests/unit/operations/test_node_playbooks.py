@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import dead_node
 
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.playbooks import recap_of

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.action import operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import NodeChange
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import ObjectChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals, check, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Content, Plan, parse, seal
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import kinds_verdict

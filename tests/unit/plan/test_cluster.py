@@ -12,13 +12,13 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.action import cluster_objects, node_metadata, write_plan
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity_enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ClusterError,
     UnreachableError,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.objects import ObjectChange
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity_enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import ObjectChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 from ironspan.cli import plan_view

@@ -8,8 +8,8 @@ import types
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import DrainPolicy, Host, Site
 
 OLD, NEW = "1.36.4", "1.37.1"

@@ -15,14 +15,14 @@ import socket
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import (
     is_ready,
     node_path,
     ready_condition,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import Fate, fate_of, name_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import Fate, fate_of, name_of
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 WATCH_SECONDS = 12.0

@@ -20,12 +20,12 @@ import urllib.parse
 from pathlib import Path
 
 import urllib3
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ApiError,
     ClusterError,
     UnreachableError,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.tls import client_context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from urllib3.util import ssl_match_hostname
 
 Object = dict[str, t.Any]

@@ -8,8 +8,8 @@ import time
 import typing as t
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ApiError, ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 
 ANNOTATION = "ironspan/restarted-for"
 _KINDS = ("daemonsets", "deployments", "statefulsets")

@@ -8,9 +8,10 @@ import enum
 import typing as t
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke import MANAGED_BY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 
+MANAGED_BY = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/name": "ironspan-verify"}
+"""Labels of what a verification starts and takes away again."""
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API's picture of a static pod, which only the kubelet itself can end."""
 

@@ -12,9 +12,8 @@ import copy
 import typing as t
 from collections.abc import Sequence
 
-import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import ClusterError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
 _OF_THE_SERVER = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
 """Metadata that the API server keeps for itself; they change without anyone changing the object."""
@@ -30,6 +29,8 @@ class ObjectChange(t.NamedTuple):
 
 def diff_of(change: ObjectChange) -> dict[str, str]:
     """Return a change as ``--diff`` shows it."""
+    import yaml  # programs that pack this have none, and show no differences
+
     return {
         "before_header": change.name,
         "after_header": change.name,

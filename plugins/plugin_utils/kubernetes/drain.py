@@ -14,15 +14,15 @@ import time
 import typing as t
 from collections.abc import Callable, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import dead_node
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.client import Api, Object
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.cordon import cordon, node_path
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.errors import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import dead_node
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import cordon, node_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ApiError,
     ClusterError,
     UnreachableError,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.pods import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import (
     Fate,
     budget_text,
     budgets_of,
