@@ -1,0 +1,119 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""One run over the things of a kind: compare, refuse what nobody asked for, and take the steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote import compare, work
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
+    Kind,
+    RemoteError,
+    State,
+    Thing,
+    from_plan,
+)
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Consent:
+    """What somebody consented to.
+
+    Args:
+        allowed: all steps that need it.
+        named: things by their names, whatever is done to them.
+    """
+
+    allowed: bool = False
+    named: Collection[str] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What was found and done.
+
+    Args:
+        things: as they were compared.
+        problems: what failed or was refused, one text a thing.
+        done: the steps that were taken; in a check those that would be.
+    """
+
+    things: list[Thing]
+    problems: list[str]
+    done: list[str]
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is not as it should be, and no step mends it."""
+        return [text for thing in self.things for text in thing.found.wrong]
+
+
+def bring(
+    kind: Kind, wanted: Mapping[str, State | None], consent: Consent, say: Say, *, check: bool = False
+) -> Outcome:
+    """Make things as they are wanted, without a plan.
+
+    Args:
+        kind: opened.
+        wanted: by name.
+        consent: what was consented to; none is needed in a check.
+        say: told how it goes.
+        check: change nothing.
+
+    Raises:
+        RemoteError: consent is missing, or something makes the whole impossible; nothing was changed.
+    """
+    try:
+        things = compare.compared(kind, wanted)
+        if not check:
+            compare.insist_on_consent(things, consent.allowed, consent.named)
+    except RemoteError as error:
+        raise RemoteError(f"{error}; nothing was changed") from None
+    problems = [f"{thing.title}: {thing.found.fault}" for thing in things if thing.found.fault]
+    if check:
+        return Outcome(things, problems, [step.what for thing in things for step in thing.steps])
+    return _worked(kind, things, problems, say, lambda thing: None)
+
+
+def bring_as_planned(
+    kind: Kind, planned: Sequence[Mapping[str, t.Any]], allowed: bool, begun: Begun, say: Say
+) -> Outcome:
+    """Make things as a plan wants them; what has moved since is left alone and named.
+
+    Args:
+        kind: opened.
+        planned: the things of this kind that the plan has.
+        allowed: whether steps that need consent are.
+        begun: which things a run of this plan has begun with.
+        say: told how it goes.
+
+    Raises:
+        RemoteError: consent is missing, or something makes the whole impossible; nothing was changed.
+    """
+    listed = {thing.name: thing for thing in map(from_plan, planned)}
+    found = compare.compared(kind, {thing.name: thing.wanted for thing in listed.values()})
+    things = [thing for thing in found if thing.name in listed]
+    reasons = {
+        thing.name: reason
+        for thing in things
+        if (reason := compare.refused(listed[thing.name], thing, begun.has(thing)))
+    }
+    compare.insist_on_consent([thing for thing in things if thing.name not in reasons], allowed)
+    problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
+    left = [thing for thing in things if thing.name not in reasons]
+    worked = _worked(kind, left, problems, say, begun.mark)
+    return Outcome(things, worked.problems, worked.done)
+
+
+def _worked(
+    kind: Kind, things: list[Thing], problems: list[str], say: Say, begin: Callable[[Thing], None]
+) -> Outcome:
+    outcomes = work.apply(kind, [thing for thing in things if not thing.found.fault], say, begin)
+    problems = [*problems, *(outcome.problem for outcome in outcomes if outcome.problem)]
+    return Outcome(things, problems, [step for outcome in outcomes for step in outcome.done])
