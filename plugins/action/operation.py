@@ -20,9 +20,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     insist_on_the_same,
     insist_on_the_state,
     left_for_site,
+    remote_kinds,
     step_groups,
     steps_of,
     targets_of,
+    touches_cluster,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
@@ -83,6 +85,8 @@ class ActionModule(ClusterAction):
                     "bound": bound_to(name, context),
                     "steps": [step.as_dict() for step in steps],
                     "hosts": compared,
+                    "remote": list(remote_kinds(name)),
+                    "cluster": touches_cluster(name),
                 }
             )
         named = [host.name for host in context.hosts]

@@ -46,6 +46,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 COMPARED = "compared"
+NO_CLUSTER: Content = {"state": COMPARED, "objects": {}, "nodes": {}, "changes": []}
+"""What is said of the cluster by an operation that has nothing to do with it."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -85,11 +87,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             plan = build.build(
                 site,
                 hosts,
-                _cluster(site, roles_folder),
+                _cluster(site, roles_folder) if not operation or operation["cluster"] else dict(NO_CLUSTER),
                 now,
                 sorted(asked - hosts.keys()),
                 int(context.CLIARGS.get("forks") or 1),
                 operation,
+                RunFolder().remote(),
             )
         except (PlanError, PkiError, SiteError) as error:
             return {**result, "failed": True, "msg": str(error)}
@@ -109,7 +112,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "summary": plan.content["summary"],
             "plan_warnings": plan.content["warnings"],
             "approvals_needed": approvals_needed(plan, site.plan),
-            "destructive": any(step["destructive"] for step in plan.content["steps"]),
+            "destructive": build.needs_consent(plan.content),
         }
 
 

@@ -8,6 +8,7 @@ SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
 OPERATIONS: dict[str, str] = {
+    "backup_store": "backup_store",
     "member_add": "member_add",
     "member_remove": "member_remove",
     "member_replace": "member_replace",

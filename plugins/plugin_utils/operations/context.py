@@ -218,6 +218,16 @@ def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> l
     return choices[which]
 
 
+def remote_kinds(operation: str) -> tuple[str, ...]:
+    """Return the kinds of remote things that an operation is about, by the module's ``REMOTE``."""
+    return () if operation == SITE else tuple(getattr(module_of(operation), "REMOTE", ()))
+
+
+def touches_cluster(operation: str) -> bool:
+    """Tell whether a plan of the operation compares the cluster, by the module's ``CLUSTER``."""
+    return operation == SITE or bool(getattr(module_of(operation), "CLUSTER", True))
+
+
 def step_groups(operation: str, steps: Sequence[Step]) -> dict[str, list[str]]:
     """Return groups of hosts by what is done on them, for operations whose plays are about such groups.
 

@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
     seal,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.texts import texts_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import CONSENTED, EFFECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 _INTERRUPTING = ("restart", "stop")
@@ -97,6 +98,7 @@ def build(
     left_out: Sequence[str] = (),
     forks: int = 50,
     operation: Content | None = None,
+    remote: Sequence[Content] = (),
 ) -> Plan:
     """Return the plan.
 
@@ -109,6 +111,7 @@ def build(
         forks: how many hosts are worked on at the same time.
         operation: ``name``, ``arguments``, ``bound`` (the state it is for) and ``steps``; what site.yml does
             when left out.
+        remote: remote things, as they were compared.
 
     Raises:
         PlanError: there is nothing to plan, or a document holds a private key.
@@ -141,6 +144,7 @@ def build(
         "resources": pool,
         "hosts": entries,
         "cluster": cluster,
+        "remote": list(remote),
         "left_out": sorted(left_out),
         "summary": {
             "hosts": len(entries),
@@ -148,15 +152,18 @@ def build(
             "changes": sum(len(entry["changes"]) for entry in busy),
             "pending": sum(len(entry["pending"]) for entry in busy),
             "cluster_changes": len(cluster["changes"]),
+            "remote_changes": sum(len(thing["steps"]) for thing in remote),
             "interrupts": sum(len(entry["interrupts"]) for entry in busy),
             "reboots": 0,
             "steps": len(steps),
             "seconds": estimate.of_site([layers for layers in seconds if layers], forks)
-            + sum(step["seconds"] for step in steps),
+            + sum(step["seconds"] for step in steps)
+            + estimate.of_things(remote),
             "seconds_source": estimate.SOURCE,
         },
         "warnings": [
             *_destructions(steps),
+            *_remote_warnings(remote),
             *_warnings(entries, cluster, left_out),
             *(f"{name} does not go back in: {', '.join(left)}." for name, left in kept.items()),
         ],
@@ -173,6 +180,20 @@ def build(
 def _destructions(steps: Sequence[Content]) -> list[str]:
     gone = [str(step["what"]) for step in steps if step["destructive"]]
     return [f"Cannot be undone: {'; '.join(gone)}."] if gone else []
+
+
+def _remote_warnings(remote: Sequence[Content]) -> list[str]:
+    risky = [
+        f"{step['what']} ({', '.join(EFFECTS[effect] for effect in step['effects'] if effect in CONSENTED)})"
+        for thing in remote
+        for step in thing["steps"]
+        if CONSENTED & set(step["effects"])
+    ]
+    faults = [f"{thing['kind']} {thing['name']}: {thing['fault']}" for thing in remote if thing["fault"]]
+    return [
+        *([f"Needs consent: {'; '.join(risky)}."] if risky else []),
+        *(f"Left alone: {fault}." for fault in faults),
+    ]
 
 
 def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequence[str]) -> list[str]:
@@ -204,7 +225,8 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
 def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
     """Return the kinds of everything that a plan says it changes.
 
-    ``cluster_object`` stands for objects of the cluster, the name of the operation for its steps. What is
+    ``cluster_object`` stands for objects of the cluster, the name of the operation for its steps, and each
+    kind of remote things for itself. What is
     really done is held against this where it is done (listed.py).
     """
     kinds = {
@@ -216,4 +238,12 @@ def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
         kinds.add(CLUSTER_OBJECT)
     if content["steps"]:
         kinds.add(str(content["operation"]))
-    return kinds
+    return kinds | {str(thing["kind"]) for thing in content["remote"] if thing["steps"]}
+
+
+def needs_consent(content: Mapping[str, t.Any]) -> bool:
+    """Tell whether a plan does something that is asked about once more where it is applied."""
+    steps = [step for thing in content["remote"] for step in thing["steps"]]
+    return any(step["destructive"] for step in content["steps"]) or any(
+        CONSENTED & set(step["effects"]) for step in steps
+    )

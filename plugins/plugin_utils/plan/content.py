@@ -21,8 +21,9 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import canonical_json
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import EFFECTS
 
-SCHEMA = 2
+SCHEMA = 3
 SUFFIX = ".plan.json"
 Content = dict[str, t.Any]
 
@@ -40,6 +41,7 @@ _SHAPE: dict[str, type] = {
     "resources": dict,
     "hosts": dict,
     "cluster": dict,
+    "remote": list,
     "summary": dict,
     "warnings": list,
     "left_out": list,
@@ -71,10 +73,28 @@ _SUMMARY_SHAPE: dict[str, type] = {
     "pending": int,
     "steps": int,
     "cluster_changes": int,
+    "remote_changes": int,
     "interrupts": int,
     "reboots": int,
     "seconds": int,
     "seconds_source": str,
+}
+_THING_SHAPE: dict[str, type] = {
+    "kind": str,
+    "name": str,
+    "identity": str,
+    "fault": str,
+    "notes": list,
+    "steps": list,
+}
+_THING_STATES = ("wanted", "found", "after")
+_THING_STEP_SHAPE: dict[str, type] = {
+    "verb": str,
+    "what": str,
+    "effects": list,
+    "costs": str,
+    "disruption": str,
+    "seconds": int,
 }
 _TEXT_SHAPE: dict[str, type] = {"before": str, "after": str}
 _LATEST = 253_402_300_799
@@ -216,6 +236,8 @@ def _misshapen(content: Content) -> str:
         return wrong
     if wrong := _list_difference("cluster.changes", content["cluster"]["changes"], _OBJECT_SHAPE):
         return wrong
+    if wrong := _things_difference(content["remote"]):
+        return wrong
     for name, host in content["hosts"].items():
         wrong = (
             _difference(host, _HOST_SHAPE)
@@ -241,6 +263,21 @@ def _list_difference(where: str, entries: list[t.Any], shape: Mapping[str, type]
         wrong = _difference(entry, shape)
         if wrong:
             return f"{where}.{number}.{wrong}"
+    return ""
+
+
+def _things_difference(things: list[t.Any]) -> str:
+    if wrong := _list_difference("remote", things, _THING_SHAPE):
+        return wrong
+    for number, thing in enumerate(things):
+        for name in _THING_STATES:
+            if not isinstance(thing.get(name, ""), dict | None):
+                return f"remote.{number}.{name}"
+        if wrong := _list_difference(f"remote.{number}.steps", thing["steps"], _THING_STEP_SHAPE):
+            return wrong
+        for step in thing["steps"]:
+            if step.keys() != _THING_STEP_SHAPE.keys() or not EFFECTS.keys() >= set(step["effects"]):
+                return f"remote.{number}.steps"
     return ""
 
 

@@ -8,6 +8,8 @@ import math
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import AT_ONCE
+
 SOURCE = (
     "a rough table of seconds by kind of resource, artefacts by size at 20 MB/s; not measured on this site"
 )
@@ -51,6 +53,23 @@ def by_layer(resources: Mapping[str, Mapping[str, t.Any]], names: t.Iterable[str
         layer = name.split("/", 1)[0]
         result[layer] = result.get(layer, 0) + seconds_of(resources.get(name, {}))
     return result
+
+
+def of_things(things: t.Sequence[Mapping[str, t.Any]]) -> int:
+    """Return the seconds that remote things take: those of a kind side by side, kinds one after the other.
+
+    Args:
+        things: as the plan has them.
+    """
+    longest: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for thing in things:
+        if thing["steps"]:
+            kind = str(thing["kind"])
+            took = sum(step["seconds"] for step in thing["steps"])
+            longest[kind] = max(longest.get(kind, 0), took)
+            counts[kind] = counts.get(kind, 0) + 1
+    return sum(longest[kind] * math.ceil(count / AT_ONCE) for kind, count in counts.items())
 
 
 def of_site(hosts: t.Sequence[Mapping[str, float]], forks: int) -> int:

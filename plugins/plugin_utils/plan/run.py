@@ -58,6 +58,9 @@ def claimed_digest(file: str) -> str:
         return ""
 
 
+_OF_THE_PLAN = ("cluster", "remote", "operation", "arguments", "bound", "steps")
+
+
 class PlannedRun:
     """The plan of this run as its actions see it.
 
@@ -110,7 +113,7 @@ class PlannedRun:
             "free": check.free_kinds(plan, site.plan, approved_by),
             "slice": site.is_slice,
             "elsewhere": sorted(members_of(plan.hosts) - set(site.hosts)) if site.is_slice else [],
-            **{name: plan.content[name] for name in ("cluster", "operation", "arguments", "bound", "steps")},
+            **{name: plan.content[name] for name in _OF_THE_PLAN},
         }
         if keeping:
             head["kept"] = str(keep.keep(plan, path, approved_by, moved))

@@ -82,7 +82,13 @@ def bring(
 
 
 def bring_as_planned(
-    kind: Kind, planned: Sequence[Mapping[str, t.Any]], allowed: bool, begun: Begun, say: Say
+    kind: Kind,
+    planned: Sequence[Mapping[str, t.Any]],
+    allowed: bool,
+    begun: Begun,
+    say: Say,
+    *,
+    check: bool = False,
 ) -> Outcome:
     """Make things as a plan wants them; what has moved since is left alone and named.
 
@@ -92,6 +98,7 @@ def bring_as_planned(
         allowed: whether steps that need consent are.
         begun: which things a run of this plan has begun with.
         say: told how it goes.
+        check: change nothing.
 
     Raises:
         RemoteError: consent is missing, or something makes the whole impossible; nothing was changed.
@@ -104,9 +111,11 @@ def bring_as_planned(
         for thing in things
         if (reason := compare.refused(listed[thing.name], thing, begun.has(thing)))
     }
-    compare.insist_on_consent([thing for thing in things if thing.name not in reasons], allowed)
-    problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
     left = [thing for thing in things if thing.name not in reasons]
+    problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
+    if check:
+        return Outcome(things, problems, [step.what for thing in left for step in thing.steps])
+    compare.insist_on_consent(left, allowed)
     worked = _worked(kind, left, problems, say, begun.mark)
     return Outcome(things, worked.problems, worked.done)
 

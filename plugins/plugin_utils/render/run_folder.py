@@ -207,6 +207,18 @@ class RunFolder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "operation.json").write_text(json.dumps(entry), encoding="utf-8")
 
+    def put_remote(self, things: list[dict[str, t.Any]]) -> None:
+        """Keep the remote things of an operation until the plan is written."""
+        (self.path / "remote.json").write_text(json.dumps(things), encoding="utf-8")
+
+    def remote(self) -> list[dict[str, t.Any]]:
+        """Return what ``put_remote`` kept, nothing when nothing was."""
+        try:
+            text = (self.path / "remote.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        return t.cast("list[dict[str, t.Any]]", json.loads(text))
+
     def operation(self) -> dict[str, t.Any] | None:
         """Return what ``put_operation`` kept, None when nothing was."""
         try:

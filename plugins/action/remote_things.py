@@ -1,0 +1,148 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Plans remote things, makes them as they are wanted, or as a plan wants them."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError, PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import CONSENT_VARIABLE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    insist_on_a_plan,
+    plan_file,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.compare import compared
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import (
+    Consent,
+    Outcome,
+    bring,
+    bring_as_planned,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Kind, Thing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds import kind_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
+
+Result = dict[str, t.Any]
+
+bind_children()  # here, because the main process imports this file before it starts workers
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """The action ``ironspan.hybrid.remote_things``."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = True
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "kinds": {"type": "list", "elements": "str", "default": []},
+        "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
+    }
+    _variables: Mapping[str, t.Any] = {}  # replaced, never changed
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        """Compare, and do what is asked for; errors become messages with a remedy."""
+        result: Result = super().run(tmp, task_vars)
+        self._variables = task_vars or {}
+        _, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
+        try:
+            if arguments["mode"] == "plan":
+                return {**result, **self._plan()}
+            outcomes = [self._brought(name) for name in arguments["kinds"]]
+        except ActionableError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        return {**result, **_answer(outcomes, self.say)}
+
+    def _plan(self) -> Result:
+        """Keep the things of the operation that is planned for the plan."""
+        operation = RunFolder().operation() or {}
+        things: list[Thing] = []
+        for name in operation.get("remote", ()):
+            kind, variables = self._opened(name)
+            things += compared(kind, kind_file(name).declared(variables, self._variables))
+        RunFolder().put_remote([thing.as_dict() for thing in things])
+        steps = [step.what for thing in things for step in thing.steps]
+        return {"changed": False, "steps": steps}
+
+    def _brought(self, name: str) -> Outcome:
+        kind, variables = self._opened(name)
+        allowed = bool(boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False))
+        if plan_file(self._variables):
+            return self._as_planned(kind, allowed)
+        site = site_of_run(dict(self._variables))
+        if not self._task.check_mode:
+            insist_on_a_plan(site.plan.approvals)
+        named = str(self._variables.get(kind.consent) or "") if kind.consent else ""
+        wanted = kind_file(name).declared(variables, self._variables)
+        consent = Consent(allowed, (named,) if named else ())
+        return bring(kind, wanted, consent, self.say, check=self._task.check_mode)
+
+    def _as_planned(self, kind: Kind, allowed: bool) -> Outcome:
+        run = PlannedRun(RunFolder())
+        run.ensure(self._variables)
+        head = run.head()
+        planned = [thing for thing in head["remote"] if thing["kind"] == kind.name]
+        free = head["free"]
+        if free is not None and kind.name not in free and any(thing["steps"] for thing in planned):
+            raise PlanError(
+                f"the plan was not approved, and changes of {kind.name} need it",
+                "make a new plan, and let it be approved",
+            )
+        begun = Begun(Path(head["kept"]) if head["kept"] else None)
+        return bring_as_planned(kind, planned, allowed, begun, self.say, check=self._task.check_mode)
+
+    def _opened(self, name: str) -> tuple[Kind, Result]:
+        """Return a kind and what it reads of the inventory; nothing else of it is templated."""
+        file = kind_file(name)
+        found = {each: self._variables[each] for each in file.VARIABLES if each in self._variables}
+        variables = t.cast("Result", self._templar.template(found))
+        return file.opened(variables), variables
+
+    def say(self, text: str) -> None:
+        """Show progress while the task runs."""
+        Display().display(f"  {text}")
+
+
+def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
+    things = [thing for outcome in outcomes for thing in outcome.things]
+    problems = [text for outcome in outcomes for text in outcome.problems]
+    wrong = [text for outcome in outcomes for text in outcome.wrong]
+    done = [step for outcome in outcomes for step in outcome.done]
+    for text in (*done, *(note for thing in things for note in thing.found.notes)):
+        say(text)
+    answer: Result = {
+        "changed": bool(done),
+        "changes": done,
+        "diff": [diff_of(thing) for thing in things if thing.steps],
+        "things": [{**thing.as_dict(), "more": dict(thing.found.more)} for thing in things],
+    }
+    if wrong:
+        problems.append(f"this is not as it should be, and no step mends it: {'; '.join(wrong)}")
+    if problems:
+        answer.update(failed=True, msg="\n".join(problems))
+    return answer
+
+
+def diff_of(thing: Thing) -> dict[str, str]:
+    """Return what a thing is and will be as ``--diff`` shows it."""
+    return {
+        "before_header": thing.title,
+        "after_header": thing.title,
+        "before": _shown(thing.found.state),
+        "after": _shown(thing.after),
+    }
+
+
+def _shown(state: Mapping[str, t.Any] | None) -> str:
+    return yaml.safe_dump(dict(state)) if state else ""

@@ -1,0 +1,17 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Making and checking the containers that backups go to: remote things only, no host and no cluster."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
+
+HOSTS = "none"
+CLUSTER = False
+REMOTE = ("backup_container",)
+
+
+def steps(context: Context) -> list[Step]:
+    """Return none: what is done to a container stands with it in the plan."""
+    return []
