@@ -84,6 +84,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
         f"      {summary['hosts_changing']} of {summary['hosts']} hosts change, "
         f"{summary['changes'] + summary['pending']} changes on hosts, "
         f"{summary['cluster_changes']} in the cluster, "
+        f"{summary['remote_changes']} of remote things, "
         f"{summary['steps']} steps, "
         f"{summary['interrupts']} running services restart, about {summary['seconds']} s"
     )
@@ -92,6 +93,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
     for line in next_commands(arguments, path, written):
         display.note(line)
     return int(code)
+
+
+CHANGES = ("changes", "pending", "cluster_changes", "remote_changes", "steps")
+"""The numbers of a plan of which one at least is not zero when it does something."""
 
 
 def next_commands(
@@ -109,7 +114,7 @@ def next_commands(
         f"read it:      {command('show', plan)}",
         f"as a page:    {command('show', plan, '--format', 'html', '-o', f'{plan}.html')}",
     ]
-    if not any(summary[name] for name in ("changes", "pending", "cluster_changes", "steps")):
+    if not any(summary[name] for name in CHANGES):
         return [*lines, "nothing differs, so there is nothing to apply"]
     needed = int(written["approvals_needed"])
     if needed:

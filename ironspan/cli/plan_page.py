@@ -60,7 +60,7 @@ pre span { display: block; min-height: 1.45em; padding: 0 .75rem; white-space: p
   details::details-content { content-visibility: visible; height: auto; }
   .plus, .minus, .warn { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
-CLASSES = {"+": "plus", "-": "minus", "@": "place", " ": ""}
+CLASSES = {"+": "plus", "-": "minus", "@": "place", "!": "minus", " ": ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 OPEN_HOSTS = 12
 """With more hosts that change than this, they start closed: the summary is what is read first."""
@@ -106,6 +106,13 @@ def page(plan: t.Any, approved: Approvals | None = None) -> str:
         if cluster
         else [f'<p class="soft">{_text(_nothing(content["cluster"]))}</p>']
     )
+    if content["remote"]:
+        remote = list(plan_view.remote_items(content["remote"]))
+        parts += ["<h2>Remote things</h2>"] + (
+            [f'<details class="host" open><summary>Things</summary>{_items(remote)}</details>']
+            if remote
+            else ['<p class="soft">Nothing changes.</p>']
+        )
     body = "\n".join(part for part in parts if part)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
 
 from ironspan.cli import plan_view
 
-STYLES = {"+": "green", "-": "red", "@": "cyan", " ": ""}
+STYLES = {"+": "green", "-": "red", "@": "cyan", "!": "bold red", " ": ""}
 _CONTROL = dict.fromkeys([*range(32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}") | {9: "    "}
 
 
@@ -73,6 +73,11 @@ def shown(plan: t.Any, approved: Approvals | None = None, colour: bool = False) 
         put("")
         put("the cluster", "bold")
         _items(put, cluster)
+    remote = list(plan_view.remote_items(content["remote"]))
+    if remote:
+        put("")
+        put("remote things", "bold")
+        _items(put, remote)
     if unchanged:
         put("")
         put(f"unchanged: {', '.join(unchanged)}")

@@ -7,20 +7,23 @@ from __future__ import annotations
 import difflib
 import json
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import CONSENTED, EFFECTS
 
 CONTEXT = 3
 
 
 class Line(t.NamedTuple):
-    """One line of a difference; sign is "+", "-", " " or "@"."""
+    """One line of a difference; sign is "+", "-", " ", "@", or "!" for a step that needs consent."""
 
     sign: str
     text: str
 
 
 class Item(t.NamedTuple):
-    """One thing that changes, on a host or in the cluster."""
+    """One thing that changes, on a host, in the cluster or beside them."""
 
     name: str
     kind: str
@@ -79,6 +82,31 @@ def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
         yield Item(change["name"], change["kind"], action, "", difference(change["before"], change["after"]))
 
 
+def remote_items(things: Sequence[Mapping[str, t.Any]]) -> Iterator[Item]:
+    """Yield the remote things that change, and those that are left alone because something is wrong."""
+    for thing in things:
+        name, lines = f"{thing['kind']} {thing['name']}", []
+        for number, step in enumerate(thing["steps"], 1):
+            asked = CONSENTED & set(step["effects"])
+            details = [EFFECTS[effect] for effect in step["effects"] if effect != "costs"]
+            details += [f"costs {step['costs']}"] if step["costs"] else []
+            details += [f"users notice: {step['disruption']}"] if step["disruption"] else []
+            details += [f"about {duration(step['seconds'])}"] if step["seconds"] else []
+            more = f" ({', '.join(details)})" if details else ""
+            lines.append(Line("!" if asked else " ", f"{number}. {step['what']}{more}"))
+        lines += difference(_yaml(thing["found"]), _yaml(thing["after"]))
+        lines += [Line(" ", f"note: {note}") for note in thing["notes"]]
+        if thing["steps"]:
+            action = "create" if thing["found"] is None else "delete" if thing["after"] is None else "update"
+            yield Item(name, thing["kind"], action, "", lines)
+        elif thing["fault"]:
+            yield Item(name, thing["kind"], "skip", thing["fault"], lines)
+
+
+def _yaml(state: Mapping[str, t.Any] | None) -> str:
+    return yaml.safe_dump(dict(state)) if state else ""
+
+
 def details_of(step: Mapping[str, t.Any]) -> list[str]:
     """Return what a reviewer weighs about a step: first what it is compared by, then the words."""
     return [
@@ -99,6 +127,7 @@ def facts(content: Mapping[str, t.Any]) -> list[tuple[str, str]]:
         *([("steps", str(summary["steps"]))] if content["steps"] else []),
         ("changes on hosts", str(summary["changes"] + summary["pending"])),
         ("changes in the cluster", str(summary["cluster_changes"])),
+        *([("changes of remote things", str(summary["remote_changes"]))] if content["remote"] else []),
         ("running services restarted", str(summary["interrupts"])),
         ("reboots", str(summary["reboots"])),
         ("estimated time", duration(summary["seconds"])),

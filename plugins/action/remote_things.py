@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -145,4 +145,4 @@ def diff_of(thing: Thing) -> dict[str, str]:
 
 
 def _shown(state: Mapping[str, t.Any] | None) -> str:
-    return yaml.safe_dump(dict(state)) if state else ""
+    return json.dumps(state, indent=1, sort_keys=True) + "\n" if state else ""

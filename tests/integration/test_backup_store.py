@@ -5,16 +5,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container import StoreSetupError
+from ansible_collections.ironspan.hybrid.plugins.action.remote_things import diff_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management import Management
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.setup import Outcome, set_up, wanted_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Consent, Outcome, bring
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.backup_container import (
+    CONTAINERS,
+    LOCK,
+    BackupContainer,
+    declared,
+)
 
+from ironspan.cli.plan_text import shown
 from ironspan.lab.azure import settings
 from tests.support.lab_azure import MANAGEMENT, Credential, LabAzure, azure, running_azure  # noqa: F401
 from tests.support.playbooks import ROOT
@@ -51,9 +62,20 @@ def setting_up(connect: Callable[[str], Management], entry: dict[str, object]) -
     """Sets the container up with some of the entry changed."""
 
     def run(lock: str = "", *, check: bool = False, **changes: object) -> Outcome:
-        return set_up([{**entry, **changes}], connect, lock, check=check)
+        return set_up({**entry, **changes}, connect, lock, check=check)
 
     return run
+
+
+def set_up(
+    entry: dict[str, object], connect: Callable[[str], Management], lock: str = "", *, check: bool = False
+) -> Outcome:
+    """Bring the container to what an entry wants; what fails is raised."""
+    wanted = declared({CONTAINERS: [entry]}, {LOCK: lock})
+    outcome = bring(BackupContainer(connect), wanted, Consent(named=(lock,)), lambda text: None, check=check)
+    if outcome.problems:
+        raise RemoteError("; ".join(outcome.problems))
+    return outcome
 
 
 def policy_of(azure: LabAzure, container: str) -> dict[str, object] | None:
@@ -66,8 +88,8 @@ def test_from_nothing_to_a_locked_policy(setting_up: SetUp, azure: LabAzure, con
     planned = setting_up(check=True)
     assert policy_of(azure, container) is None
     assert (
-        setting_up().changes
-        == planned.changes
+        setting_up().done
+        == planned.done
         == [
             f"create the container {wanted}, private",
             f"retain what is in {wanted} for 3 days, append blobs may grow",
@@ -76,20 +98,20 @@ def test_from_nothing_to_a_locked_policy(setting_up: SetUp, azure: LabAzure, con
     made = policy_of(azure, container)
     assert made
     assert (made["days"], made["append"], made["locked"]) == (3, "append", False)
-    assert setting_up().changes == []
+    assert setting_up().done == []
 
-    (changed,) = setting_up(retention_days=2).changes
+    (changed,) = setting_up(retention_days=2).done
     assert "3 days -> 2 days" in changed
-    assert setting_up(retention_days=3).changes
+    assert setting_up(retention_days=3).done
 
-    (locked,) = setting_up(lock=wanted).changes
+    (locked,) = setting_up(lock=wanted).done
     assert "for ever" in locked
-    assert setting_up(lock=wanted).changes == []
-    with pytest.raises(StoreSetupError, match="can never be shortened"):
+    assert setting_up(lock=wanted).done == []
+    with pytest.raises(RemoteError, match="can never be shortened"):
         setting_up(retention_days=2)
-    with pytest.raises(StoreSetupError, match="ironspan_lock"):
+    with pytest.raises(RemoteError, match="ironspan_lock"):
         setting_up(retention_days=4)
-    (extended,) = setting_up(lock=wanted, retention_days=4).changes
+    (extended,) = setting_up(lock=wanted, retention_days=4).done
     assert "3 -> 4 days" in extended
     made = policy_of(azure, container)
     assert made
@@ -97,7 +119,7 @@ def test_from_nothing_to_a_locked_policy(setting_up: SetUp, azure: LabAzure, con
 
 
 def test_a_diff_shows_before_and_after(setting_up: SetUp) -> None:
-    (diff,) = setting_up(check=True).diff
+    (diff,) = map(diff_of, setting_up(check=True).things)
     assert diff["before"] == ""
     assert json.loads(diff["after"])["policy"] == {
         "retention_days": 3,
@@ -105,7 +127,7 @@ def test_a_diff_shows_before_and_after(setting_up: SetUp) -> None:
         "locked": False,
     }
     setting_up()
-    (diff,) = setting_up(check=True, retention_days=5).diff
+    (diff,) = map(diff_of, setting_up(check=True, retention_days=5).things)
     assert json.loads(diff["before"])["policy"]["retention_days"] == 3
 
 
@@ -121,7 +143,7 @@ def test_a_diff_shows_before_and_after(setting_up: SetUp) -> None:
 def test_wrong_entries_change_nothing(
     setting_up: SetUp, azure: LabAzure, container: str, changes: dict[str, object], text: str
 ) -> None:
-    with pytest.raises(StoreSetupError, match=text):
+    with pytest.raises(RemoteError, match=text):
         setting_up(**changes)
     assert policy_of(azure, container) is None
 
@@ -130,18 +152,18 @@ def test_an_account_that_is_not_fit_is_refused(
     setting_up: SetUp, azure: LabAzure, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Management, "account_faults", lambda *arguments: ["the account accepts keys"])
-    with pytest.raises(StoreSetupError, match="no backups should go there: the account accepts keys"):
+    with pytest.raises(RemoteError, match="no backups should go there: the account accepts keys"):
         setting_up()
     assert policy_of(azure, container) is None
 
 
 def test_what_was_done_before_a_failure_is_told(setting_up: SetUp, azure: LabAzure, container: str) -> None:
     azure.fault("status", service="management", method="PUT", status=409, count=1)
-    with pytest.raises(StoreSetupError, match="done before: nothing"):
+    with pytest.raises(RemoteError, match="done before: nothing"):
         setting_up()
     setting_up()
     azure.fault("status", service="management", method="POST", status=409)
-    with pytest.raises(StoreSetupError, match=r"done before: retention of labstore/.*: 3 days -> 4 days"):
+    with pytest.raises(RemoteError, match=r"done before: retention of labstore/.*: 3 days -> 4 days"):
         setting_up(lock=f"{settings.ACCOUNT}/{container}", retention_days=4)
 
 
@@ -150,13 +172,13 @@ def test_an_identity_without_rights_is_told(
 ) -> None:
     identity = Credential(azure, "writer", MANAGEMENT)
     manager = Management(identity, settings.SUBSCRIPTION, azure.url("management"), ca=str(azure.ca))
-    with pytest.raises(StoreSetupError, match=r"may not manage labstore/.* Storage Account Contributor"):
-        set_up([entry], lambda subscription: manager)
+    with pytest.raises(RemoteError, match=r"may not manage labstore/.* Storage Account Contributor"):
+        set_up(entry, lambda subscription: manager)
 
 
 def test_a_resource_manager_that_stumbles_is_asked_again(setting_up: SetUp, azure: LabAzure) -> None:
     azure.fault("status", service="management", status=429, retry_after=0, count=2)
-    assert len(setting_up().changes) == 2
+    assert len(setting_up().done) == 2
 
 
 @pytest.mark.parametrize(
@@ -171,10 +193,11 @@ def test_a_resource_manager_that_stumbles_is_asked_again(setting_up: SetUp, azur
 def test_roles_are_read_and_judged(setting_up: SetUp, named: dict[str, str], wrong: str) -> None:
     principals = {key: [settings.IDENTITIES[name].object_id] for key, name in named.items()}
     found = setting_up(check=True, **principals)
+    (thing,) = found.things
     assert len(found.wrong) == bool(wrong)
     assert all(wrong in line for line in found.wrong)
-    assert not found.not_seen
-    assert [one["role"]["Name"] for one in found.roles] == [
+    assert not [note for note in thing.found.notes if note.startswith("not seen")]
+    assert [one["role"]["Name"] for one in thing.found.more["roles"]] == [
         "ironspan backup writer",
         "ironspan backup garbage collector",
         "ironspan backup drill",
@@ -185,10 +208,22 @@ def test_roles_are_read_and_judged(setting_up: SetUp, named: dict[str, str], wro
 def test_roles_that_may_not_be_read_are_not_seen(
     setting_up: SetUp, azure: LabAzure, entry: dict[str, object]
 ) -> None:
-    prefix = f"{wanted_of(entry).scope}/providers/Microsoft.Authorization"
+    place = "subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Storage"
+    account = "storageAccounts/{account}/blobServices/default/containers/{container}"
+    prefix = f"/{place}/{account}/providers/Microsoft.Authorization".format(**entry)
     azure.fault("status", service="management", status=403, prefix=prefix)
-    (said,) = setting_up(check=True, writers=["an-object-id"]).not_seen
+    (thing,) = setting_up(check=True, writers=["an-object-id"]).things
+    (said,) = (note for note in thing.found.notes if note.startswith("not seen"))
     assert "an-object-id" in said
+
+
+SITE = {
+    "site_name": "acme",
+    "site_api_endpoint": "api.acme:6443",
+    "site_api_address": "10.1.0.9",
+    "site_mirror_url": "http://127.0.0.1:1",
+    "ansible_connection": "local",
+}
 
 
 @pytest.fixture
@@ -200,28 +235,81 @@ def site(tmp_path: pathlib.Path, azure: LabAzure, entry: dict[str, object]) -> I
         "ca": str(azure.ca),
     }
     writers = [settings.IDENTITIES["writer"].object_id]
+    key = tmp_path / "key"
+    key.write_text(base64.b64encode(bytes(32)).decode())
+    key.chmod(0o600)
     variables = {
+        **SITE,
+        "site_pki_store": str(tmp_path / "pki"),
+        "site_pki_key_file": str(key),
         "etcd_backup_containers": [{**entry, "writers": writers}],
         "etcd_backup_management": management,
     }
-    (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {}}, "vars": variables}}))
+    groups = {
+        "azure": {"hosts": {"a1": {"site_address": "10.1.0.1"}}},
+        "on_prem": {"hosts": {"w1": {"site_address": "10.2.0.1"}}},
+        "etcd": {"hosts": {"a1": {}}},
+        "control_plane": {"hosts": {"a1": {}}},
+        "nodes": {"hosts": {"w1": {}}},
+    }
+    (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
     with azure.managed_identity():
         yield tmp_path
 
 
+def playbook(site: pathlib.Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return run(site, str(ROOT / f"playbooks/{name}.yml"), "-i", str(site / "hosts.yml"), *options)
+
+
 def test_the_playbook(site: pathlib.Path, azure: LabAzure, container: str) -> None:
-    command = (str(ROOT / "playbooks/backup_store.yml"), "-i", str(site / "hosts.yml"))
-    checked = run(site, *command, "--check", "--diff")
+    checked = playbook(site, "backup_store", "--check", "--diff")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "changed=1" in checked.stdout
     assert '"append_allowed": true' in checked.stdout
     assert policy_of(azure, container) is None
-    made = run(site, *command)
+    made = playbook(site, "backup_store")
     assert made.returncode == 0, made.stdout + made.stderr
     assert "has to exist: ironspan backup writer" in made.stdout
     assert policy_of(azure, container)
-    again = run(site, *command)
+    again = playbook(site, "backup_store")
     assert "changed=0" in again.stdout, again.stdout + again.stderr
-    refused = run(site, *command, "-e", "ironspan_lock=labstore/other")
+    refused = playbook(site, "backup_store", "-e", "ironspan_lock=labstore/other")
     assert refused.returncode == 2
-    assert "nothing was changed" in refused.stdout
+    assert "none of this site's containers" in refused.stdout
+
+
+def test_it_is_planned_shown_and_applied_as_planned(
+    site: pathlib.Path, azure: LabAzure, container: str, setting_up: SetUp
+) -> None:
+    """What moved since the plan is left alone; a lock needs consent where the plan is applied."""
+    name, file = f"{settings.ACCOUNT}/{container}", site / "x.plan.json"
+    lock = ("-e", f"ironspan_lock={name}")
+    planning = (*lock, "-e", "ironspan_planned=backup_store", "-e", f"ironspan_plan_file={file}")
+    planned = playbook(site, "plan", *planning)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert policy_of(azure, container) is None
+    plan = load(file)
+    (thing,) = plan.content["remote"]
+    assert [step["verb"] for step in thing["steps"]] == ["create", "protect", "lock"]
+    assert plan.content["hosts"] == {} and plan.content["summary"]["remote_changes"] == 3
+    text = shown(plan)
+    assert f"create  backup_container {name}" in text
+    assert "! 3. lock the retention" in text and "cannot be undone" in text
+    applying = ("backup_store", *lock, "-e", f"ironspan_plan={file}")
+    refused = playbook(site, *applying)
+    assert refused.returncode == 2 and "these steps need consent" in refused.stdout
+    assert policy_of(azure, container) is None
+    setting_up(retention_days=9)
+    moved = playbook(site, *applying, "-e", "ironspan_allow_destructive=true")
+    assert moved.returncode == 2 and "changed since the plan was made" in moved.stdout
+    made = policy_of(azure, container)
+    assert made and (made["days"], made["locked"]) == (9, False)
+
+    assert playbook(site, "plan", *planning).returncode == 0
+    azure.fault("status", service="management", method="POST", status=409, count=1)
+    failed = playbook(site, *applying, "-e", "ironspan_allow_destructive=true")
+    assert failed.returncode == 2 and "done before: retention of" in failed.stdout
+    finished = playbook(site, *applying, "-e", "ironspan_allow_destructive=true")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    made = policy_of(azure, container)
+    assert made and (made["days"], made["locked"]) == (3, True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
 DAYS = (1, 146_000)
 """Shortest and longest retention (Azure: configure immutability policies for containers)."""
 Verb = t.Literal["create", "close", "protect", "change", "extend", "lock"]
 
 
-class StoreSetupError(ActionableError):
+class StoreSetupError(RemoteError):
     """The container cannot be made as wanted."""
 
 

@@ -28,7 +28,11 @@ def rendered_hosts(operation: str, site: Site, variables: Mapping[str, t.Any]) -
         HOSTS_VARIABLE,
         module_of,
         named_hosts,
+        touches_cluster,
     )
+
+    if not touches_cluster(operation):
+        return []
 
     if not getattr(module_of(operation), "ONLY_NAMED", False):
         return None

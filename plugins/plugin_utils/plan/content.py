@@ -276,7 +276,9 @@ def _things_difference(things: list[t.Any]) -> str:
         if wrong := _list_difference(f"remote.{number}.steps", thing["steps"], _THING_STEP_SHAPE):
             return wrong
         for step in thing["steps"]:
-            if step.keys() != _THING_STEP_SHAPE.keys() or not EFFECTS.keys() >= set(step["effects"]):
+            if step.keys() != _THING_STEP_SHAPE.keys() or not EFFECTS.keys() >= set(
+                map(str, step["effects"])
+            ):
                 return f"remote.{number}.steps"
     return ""
 
