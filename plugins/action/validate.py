@@ -72,8 +72,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return {**result, **_planned(file, site, changing, operation, hints)}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
             operation = str(self._task.args.get("operation") or "")
-            only = rendered_hosts(operation, site, task_vars or {})
+            only = rendered_hosts(operation, site, task_vars or {}, planning=purpose == "plan")
             documents = RunFolder().write(site, renderer, only=only)
+            authorities.uid()  # a site whose documents nobody needs is given its identity here
         except PlanError as error:
             return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
         except SiteError as error:

@@ -87,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             plan = build.build(
                 site,
                 hosts,
-                _cluster(site, roles_folder) if not operation or operation["cluster"] else dict(NO_CLUSTER),
+                _cluster(site, roles_folder, not operation or operation["cluster"]),
                 now,
                 sorted(asked - hosts.keys()),
                 int(context.CLIARGS.get("forks") or 1),
@@ -127,9 +127,11 @@ def _asked(variables: dict[str, t.Any], site: Site) -> set[str]:
     return names & set(site.hosts)
 
 
-def _cluster(site: Site, roles_folder: Path) -> Content:
+def _cluster(site: Site, roles_folder: Path, asked: bool = True) -> Content:
     """Return what is declared for the cluster, and how it differs: the API says, without doing it."""
     renderer, _authorities = renderer_for(site, roles_folder)
+    if not asked:
+        return dict(NO_CLUSTER)
     layers = [layer for layer in (*LAYERS, *CLUSTER_LAYERS) if _used(site, layer, roles_folder)]
     objects = {layer: renderer.objects(layer) for layer in layers}
     declared = declared_nodes(site)

@@ -297,7 +297,7 @@ def test_it_is_planned_shown_and_applied_as_planned(
     assert "! 3. lock the retention" in text and "cannot be undone" in text
     applying = ("backup_store", *lock, "-e", f"ironspan_plan={file}")
     refused = playbook(site, *applying)
-    assert refused.returncode == 2 and "these steps need consent" in refused.stdout
+    assert refused.returncode == 2 and "these steps need consent" in refused.stdout, refused.stdout
     assert policy_of(azure, container) is None
     setting_up(retention_days=9)
     moved = playbook(site, *applying, "-e", "ironspan_allow_destructive=true")

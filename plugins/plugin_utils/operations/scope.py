@@ -11,13 +11,16 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 
-def rendered_hosts(operation: str, site: Site, variables: Mapping[str, t.Any]) -> list[str] | None:
+def rendered_hosts(
+    operation: str, site: Site, variables: Mapping[str, t.Any], *, planning: bool = False
+) -> list[str] | None:
     """Return the hosts whose documents a run needs, None for all.
 
     Args:
         operation: name of the operation, "" for none.
         site: from the inventory.
         variables: of the run, with the hosts that the operator named.
+        planning: a plan is made, which compares others as well.
 
     Raises:
         OperationError: the inventory has no such host.
@@ -34,6 +37,6 @@ def rendered_hosts(operation: str, site: Site, variables: Mapping[str, t.Any]) -
     if not touches_cluster(operation):
         return []
 
-    if not getattr(module_of(operation), "ONLY_NAMED", False):
+    if planning or not getattr(module_of(operation), "ONLY_NAMED", False):
         return None
     return [host.name for host in named_hosts(site, variables.get(HOSTS_VARIABLE))] or None
