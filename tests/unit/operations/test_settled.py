@@ -39,6 +39,7 @@ NEEDED: dict[str, set[str]] = {
     "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access"},
 }
 EXEMPT = {
+    "backup_store": "no host takes part",
     "member_remove": "what is reset is forgotten; the others follow",
     "node_remove": "what is reset is forgotten",
     "rollback": "hosts go back to what the inventory does not want",
