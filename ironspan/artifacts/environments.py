@@ -70,7 +70,8 @@ class Environment:
     Args:
         name: how files of the lock file call it.
         module: has ``main()``; it runs when the program is started.
-        packages: packages of this tree that it consists of.
+        packages: packages and modules of this tree that it consists of, those of the collection by their full
+            names.
         extra: of pyproject.toml: what its wheels are resolved from.
         pythons: versions of Python on hosts, such as 3.13.
         wheels: the wheels, of all architectures.
@@ -91,11 +92,12 @@ class Environment:
         """Return this tree's part: name in the archive -> file, sorted."""
         found: dict[str, pathlib.Path] = {}
         for package in self.packages:
-            folder = ROOT / package.replace(".", "/")
-            parents = [parent / "__init__.py" for parent in folder.parents if parent.is_relative_to(ROOT)]
-            inside = (path for path in folder.rglob("*") if path.suffix in (".py", ".json", ".pyi"))
-            for path in [*(parent for parent in parents if parent.is_file()), *inside]:
-                found[path.relative_to(ROOT).as_posix()] = path
+            top, place = _place(package)
+            parents = [parent / "__init__.py" for parent in place.parents if parent.is_relative_to(top)]
+            inside = [path for path in place.rglob("*") if path.suffix in (".py", ".json", ".pyi")]
+            module = place.with_suffix(".py")
+            for path in (path for path in (*parents, module, *inside) if path.is_file()):
+                found[path.relative_to(top).as_posix()] = path
         return dict(sorted(found.items()))
 
     def recipe(self, arch: str) -> str:
@@ -128,7 +130,8 @@ def read(reader: Reader, name: str, data: t.Any, where: str) -> Environment:
         reader.problem(f"{where}.pythons", 'name versions of Python in quotes, such as ["3.12", "3.13"]')
     packages = reader.listing(fields.get("packages", []), f"{where}.packages")
     for package in packages:
-        if not (ROOT / package.replace(".", "/") / "__init__.py").is_file():
+        place = _place(package)[1]
+        if not (place / "__init__.py").is_file() and not place.with_suffix(".py").is_file():
             reader.problem(f"{where}.packages", f"this tree has no package {package}")
     return Environment(
         name=name,
@@ -138,6 +141,12 @@ def read(reader: Reader, name: str, data: t.Any, where: str) -> Environment:
         pythons=pythons,
         wheels=tuple(wheels),
     )
+
+
+def _place(package: str) -> tuple[pathlib.Path, pathlib.Path]:
+    """Return the folder from which a package is imported, and where it lies there; a module without .py."""
+    top = ROOT / "collections" if package.startswith("ansible_collections.") else ROOT
+    return top, top / package.replace(".", "/")
 
 
 def _digest(path: pathlib.Path) -> str:

@@ -4,22 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
-class ProgramError(Exception):
-    """Something that an operator has to know.
 
-    Args:
-        message: what is wrong, with the name of the object or file.
-        remedy: what to do about it.
-    """
-
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.remedy}".rstrip()
+class ProgramError(ActionableError):
+    """Something that an operator of a program has to know: what is wrong, and what to do about it."""
 
 
 class ServiceError(ProgramError):

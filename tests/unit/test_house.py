@@ -125,14 +125,13 @@ def test_the_host_side_is_standard_library_and_python_3_9(folder: str) -> None:
 def test_what_programs_pack_of_the_collection_needs_no_ansible() -> None:
     # The one client, cordon and drain: for the controller and for programs in pods and on hosts.
     allowed = {*sys.stdlib_module_names, "__future__", "urllib3"}
-    within = (f"{COLLECTION}.plugin_utils.kubernetes", f"{COLLECTION}.plugin_utils.errors")
     kubernetes = sorted((ROOT / "plugins/plugin_utils/kubernetes").glob("*.py"))
     wrong = [
         f"{name_of(path)}: {name}"
         for path in (*kubernetes, ROOT / "plugins/plugin_utils/errors.py")
         for name in imports_of(path)
         if name.split(".")[0] not in allowed
-        and not name.startswith(within)
+        and not name.startswith(SHARED)
         # It shows differences, which programs do not.
         and (path.name, name) != ("objects.py", "yaml")
     ]
@@ -140,38 +139,45 @@ def test_what_programs_pack_of_the_collection_needs_no_ansible() -> None:
     assert not wrong
 
 
+SHARED = (f"{COLLECTION}.plugin_utils.errors", f"{COLLECTION}.plugin_utils.kubernetes")
+"""What programs may pack of the collection."""
+
+
 @pytest.mark.parametrize(
     ("program", "packages"),
     [
-        ("program", ("ironspan.program.",)),
-        ("azure", ("ironspan.azure.", "ironspan.program.")),
-        ("etcd", ("ironspan.etcd.", "ironspan.program.")),
-        ("backup", ("ironspan.azure.", "ironspan.backup.", "ironspan.etcd.", "ironspan.program.")),
-        ("kms", ("ironspan.azure.", "ironspan.kms.", "ironspan.program.")),
+        ("program", ("ironspan.program",)),
+        ("azure", ("ironspan.azure", "ironspan.program")),
+        ("etcd", ("ironspan.etcd", "ironspan.program")),
+        ("backup", ("ironspan.azure", "ironspan.backup", "ironspan.etcd", "ironspan.program")),
+        ("kms", ("ironspan.azure", "ironspan.kms", "ironspan.program")),
     ],
 )
 def test_programs_of_hosts_need_nothing_else_of_the_project(program: str, packages: tuple[str, ...]) -> None:
     # Each is packed into one file, and runs on hosts that have nothing else of this.
+    allowed = tuple(f"{package}." for package in (*packages, *SHARED))
     wrong = [
         f"{name_of(path)}: {name}"
         for path in (ROOT / "ironspan" / program).rglob("*.py")
         for name in imports_of(path)
-        if name.startswith(("ironspan", "ansible", "tests", "tools")) and not f"{name}.".startswith(packages)
+        if name.startswith(("ironspan", "ansible", "tests", "tools")) and not f"{name}.".startswith(allowed)
     ]
     assert not wrong
 
 
 @pytest.mark.parametrize("program", ["etcd-backup", "encryption-kms"])
-def test_a_program_is_packed_with_the_packages_that_it_imports(program: str) -> None:
-    packed = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())["environments"][program]
+def test_a_program_is_packed_with_what_it_imports(program: str) -> None:
+    packed = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())["environments"][program]["packages"]
+    places = [ROOT / package.replace(f"{COLLECTION}.", "plugins.").replace(".", "/") for package in packed]
+    files = [path for place in places for path in (*place.rglob("*.py"), place.with_suffix(".py"))]
     imported = {
-        ".".join(name.split(".")[:2])
-        for package in packed["packages"]
-        for path in (ROOT / package.replace(".", "/")).rglob("*.py")
+        next((package for package in packed if f"{name}.".startswith(f"{package}.")), name)
+        for path in files
+        if path.is_file()
         for name in imports_of(path)
-        if name.startswith("ironspan.")
+        if name.startswith(("ironspan.", COLLECTION))
     }
-    assert imported == set(packed["packages"])
+    assert imported == set(packed)
 
 
 @pytest.mark.parametrize("path", PYTHON + YAML, ids=name_of)

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -120,6 +122,45 @@ def test_the_program_runs_without_anything_of_the_host(tool: Environment, tmp_pa
     assert folder.name.endswith(f"-{TAG}")
     assert list(folder.rglob("*.pyc")), "compiled once, so that a start without rights to write is quick"
     assert not list(folder.rglob("RECORD"))
+
+
+def test_parts_of_the_collection_are_packed_under_their_names(
+    tool: Environment, tmp_path: pathlib.Path
+) -> None:
+    utils = tmp_path / "tree/collections/ansible_collections/ironspan/hybrid/plugins/plugin_utils"
+    (utils / "shared").mkdir(parents=True)
+    (utils / "shared/__init__.py").write_text("")
+    (utils / "shared/part.py").write_text("from ..alone import TEXT\n")
+    (utils / "alone.py").write_text("TEXT = 'of the collection'\n")
+    (utils / "other.py").write_text("raise SystemExit('never packed')\n")
+    name = "ansible_collections.ironspan.hybrid.plugins.plugin_utils"
+    (tmp_path / "tree/tool/start.py").write_text(
+        f"from {name}.shared.part import TEXT\ndef main():\n    print(TEXT)\n"
+    )
+    whole = dataclasses.replace(tool, packages=("tool", f"{name}.alone", f"{name}.shared"))
+    assert not [member for member in whole.code() if "other" in member]
+    done = run(packed(whole, tmp_path))
+    assert (done.returncode, done.stdout) == (0, "of the collection\n"), done.stderr
+
+
+def test_a_program_drains_with_what_it_packs_of_the_collection(
+    tmp_path: pathlib.Path,
+) -> None:
+    name = "ansible_collections.ironspan.hybrid.plugins.plugin_utils"
+    program = Environment("p", "p", (f"{name}.errors", f"{name}.kubernetes"), "p", (PYTHON,), ())
+    for member, source in program.code().items():
+        target = tmp_path / "code" / member
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    (urllib3,) = importlib.import_module("urllib3").__path__
+    (tmp_path / "code/urllib3").symlink_to(urllib3)
+    text = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'code')!r})\n"
+        f"from {name}.kubernetes import client, cordon, dead_node, drain, objects, pods, rollouts, tls\n"
+        "print(drain.drain.__name__, 'ansible' in sys.modules, 'yaml' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-IS", "-c", text], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("drain False False\n", 0), done.stderr
 
 
 def test_the_same_content_gives_the_same_bytes(tool: Environment, tmp_path: pathlib.Path) -> None:
