@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -28,6 +28,7 @@ help:
 	@echo 'make lint | unit | used-home | integration | molecule   parts of it (used-home: the unit tests with foreign'
 	@echo '                caches, settings, locale, time zone, umask and proxy)'
 	@echo 'make long       the scenarios of which make test runs a short version (pytest -m long)'
+	@echo 'make durations  write tests/durations.yml from the last make test: the order of the files, and what they may take'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make fuzz       changed bytes for every reader of what others wrote: MINUTES=30 each by default; findings become tests'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
@@ -103,6 +104,8 @@ lint: venv
 	@echo '== generated documentation is fresh'
 	@$(PYTHON) -m tools.reference --check
 
+# What ran how long, for `make durations`.
+REPORTS := build/junit
 # A test that hangs shows where, and ends its process.
 HANGS := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart=0
 
@@ -113,15 +116,18 @@ unit: venv
 # As on a machine that was used for other things: foreign caches and settings, locale, time zone, umask and proxy.
 used-home: venv
 	@echo '== Unit tests, in the home of somebody with other projects'
-	@$(PYTHON) -m tests.support.hostile_home $(PYTHON) -m pytest $(HANGS) -n auto --dist worksteal tests/unit
+	@$(PYTHON) -m tests.support.hostile_home $(PYTHON) -m pytest $(HANGS) -n auto --dist worksteal --durations=10 \
+	    --junitxml=$(REPORTS)/unit.xml tests/unit
 
-# Labs wait more than they compute: two files at a time. Not those that measure, or count what a lab leaves behind.
+# Labs wait more than they compute: two files at a time, the longest first. Not those that measure.
 TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
-ALONE := tests/integration/test_lab.py tests/bench
+ALONE := tests/bench
 
 integration: all-artifacts
-	@$(PYTHON) -m pytest $(TWO_AT_ONCE) tests/integration $(ALONE:%=--ignore=%)
-	@$(PYTHON) -m pytest $(filter tests/integration/%,$(ALONE))
+	@$(PYTHON) -m pytest $(TWO_AT_ONCE) --durations=25 --junitxml=$(REPORTS)/integration.xml tests/integration
+
+durations: venv
+	@$(PYTHON) -m tests.support.durations $(wildcard $(REPORTS)/*.xml)
 
 # The scenarios of which `make test` runs a short version.
 long: all-artifacts
@@ -174,12 +180,18 @@ bench: artifacts
 	@IRONSPAN_BENCH_RECORD=docs/benchmarks.md $(PYTHON) -m pytest -m bench tests/bench tests/integration/test_cluster.py
 
 # A pytest summary is the last thing printed. What fails among the first keeps nobody from seeing the rest.
-test: all-artifacts lint used-home
-	@failed=0; \
-	echo '== Integration tests'; \
-	$(PYTHON) -m pytest $(HANGS) $(TWO_AT_ONCE) --durations=25 tests/integration $(ALONE:%=--ignore=%) || failed=1; \
-	echo '== Budgets, and tests that need the machine to themselves'; \
-	$(PYTHON) -m pytest --durations=15 $(ALONE) || failed=1; \
+# While labs wait there is time for what only computes; what that says is printed when it is done.
+test: all-artifacts
+	@mkdir -p $(REPORTS); failed=0; \
+	nice $(MAKE) --no-print-directory -k lint used-home > build/checks.log 2>&1 & checks=$$!; \
+	trap 'kill $$checks; exit 130' INT TERM; \
+	echo '== Integration tests; beside them lint and unit tests, whose output comes after theirs'; \
+	$(PYTHON) -m pytest $(HANGS) $(TWO_AT_ONCE) --durations=25 --junitxml=$(REPORTS)/integration.xml \
+	    tests/integration || failed=1; \
+	wait $$checks || failed=1; \
+	cat build/checks.log; \
+	echo '== Budgets, which need the machine to themselves'; \
+	$(PYTHON) -m pytest --durations=15 --junitxml=$(REPORTS)/alone.xml $(ALONE) || failed=1; \
 	exit $$failed
 
 ## Writing

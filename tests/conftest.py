@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: the table of measured costs, shown before pytest's own summary."""
+"""What all tests share: their order, and the tables that are shown before pytest's own summary."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from ironspan.cli import environment
 from tests.bench.table import Table
+from tests.support import durations
 
 # Tests run ansible-playbook, too. What the user's Ansible is told says nothing about this project.
 environment.settle()
@@ -45,7 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless ``-m`` names it."""
+    """Begin with the longest file where several run; leave out what is long, unless ``-m`` names it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        listed = durations.load()
+        items.sort(key=lambda item: -listed.of(item.nodeid))
     if "long" in str(config.getoption("markexpr")):
         return
     skip = pytest.mark.skip(reason="takes long: make long")
@@ -55,7 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show the table; IRONSPAN_BENCH_RECORD names the page that is written from it."""
+    """Show what was measured; IRONSPAN_BENCH_RECORD names the page that is written from the costs."""
+    if config.getoption("durations") is not None:
+        terminalreporter.section("seconds by file: tests/durations.yml")
+        measured, listed = spent(terminalreporter), durations.load()
+        for line in (*durations.table(measured, listed), *listed.over(measured)):
+            terminalreporter.write_line(line)
     filled = config.stash.get(TABLE, None)
     if filled is None or not filled.sections:
         return
@@ -64,3 +73,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
     if target := os.environ.get("IRONSPAN_BENCH_RECORD"):
         filled.write(pathlib.Path(target))
+
+
+def spent(reporter: pytest.TerminalReporter) -> dict[str, float]:
+    """Return what the tests of a run took, with their setup: file, or folder of unit tests -> seconds."""
+    found: dict[str, float] = {}
+    for reports in reporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                path = durations.unit_of(report.nodeid)
+                found[path] = found.get(path, 0) + report.duration
+    return found

@@ -33,6 +33,8 @@ SECTION = "Backup log"
 RECORDED = "IRONSPAN_BENCH_RECORD" in os.environ
 SECONDS = 60 if RECORDED else 10
 OUTAGE_S = 60 if RECORDED else 6
+WRITTEN_S = 25 if RECORDED else 8
+"""For how long writes go on after the outage, while the store is caught up with."""
 RPO_S, RPO_BUSY_S, RECOVERY_S = 1, 2, 10
 SLOWER = 1.05
 TURNS, TURN_S = int(os.environ.get("IRONSPAN_BENCH_TURNS", "40")), 4.0
@@ -193,7 +195,7 @@ def test_a_burst_stays_in_bounded_memory(
 def test_an_outage_of_the_store_is_caught_up(
     agent: LogAgent, members: Members, tmp_path: Path, table: Table
 ) -> None:
-    writer = Writer(tmp_path, members, 1000, 1, OUTAGE_S + 25)
+    writer = Writer(tmp_path, members, 1000, 1, OUTAGE_S + WRITTEN_S)
     agent.wait(lambda state: state["durable"] > agent.after)
     agent.set_down(True)
     time.sleep(OUTAGE_S)

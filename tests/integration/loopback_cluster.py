@@ -8,8 +8,10 @@ names. Everything is signed by a real PKI store. Needs no root, no container, no
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
+import functools
 import json
 import os
 import secrets
@@ -17,6 +19,7 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import tempfile
 import time
 import typing as t
 from collections.abc import Iterator, Sequence
@@ -36,31 +39,47 @@ VERSION = "1.36.4"
 _ETCD_ARCHIVE = "github.com/etcd-io/etcd/releases/download/v3.6.14/etcd-v3.6.14-linux-amd64.tar.gz"
 
 
-def find_programs(folder: Path, version: str = VERSION, names: Sequence[str] = PROGRAMS) -> dict[str, Path]:
-    """Return the programs' paths, unpacked into ``folder`` when they come from the mirror.
+def find_programs(version: str = VERSION, names: Sequence[str] = PROGRAMS) -> dict[str, Path]:
+    """Return the programs' paths; those out of the mirror are unpacked once for all tests of a process.
 
     Without them the test is skipped, or fails when IRONSPAN_REQUIRE_LAB is 1.
     """
     given = os.environ.get("IRONSPAN_TEST_BINARIES")
     if given:
         return {name: Path(given) / name for name in names}
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    mirror = cache / "ironspan" / "mirror"
     try:
-        with tarfile.open(mirror / _ETCD_ARCHIVE) as archive:
-            _take(archive, "etcd", folder)
-        for name in names[1:]:
-            image = mirror / "v2" / "registry.k8s.io" / name
-            manifest = json.loads((image / "manifests" / f"v{version}").read_bytes())
-            for layer in manifest["layers"]:
-                with tarfile.open(image / "blobs" / layer["digest"]) as archive:
-                    _take(archive, name, folder)
-        return {name: (folder / name).resolve(strict=True) for name in names}
+        return {name: _unpacked(version, name) for name in names}
     except OSError as error:
         message = f"the mirror lacks a program for this test ({error}); run `ironspan artifacts build`"
         if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
             pytest.fail(message)
         pytest.skip(message)
+
+
+@functools.cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="isp-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _unpacked(version: str, name: str) -> Path:
+    """Unpack a program; with etcd the version is Kubernetes', too."""
+    folder = _folder() / version
+    folder.mkdir(exist_ok=True)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    mirror = cache / "ironspan" / "mirror"
+    if name == "etcd":
+        with tarfile.open(mirror / _ETCD_ARCHIVE) as archive:
+            _take(archive, name, folder)
+    else:
+        image = mirror / "v2" / "registry.k8s.io" / name
+        manifest = json.loads((image / "manifests" / f"v{version}").read_bytes())
+        for layer in manifest["layers"]:
+            with tarfile.open(image / "blobs" / layer["digest"]) as archive:
+                _take(archive, name, folder)
+    return (folder / name).resolve(strict=True)
 
 
 def _take(archive: tarfile.TarFile, name: str, folder: Path) -> None:

@@ -64,7 +64,7 @@ def objects() -> list[Object]:
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
     """An API server with the role's objects and the audit policy of control planes."""
     folder = tmp_path_factory.mktemp("control")
-    programs = find_programs(folder, names=("etcd", "kube-apiserver", "kube-controller-manager"))
+    programs = find_programs(names=("etcd", "kube-apiserver", "kube-controller-manager"))
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     policy = folder / "audit-policy.yaml"

@@ -127,7 +127,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
 def control(tmp_path_factory: pytest.TempPathFactory, policy: Policy) -> Iterator[Control]:
     """An API server whose policies are objects."""
     folder = tmp_path_factory.mktemp("control")
-    programs = find_programs(folder, names=("etcd", "kube-apiserver"))
+    programs = find_programs(names=("etcd", "kube-apiserver"))
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, folder)) as started:

@@ -57,7 +57,7 @@ def admission(control: Control) -> Admission:
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
     """An API server whose policies are files."""
     folder = tmp_path_factory.mktemp("control")
-    programs = find_programs(folder, VERSION, ("etcd", "kube-apiserver"))
+    programs = find_programs(VERSION, ("etcd", "kube-apiserver"))
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with pytest.MonkeyPatch.context() as monkeypatch, running(Control(programs, store, folder)) as started:

@@ -41,7 +41,7 @@ _numbers = itertools.count()
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
     """Two API servers that have never had a policy, and a pod of the system."""
     folder = tmp_path_factory.mktemp("control")
-    programs = find_programs(folder, names=("etcd", "kube-apiserver"))
+    programs = find_programs(names=("etcd", "kube-apiserver"))
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, folder)) as started:

@@ -488,10 +488,8 @@ def test_a_revision_of_57_000_deletes(site: BackupSite, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_api_server_reads_what_was_restored(
-    site: BackupSite, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    program = find_programs(tmp_path_factory.mktemp("kubernetes"))["kube-apiserver"]
+def test_an_api_server_reads_what_was_restored(site: BackupSite, tmp_path: Path) -> None:
+    program = find_programs()["kube-apiserver"]
     site.client.delete(b"/registry/", b"/registry0")
     good = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%d","namespace":"default","uid":"u"}}'
     for number in range(3):

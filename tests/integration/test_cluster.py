@@ -32,7 +32,7 @@ from ironspan.lab import host as lab_host
 from ironspan.lab import machine, mirror, mounts, state
 from ironspan.lab.layout import LabHost
 from tests.bench.table import Table
-from tests.integration import member_cases, taken_host
+from tests.integration import conformance_cases, member_cases, taken_host
 from tests.integration.conftest import Cluster
 from tests.support import awx, memory
 from tests.support.faults import insist
@@ -106,6 +106,11 @@ def test_check_mode_of_a_whole_cluster_says_nothing_changes(cluster: Cluster) ->
     played = cluster.site("--check", "--diff")
     assert played.status == 0, played.output
     assert played.changed == {}, played.output
+
+
+def test_a_few_conformance_tests_of_every_area_pass(cluster: Cluster) -> None:
+    """All of them are in test_conformance.py, which takes hours."""
+    conformance_cases.a_few_of_every_area(cluster)
 
 
 SECRET = "/var/lib/kubelet/pki/kubelet-client-current.pem"

@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
-    programs = find_programs(folder)
+    programs = find_programs()
     with (
         address_on_loopback() as network,
         running(Control(programs, store, folder, network=network)) as control,

@@ -34,8 +34,8 @@ CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return find_programs(tmp_path_factory.mktemp("programs"))
+def programs() -> dict[str, Path]:
+    return find_programs()
 
 
 @pytest.fixture(scope="module")

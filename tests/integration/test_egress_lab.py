@@ -178,7 +178,8 @@ def test_the_second_run_changes_nothing(site: Site) -> None:
 
 
 def test_coredns_is_on_both_hosts(site: Site) -> None:
-    """All of it was started on the first one."""
+    """All of it was started on one, before the other was there."""
+    site.cluster.on("az-1", f"{KUBECTL} -n kube-system rollout status deployment/coredns --timeout=120s")
     pods = site.cluster.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-dns")["items"]
     ready = [item for item in pods if item["status"]["phase"] == "Running"]
     assert {item["spec"]["nodeName"] for item in ready} == {"az-1", "rack-1"}

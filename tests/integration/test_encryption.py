@@ -170,8 +170,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return find_programs(tmp_path_factory.mktemp("programs"), names=("etcd", "kube-apiserver"))
+def programs() -> dict[str, Path]:
+    return find_programs(names=("etcd", "kube-apiserver"))
 
 
 @pytest.fixture

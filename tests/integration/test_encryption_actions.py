@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
-    programs = find_programs(folder, names=("etcd", "kube-apiserver"))
+    programs = find_programs(names=("etcd", "kube-apiserver"))
     with (
         address_on_loopback() as network,
         running(Control(programs, store, folder, network=network)) as control,

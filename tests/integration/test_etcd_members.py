@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Control]:
-    programs = find_programs(tmp_path)
+    programs = find_programs()
     store = open_store(tmp_path / "pki", generate_key_file(tmp_path / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, tmp_path, members=3)) as started:

@@ -107,6 +107,15 @@ class Restored(Cluster):
         found = self.on(host, "crictl ps -q 2>/dev/null || ctr -n k8s.io tasks ls -q")
         return set(found.split())
 
+    def insist_on_rest(self) -> None:
+        """Wait until no pod comes or goes any more: the last ones of a new cluster do after its first run."""
+        self.on(
+            "az-1",
+            "kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system "
+            "rollout status deployment/coredns --timeout=120s",
+        )
+        until(lambda: all(at_rest(pod) for pod in self.kubectl("get", "pods", "-A")["items"]))
+
     def record(self, name: str, value: str) -> None:
         """Write a ConfigMap, whose value tells which moment of the cluster is served."""
         self.on(
@@ -129,6 +138,12 @@ class Restored(Cluster):
     def healthy(self) -> list[bool]:
         answer = self.on("az-1", f"{ETCDCTL} endpoint health --cluster -w json", check=False)
         return [bool(member["health"]) for member in json.loads(answer)]
+
+
+def at_rest(pod: dict[str, t.Any]) -> bool:
+    """Tell whether a pod runs, is ready, and is not being deleted."""
+    ready = [one["status"] for one in pod["status"].get("conditions", ()) if one["type"] == "Ready"]
+    return ready == ["True"] and "deletionTimestamp" not in pod["metadata"]
 
 
 @contextlib.contextmanager
@@ -168,6 +183,7 @@ def test_what_is_refused_touches_nothing(site: Restored) -> None:
 
 def test_all_members_lost(site: Restored) -> None:
     site.record("moment", "before")
+    site.insist_on_rest()
     revision = site.backup()
     pods = site.containers("rack-1")
     site.record("moment", "lost")

@@ -47,7 +47,7 @@ def programs(version: str, folder: Path) -> dict[str, Path]:
 def three(tmp_path: Path) -> Iterator[Control]:
     store = open_store(tmp_path / "pki", generate_key_file(tmp_path / "pki.key"))
     store.ensure_cas()
-    with running(Control(find_programs(tmp_path), store, tmp_path, members=3)) as started:
+    with running(Control(find_programs(), store, tmp_path, members=3)) as started:
         for name in NAMES:
             started.start_etcd(name)
         started.wait(lambda: not etcd.problems(ask(started), OLD), 60)

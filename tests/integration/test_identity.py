@@ -117,7 +117,7 @@ class Cluster(t.NamedTuple):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("control")
-    programs = find_programs(folder, names=("etcd", "kube-apiserver"))
+    programs = find_programs(names=("etcd", "kube-apiserver"))
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     (folder / "ironspan").mkdir()

@@ -29,7 +29,11 @@ from ironspan.lab.commands import attempt, run
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import cache_root, state_root
 from ironspan.lab.machine import detect
+from tests.support import namespaces
 
+OWN = ("t1", "t2")
+SHARED = (f"file {state_root()}$", "/.index.lock$", "/run/netns$", "/run/systemd/nspawn")
+"""Parts of what is there as long as there is any lab."""
 KILL_SCRIPT = Path(__file__).with_name("lab_kill.py")
 #: kernel.* and vm.* values must be the machine's own before and after; these change by themselves.
 MOVING = re.compile(
@@ -43,24 +47,51 @@ pytestmark = [
 
 
 def _foreign() -> set[str]:
-    """What the names of things contain that belong to labs other than these tests'."""
-    found = set()
-    for name in set(state.all_labs()) - {"t1", "t2"}:
+    """What the names of things contain that belong to other labs, or to other tests that run beside these."""
+    spaces = {entry.name for entry in Path("/run/netns").glob(f"{namespaces.PREFIX}*")}
+    found = {f"/run/netns/{name}$" for name in spaces} | {f"netns {name}$" for name in spaces}
+    for name in set(state.all_labs()) - set(OWN):
         found |= {f"{state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
         if (other := state.load(name)) is not None:
             found |= {f"is{letter}{other.layout.index}" for letter in ("a", "r")}
             found |= {f"is{other.layout.index}-", f"islab{other.layout.index}-", other.layout.firewall_table}
-    if found:  # what all labs share
-        found |= {f"file {state_root()}$", "/.index.lock", "/run/netns$", "/run/systemd/nspawn"}
-    return found
+    return found | set(SHARED) if found else found
 
 
 def traces() -> set[str]:
-    """Everything on the machine that the labs of these tests can have made."""
+    """Everything on the machine that the labs of these tests can have made.
+
+    What all labs share is among it when nobody else has one.
+    """
     foreign = _foreign()
     seen = _all_traces()
     foreign |= _foreign()
     return {one for one in seen if not any(part in f"{one}$" for part in foreign)}
+
+
+def own_traces() -> set[str]:
+    """What these tests' labs have for themselves."""
+    return {one for one in traces() if not _shared(one)}
+
+
+def left(before: set[str]) -> set[str]:
+    """What is there and was not before. What all labs share goes with the last one, maybe not ours."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = traces() - before
+        if not found or not all(map(_shared, found)) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
+
+
+def _shared(trace: str) -> bool:
+    return any(part in f"{trace}$" for part in SHARED)
+
+
+def _others(text: str) -> bool:
+    """Tell whether a command or path names folders of labs, and none of these tests' labs."""
+    named = set(re.findall(rf"{re.escape(str(state_root()))}/\.?([\w-]+)", text))
+    return bool(named) and named.isdisjoint({*OWN, "index"})
 
 
 def _all_traces() -> set[str]:
@@ -74,8 +105,8 @@ def _all_traces() -> set[str]:
         if m.path.startswith((root, "/run/netns", "/run/systemd", str(cache_root())))
     }
     for top in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]:
-        for entry in top.glob("ironspan-*"):
-            found |= {f"cgroup {entry}"}
+        for name in OWN:
+            found |= {f"cgroup {entry}" for entry in top.glob(f"ironspan-{name}-*")}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -84,11 +115,11 @@ def _all_traces() -> set[str]:
             except OSError:
                 continue
             mark = [one.decode() for one in environment if one.startswith(processes.MARKER.encode())]
-            if mark or root in command:
+            if (mark or root in command) and not _others(f"{command} {mark}"):
                 found.add(f"process {command} {mark}")
     for folder in (state_root(), Path("/run/systemd/nspawn"), Path("/run/netns")):
         found |= {f"file {folder}"} if folder.exists() else set()
-        found |= {f"file {entry}" for entry in folder.glob("*")}
+        found |= {f"file {entry}" for entry in folder.glob("*") if not _others(str(entry))}
     found |= {f"file {entry}" for entry in cache_root().glob("building-t*")}
     return found
 
@@ -118,7 +149,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> None:
     detect().require()
     base_image.ensure("t1", tmp_path_factory.mktemp("base"), lambda *_: None)
     install.ensure()
-    for name in ("t1", "t2"):
+    for name in OWN:
         Lab(name).down()
 
 
@@ -130,7 +161,7 @@ def lab() -> Iterator[Lab]:
     one.up(1, 1)
     yield one
     one.down()
-    assert traces() - before == set()
+    assert left(before) == set()
     assert machine_settings() ^ settings == set()
 
 
@@ -145,11 +176,11 @@ def test_status_says_up_and_explains_the_machine(lab: Lab) -> None:
 
 def test_a_second_up_changes_nothing(lab: Lab) -> None:
     before = {h["name"]: (h["pid"], h["init_pid"]) for h in lab.status()["hosts"]}
-    traced = traces()
+    traced = own_traces()
     steps: list[tuple[str, str]] = []
     lab.up(progress=lambda what, step, _: steps.append((what, step)))
     assert {h["name"]: (h["pid"], h["init_pid"]) for h in lab.status()["hosts"]} == before
-    assert traces() == traced
+    assert own_traces() == traced
     assert ("az-1", "skip") in steps
     assert ("rack-1", "skip") in steps
 
@@ -246,7 +277,7 @@ def test_the_inventory_can_say_where_etcd_is_backed_up_to(lab: Lab) -> None:
 
 
 def test_a_running_lab_grows_and_shrinks(lab: Lab) -> None:
-    before, traced = {h["name"]: h["pid"] for h in lab.status()["hosts"]}, traces()
+    before, traced = {h["name"]: h["pid"] for h in lab.status()["hosts"]}, own_traces()
     mask, nice = os.umask(0o077), os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, 7)
     try:
@@ -268,7 +299,7 @@ def test_a_running_lab_grows_and_shrinks(lab: Lab) -> None:
     lab.up(rack=1)
     assert "rack-2 done removed" in said
     assert {h["name"]: h["pid"] for h in lab.status()["hosts"]} == before
-    assert traces() == traced
+    assert own_traces() == traced
     assert "rack-2:" not in lab.inventory_path.read_text()
     assert not attempt(lab.ssh_command("az-1", ["getent hosts rack-2"])).stdout
 
@@ -437,7 +468,7 @@ def test_link_refuses_nonsense_and_keeps_its_settings(lab: Lab) -> None:
 
 
 def test_two_labs_side_by_side(lab: Lab) -> None:
-    before = traces()
+    before = own_traces()
     second = Lab("t2")
     second.up(1, 1)
     try:
@@ -450,21 +481,19 @@ def test_two_labs_side_by_side(lab: Lab) -> None:
         assert "Permission denied" in attempt(stranger).stderr
     finally:
         second.down()
-    assert traces() == before
+    assert own_traces() == before
     assert lab.status()["up"] is True
 
 
-def test_small_is_up_from_warm_caches_within_its_budget() -> None:
+def test_five_hosts_come_up_and_go_without_a_trace() -> None:
+    """How soon is in tests/bench/test_lab_time.py, which has the machine to itself."""
     before = traces()
-    began = time.monotonic()
     try:
         Lab("t2").up(3, 2)
-        took = time.monotonic() - began
         assert [h["ssh"] for h in Lab("t2").status()["hosts"]] == [True] * 5
     finally:
         Lab("t2").down()
-    assert took <= 20, "the lab's budget: 20 s on 2 cores"
-    assert traces() - before == set()
+    assert left(before) == set()
 
 
 def _killed(action: str, step: int) -> bool:
@@ -480,8 +509,7 @@ def test_down_after_up_was_killed_at_every_change() -> None:
         step += 1
         killed = _killed("up", step)
         Lab("t2").down()
-        left = traces() - before
-        assert left == set(), f"killed before change {step}"
+        assert left(before) == set(), f"killed before change {step}"
         if not killed:
             break
     assert step > 40
@@ -496,7 +524,7 @@ def test_up_goes_on_where_a_killed_up_stopped(step: int) -> None:
         assert Lab("t2").status()["up"] is True
     finally:
         Lab("t2").down()
-    assert traces() - before == set()
+    assert left(before) == set()
 
 
 def test_a_change_of_size_that_was_killed_is_finished_or_was_never_begun() -> None:
@@ -505,7 +533,7 @@ def test_a_change_of_size_that_was_killed_is_finished_or_was_never_begun() -> No
     try:
         for rack in (1, 2):
             one.up(1, rack)
-            whole[rack] = traces()
+            whole[rack] = own_traces()
         for wanted, steps in ((1, (1, 3, 5, 8, 12)), (2, (2, 9, 16, 23))):
             for step in steps:
                 one.up(rack=3 - wanted)
@@ -514,10 +542,10 @@ def test_a_change_of_size_that_was_killed_is_finished_or_was_never_begun() -> No
                 hosts = one.status()["hosts"]
                 assert all(h["ssh"] for h in hosts)
                 assert killed or len(hosts) == 1 + wanted
-                assert traces() == whole[len(hosts) - 1], f"to {wanted}, killed before change {step}"
+                assert own_traces() == whole[len(hosts) - 1], f"to {wanted}, killed before change {step}"
     finally:
         one.down()
-    assert traces() - before == set()
+    assert left(before) == set()
 
 
 @pytest.mark.parametrize("step", [1, 4, 8])
@@ -526,7 +554,7 @@ def test_down_goes_on_where_a_killed_down_stopped(step: int) -> None:
     Lab("t2").up(1, 1)
     assert _killed("down", step)
     Lab("t2").down()
-    assert traces() - before == set()
+    assert left(before) == set()
 
 
 def test_killed_while_the_base_image_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,7 +567,7 @@ def test_killed_while_the_base_image_is_made(tmp_path: Path, monkeypatch: pytest
     child.kill()
     child.wait()
     Lab("t2").down()
-    assert traces() - before == set()
+    assert left(before) == set()
     assert list((tmp_path / "ironspan/lab").glob("b*")) == []
 
 
@@ -565,4 +593,4 @@ def test_two_ups_at_once_of_one_lab_are_refused_and_of_two_labs_work() -> None:
     finally:
         Lab("t1").down()
         Lab("t2").down()
-    assert traces() - before == set()
+    assert left(before) == set()

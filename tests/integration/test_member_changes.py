@@ -86,7 +86,7 @@ class World:
 @contextmanager
 def made_of(folder: Path, flags: Sequence[str] = ()) -> Iterator[World]:
     """Three members that serve, and two more hosts."""
-    programs = find_programs(folder)
+    programs = find_programs()
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, folder, members=5)) as control:

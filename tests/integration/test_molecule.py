@@ -17,11 +17,14 @@ pytestmark = [
 ]
 
 
-# Clusters on which workers and members are joined and replaced: test_cluster.py does all of it in short.
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("node", "node_lifecycle", "member_replace")]
+# What they do, test_cluster.py does on the cluster that it has. A new cluster, its second run and checks
+# (default): from test_bare_hosts_become_a_cluster to test_check_mode_of_a_whole_cluster_says_nothing_changes;
+# `upgrade` uses the playbooks of `default`. Workers and members that are joined and replaced (the others):
+# test_a_worker_is_removed..., test_a_dead_worker..., test_a_member_that_lost_its_disk...
+LONG = ("default", "node", "node_lifecycle", "member_replace")
 
 
-@pytest.mark.parametrize("scenario", ["default", "upgrade", *LONG])
+@pytest.mark.parametrize("scenario", ["upgrade", *(pytest.param(s, marks=pytest.mark.long) for s in LONG)])
 def test_a_scenario_converges_twice_and_verifies(scenario: str) -> None:
     done = subprocess.run(
         [str(BIN / "molecule"), "test", "-s", scenario],

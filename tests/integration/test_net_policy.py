@@ -37,7 +37,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     folder = tmp_path_factory.mktemp("control")
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
-    programs = find_programs(tmp_path_factory.mktemp("programs"))
+    programs = find_programs()
     with running(Control(programs, store, folder)) as control:
         control.start_etcd("etcd-1")
         control.start_api()

@@ -12,12 +12,16 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 
+from ironspan.lab import network
+
+PREFIX = "ise"
+
 
 class Namespaces:
     """Namespaces of one test, removed at its end. Names are short and belong to this test alone."""
 
     def __init__(self) -> None:
-        self._prefix = f"ise{uuid.uuid4().hex[:6]}"
+        self._prefix = f"{PREFIX}{uuid.uuid4().hex[:6]}"
         self._made: list[str] = []
 
     def add(self, name: str) -> None:
@@ -71,8 +75,8 @@ class Namespaces:
     def close(self) -> None:
         """Remove the namespaces and everything in them."""
         for name in self._made:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                run("ip", "netns", "delete", self.full(name))
+            # The last one takes the folder of all along, as a lab does.
+            network.remove_namespace(self.full(name))
 
 
 def run(*argv: str, text: str = "") -> str:

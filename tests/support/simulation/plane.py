@@ -247,7 +247,7 @@ def plane(
         events_apart: events get an etcd of their own.
         fsync: etcd waits for the disk.
     """
-    programs = {**find_programs(folder, names=PROGRAMS), "kwok": program}
+    programs = {**find_programs(names=PROGRAMS), "kwok": program}
     store = open_store(folder / "pki", generate_key_file(folder / "pki.key"))
     store.ensure_cas()
     with running(Control(programs, store, folder)) as control:
