@@ -37,7 +37,7 @@ class Generations(t.NamedTuple):
         trusted: the generations that everyone trusts or is about to, oldest first.
         stage: "", or the stage that was entered last.
         since: when it was entered, ISO 8601.
-        changes: how often the trusted ones have changed, back again included: who reads them only once has to
+        changes: how often the trusted ones have changed, a way back included: who reads them only once has to
             start again for each.
     """
 
@@ -88,7 +88,9 @@ def moved(name: str, state: Generations, move: str, now: str) -> Generations:
         return state
     if move == BACK:
         if state.stage == ISSUE:
-            return state._replace(signing=state.trusted[0], stage=TRUST, since=now)
+            # A host may have written the file with the new one first, and not have come to what restarts its
+            # readers: they start once more, or nobody could tell what they have read.
+            return Generations(state.trusted[0], state.trusted, TRUST, now, state.changes + 1)
         if state.stage == TRUST:
             return Generations(state.signing, (state.signing,), DROP, now, state.changes + 1)
         raise PkiError(
