@@ -62,3 +62,39 @@ def test_a_page_that_differs_or_is_missing_is_stale(
     old.write_text("b\n")
     monkeypatch.setattr(reference, "pages", lambda: dict.fromkeys((fresh, old, missing), "a\n"))
     assert reference.stale() == [old, missing]
+
+
+SPECIFICATION = """\
+argument_specs:
+  main:
+    options:
+      role_needed: {type: str, required: true}
+      role_version:
+        type: str
+        default: "1.2"
+        description: In quotes.
+      role_rows:
+        type: list
+        default:
+          - {name: a}
+          - name: b
+            value: "1"
+        description: In a block.
+      role_flow: {type: dict, default: {a: [1, 2]}}
+"""
+
+
+def test_defaults_are_written_as_they_are_in_the_specification(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "argument_specs.yml").write_text(SPECIFICATION)
+    head, text = reference.defaults_page(tmp_path).split("---\n")
+    assert "make docs" in head
+    assert text == (
+        'role_version: "1.2"\nrole_rows:\n  - {name: a}\n  - name: b\n    value: "1"\nrole_flow: {a: [1, 2]}'
+    )
+
+
+def test_a_role_without_defaults_has_an_empty_dictionary(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "argument_specs.yml").write_text("argument_specs: {main: {options: {}}}")
+    assert reference.defaults_page(tmp_path).endswith("---\n{}")

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The variables a site may set, read from the argument specifications and defaults of every role."""
+"""The variables a site may set, read from the argument specifications of every role."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 ROLES_FOLDER = Path(__file__).absolute().parents[3] / "roles"
@@ -37,7 +38,7 @@ class Specification:
 
     Args:
         options: variable name to its option.
-        defaults: variable name to the value in ``defaults/main.yml``.
+        defaults: variable name to the value that it has by default (``defaults/main.yml`` is made from it).
         roles: names of the roles, also the prefixes of their variables.
     """
 
@@ -71,24 +72,66 @@ def read_yaml(path: Path) -> t.Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER) or {}
 
 
+class _Strict(_LOADER):  # type: ignore[misc,valid-type]
+    """Refuses a key that is there twice, of which readers of YAML keep the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[t.Hashable, t.Any]:
+        """Return a dictionary."""
+        mapping: dict[t.Hashable, t.Any] = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            first: dict[str, int] = {}
+            for key, _value in node.value:
+                line = first.setdefault(str(key.value), key.start_mark.line + 1)
+                if line != key.start_mark.line + 1:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} is there twice, first on line {line}",
+                        problem_mark=key.start_mark,
+                    )
+        return mapping
+
+
 @functools.lru_cache(maxsize=8)
 def load_specification(roles_folder: Path = ROLES_FOLDER) -> Specification:
-    """Read the argument specifications and defaults of all roles below a folder.
+    """Read the argument specifications of all roles below a folder.
 
     Args:
         roles_folder: folder that holds one folder per role.
 
     Returns:
         The specification; read once per process and folder.
+
+    Raises:
+        SiteError: a variable is declared twice, or a file is not valid YAML.
     """
     options: dict[str, Option] = {}
-    defaults: dict[str, t.Any] = {}
     roles: list[str] = []
     for role in sorted(path for path in roles_folder.iterdir() if path.is_dir()):
         roles.append(role.name)
-        entry_points = read_yaml(role / "meta" / "argument_specs.yml").get("argument_specs", {})
-        for entry_point in entry_points.values():
+        file = role / "meta" / "argument_specs.yml"
+        for entry_point in _argument_specs(file).values():
             for name, raw in (entry_point.get("options") or {}).items():
-                options.setdefault(name, option_from(name, role.name, raw or {}))
-        defaults.update(read_yaml(role / "defaults" / "main.yml"))
+                option = options.setdefault(name, option_from(name, role.name, raw or {}))
+                if option.role != role.name:
+                    message = f"is declared twice, first by the role {option.role}"
+                    raise SiteError(
+                        [Problem(str(file), _line_of(file, name), name, message, "declare it in one of them")]
+                    )
+    defaults = {name: option.default for name, option in options.items() if not option.required}
     return Specification(options=options, defaults=defaults, roles=tuple(roles))
+
+
+def _argument_specs(file: Path) -> dict[str, t.Any]:
+    if not file.is_file():
+        return {}
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_Strict) or {}
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        message = error.problem or str(error)
+        raise SiteError([Problem(str(file), line, "(file)", message, "correct the file there")]) from error
+    return t.cast("dict[str, t.Any]", content.get("argument_specs", {}))
+
+
+def _line_of(file: Path, name: str) -> int:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if line.strip() == f"{name}:"), 0)

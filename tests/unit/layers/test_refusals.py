@@ -202,6 +202,30 @@ def test_scopes_and_ranges_are_of_variables_that_there_are(roles: Path) -> None:
     assert problem.remedy == "write etcd_heartbeat_ms"
 
 
+def test_a_variable_that_two_roles_declare_is_refused(roles: Path) -> None:
+    file = roles / "etcd" / "meta" / "argument_specs.yml"
+    file.write_text(f"{file.read_text()}      etcd_events_enabled:\n        type: bool\n")
+    with pytest.raises(SiteError) as refused:
+        load_specification(roles)
+    (problem,) = refused.value.problems
+    other = roles / "etcd_events" / "meta" / "argument_specs.yml"
+    assert problem.file == str(other)
+    assert other.read_text().splitlines()[problem.line - 1].strip() == "etcd_events_enabled:"
+    assert problem.message == "is declared twice, first by the role etcd"
+
+
+def test_a_variable_that_is_declared_twice_is_refused(roles: Path) -> None:
+    file = roles / "haproxy" / "meta" / "argument_specs.yml"
+    before = file.read_text()
+    file.write_text(f"{before}      haproxy_maxconn: {{type: int, default: 1}}\n")
+    with pytest.raises(SiteError) as refused:
+        load_specification(roles)
+    first = before.split("haproxy_maxconn:")[0].count("\n") + 1
+    (problem,) = refused.value.problems
+    assert problem.message == f"haproxy_maxconn is there twice, first on line {first}"
+    assert (problem.file, problem.line) == (str(file), before.count("\n") + 1)
+
+
 def test_an_unknown_phase_is_refused() -> None:
     with pytest.raises(
         SiteError, match="phase: is upgrade_node, which nothing is called; write upgrade_nodes"
