@@ -22,7 +22,7 @@ import textwrap
 import typing as t
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import known
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESOURCES = "ansible_collections.ironspan.hybrid.plugins.module_utils._resources"
@@ -90,7 +90,7 @@ def role_page(role: pathlib.Path) -> str:
     if (role / "desired.yml.j2").is_file():
         lines += ["What it wants on a host is declared in [desired.yml.j2](desired.yml.j2).", ""]
     lines += ["## Variables", "", *option_table(entry.get("options") or {})]
-    hosts = ":".join(known().layers[role.name].hosts) or "localhost"
+    hosts = ":".join(all_layers().layers[role.name].hosts) or "localhost"
     lines += ["## Alone", "", "```yaml", f"- name: Converge the layer {role.name}", f"  hosts: {hosts}"]
     lines += ["  roles:", f"    - role: {name}", "```", ""]
     return "\n".join(lines)

@@ -41,7 +41,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import MEMBER_LAYERS, slice_verdict
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import slice_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import (
     kinds_verdict,
     plan_verdict,
@@ -54,6 +55,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
@@ -79,6 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _VALID_ARGS = frozenset(
         {
             "layers",
+            "phase",
             "mode",
             "secrets",
             "inputs",
@@ -127,7 +130,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if mode in ("apply", "reset") and not self._task.check_mode:
                 shared = planned.slice_of() if planned else ""
                 site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)
-                if shared and MEMBER_LAYERS & set(_names(arguments, "layers")):
+                if shared and all_layers().dependent & set(_layers(arguments)):
                     site_lock.take_for_run(RunFolder().path, notes["pki_store"], part=site_lock.MEMBERS)
             if mode == "apply" and planned:
                 planned.insist_compared(host)
@@ -139,7 +142,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 ask = "rollback"
             elif mode == "apply" and (alone := _left_alone(text, host)):
                 return {**result, "changed": False, "warnings": [f"{host} is left alone. {alone}"]}
-            whole, layers = text, _names(arguments, "layers")
+            whole, layers = text, _layers(arguments)
             if layers:
                 text = only_layers(text, layers)
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
@@ -310,6 +313,14 @@ def _left_alone(text: str, host: str) -> str:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 
     return back.left_alone(json.loads(text), host, RunFolder())
+
+
+def _layers(arguments: dict[str, t.Any]) -> list[str]:
+    """Return the layers that this is about, all of the host's when there are none."""
+    names, phase = _names(arguments, "layers"), str(arguments.get("phase") or "")
+    if phase and names:
+        raise AnsibleActionFail("phase and layers exclude each other; write one of them")
+    return all_layers().in_phase(phase) if phase else names
 
 
 def _names(arguments: dict[str, t.Any], name: str) -> list[str]:

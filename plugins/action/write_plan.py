@@ -41,7 +41,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_LAYERS, LAYERS, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
@@ -132,7 +134,9 @@ def _cluster(site: Site, roles_folder: Path, asked: bool = True) -> Content:
     renderer, _authorities = renderer_for(site, roles_folder)
     if not asked:
         return dict(NO_CLUSTER)
-    layers = [layer for layer in (*LAYERS, *CLUSTER_LAYERS) if _used(site, layer, roles_folder)]
+    layers = [
+        layer for layer in (*all_layers().order, *all_layers().cluster) if _used(site, layer, roles_folder)
+    ]
     objects = {layer: renderer.objects(layer) for layer in layers}
     declared = declared_nodes(site)
     found: Content = {
@@ -194,5 +198,5 @@ def _line(change: ObjectChange) -> Content:
 
 def _used(site: Site, layer: str, roles_folder: Path) -> bool:
     return (roles_folder / layer / OBJECTS).is_file() and (
-        layer in CLUSTER_LAYERS or any(layer in host.layers for host in site.hosts.values())
+        layer in all_layers().cluster or any(layer in host.layers for host in site.hosts.values())
     )

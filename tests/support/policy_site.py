@@ -10,7 +10,8 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import Egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Proxied
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site, layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 from tests.support.egress_table import LATER, entry
 

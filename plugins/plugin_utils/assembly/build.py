@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import
     proxied_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Namespace
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     DrainPolicy,
@@ -25,7 +26,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import 
     PlanPolicy,
     Site,
     Taint,
-    layers_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime import (
     RuntimeClass,

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory imp
     read_inventory,
     sources_in,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import read_marks
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
@@ -113,9 +114,12 @@ def load_from_ansible(
     except AnsibleError as error:
         report_broken(marks, problems)
         return None, list(problems) or [problem_of(error, sources[0] if sources else "inventory")]
+    specification = load_specification(roles_folder)
+    if roles_folder == ROLES_FOLDER:
+        all_layers().insist_on(specification.options)
     draft = Draft(
         inventory=inventory,
-        specification=load_specification(roles_folder),
+        specification=specification,
         marks=marks,
         problems=problems,
         environment=os.environ if environment is None else environment,

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 CNI, MIGRATION = day_zero.CNI, day_zero.MIGRATION
 LAB_ONLY = ("cilium_agent_capabilities_dropped", "cilium_kernel_sysctl_folder")
@@ -24,9 +23,9 @@ def has_cilium(draft: Draft) -> bool:
 def check_one_network(draft: Draft) -> None:
     """Nothing is set for a pod network that the site has not chosen."""
     chosen = draft.site_value(CNI)
-    if chosen not in POD_NETWORKS or draft.site_value(MIGRATION):
+    if chosen not in all_layers().pod_networks or draft.site_value(MIGRATION):
         return
-    others = [name for name in POD_NETWORKS if name != chosen]
+    others = [name for name in all_layers().pod_networks if name != chosen]
     for option in draft.specification.options.values():
         foreign = option.role in others or (option.name == _KUBE_PROXY and chosen == "cilium")
         if not foreign or draft.writer(option.name) is None or _only_lab(draft, option.name):
@@ -51,7 +50,7 @@ def check_mtu(draft: Draft) -> None:
     mtu, path = draft.site_value(variable), draft.site_value("site_wan_mtu")
     if not has_cilium(draft) or not isinstance(mtu, int) or not isinstance(path, int):
         return
-    least = LIMITS["site_wan_mtu"].smallest
+    least = all_layers().limits["site_wan_mtu"].smallest
     if mtu and not least <= mtu <= path:
         why = f"larger than the path's {path} (site_wan_mtu)" if mtu > path else f"smaller than {least}"
         draft.problems.add(
@@ -130,7 +129,7 @@ def check_unchanged(draft: Draft) -> None:
     if not isinstance(store, str) or not store:
         return
     before = day_zero.carried_by(store) or now
-    if now in POD_NETWORKS and now != before:
+    if now in all_layers().pod_networks and now != before:
         refuse(
             draft,
             CNI,

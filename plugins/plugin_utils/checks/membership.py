@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
-GROUPS: tuple[str, ...] = (
-    "etcd", "control_plane", "nodes", "azure", "on_prem", "gpu", "gvisor", "haproxy", "etcd_drill",
-    "egress_proxy", "etcd_collector", "gvisor_gpu", "kata_gpu",
-)  # fmt: skip
 PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
 _BUILT_IN = ("all", "ungrouped")
-_ROLES = ("etcd", "control_plane", "nodes", "haproxy", "egress_proxy", "etcd_drill", "etcd_collector")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7
+
+
+def _purposes() -> list[str]:
+    """Return the groups of which every host is in one."""
+    return [name for name, group in all_layers().groups.items() if group.purpose]
 
 
 def check_group_names(draft: Draft) -> None:
@@ -23,19 +24,20 @@ def check_group_names(draft: Draft) -> None:
 
     Groups that only an inventory plugin made (regions, sizes, ...) are nobody's mistake.
     """
+    there = all_layers().groups
     for group in draft.inventory.group_layers:
-        if group in GROUPS or group in _BUILT_IN or group.startswith(PREFIXES):
+        if group in there or group in _BUILT_IN or group.startswith(PREFIXES):
             continue
         if draft.from_plugin(group):
             continue
-        near = nearest(group, GROUPS)
+        near = nearest(group, there)
         remedy = f"write {near}" if near else "begin the names of your own groups with user_ or rack_"
         draft.problems.add(draft.group_place(group), f"groups.{group}", "unknown group", remedy)
 
 
 def check_variable_files(draft: Draft) -> None:
     """A variables file named after nobody is read by nobody, and Ansible says nothing about it."""
-    groups = {*draft.inventory.group_layers, *GROUPS, *_BUILT_IN}
+    groups = {*draft.inventory.group_layers, *all_layers().groups, *_BUILT_IN}
     for (folder, name), file in draft.marks.variable_files.items():
         known = groups if folder == "group_vars" else set(draft.hosts)
         if name in known or (folder == "group_vars" and name.startswith(PREFIXES)):
@@ -79,12 +81,13 @@ def check_counts(draft: Draft) -> None:
 
 def check_roles(draft: Draft) -> None:
     """Every host has a purpose and one side of the WAN; feature groups hold workers."""
+    purposes = _purposes()
     for host in draft.hosts.values():
-        if not any(group in host.groups for group in _ROLES):
+        if not any(group in host.groups for group in purposes):
             draft.problems.add(
                 draft.host_place(host.name),
                 f"hosts.{host.name}",
-                "is in none of the groups " + ", ".join(_ROLES),
+                "is in none of the groups " + ", ".join(purposes),
                 "list it in one of them, or remove it",
             )
         sides = [group for group in ("azure", "on_prem") if group in host.groups]
@@ -106,20 +109,13 @@ def check_roles(draft: Draft) -> None:
             )
 
 
-_NEEDED = {
-    "gvisor": ("nodes", "control_plane"),
-    "gpu": ("nodes",),
-    "gvisor_gpu": ("gpu",),
-    "kata_gpu": ("gpu",),
-}
-"""Feature group -> groups of which its hosts are in one."""
-
-
 def check_features(draft: Draft) -> None:
     """Feature groups hold only hosts that have what the feature builds on."""
-    for group, needed in _NEEDED.items():
-        for host in draft.members(group):
-            if any(name in host.groups for name in needed) or not any(name in host.groups for name in _ROLES):
+    purposes = _purposes()
+    for group, declared in all_layers().groups.items():
+        needed = declared.inside
+        for host in draft.members(group) if needed else ():
+            if any(name in host.groups for name in needed) or not any(n in host.groups for n in purposes):
                 continue
             draft.problems.add(
                 draft.member_place(group, host.name),

@@ -8,86 +8,9 @@ import collections
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import hosts_out_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problems
-
-SITE_WIDE: tuple[str, ...] = (
-    "site_name",
-    "site_api_endpoint",
-    "site_api_address",
-    "site_cni",
-    "site_cni_migration_cidr",
-    "site_pod_cidr",
-    "site_service_cidr",
-    "site_node_cidr_mask",
-    "site_pod_cidr_ipv6",
-    "site_service_cidr_ipv6",
-    "site_node_cidr_mask_ipv6",
-    "site_planned_nodes",
-    "site_cluster_domain",
-    "site_wan_mtu",
-    "cilium_version",
-    "cilium_routing",
-    "cilium_tunnel_port",
-    "cilium_mtu",
-    "cilium_operator_replicas",
-    "cilium_hubble",
-    "cilium_max_unavailable",
-    "cilium_agent_capabilities_dropped",
-    "cilium_kernel_sysctl_folder",
-    "site_pki_store",
-    "site_pki_key_file",
-    "site_artifacts_index",
-    "site_plan_approvals",
-    "site_plan_allowed_signers",
-    "site_plan_expires_hours",
-    "site_plan_unapproved_kinds",
-    "site_max_unavailable",
-    "site_drain_timeout_seconds",
-    "site_drain_empty_dir_data",
-    "containerd_image_policy",
-    "containerd_image_policy_mode",
-    "site_cis_benchmark",
-    "site_tls_cipher_suites",
-    "etcd_events_enabled",
-    "admission_policy_file",
-    "admission_from_files",
-    "admission_service_addresses",
-    "admission_load_balancers",
-    "access_enabled",
-    "access_roles",
-    "access_requester_groups",
-    "access_approver_groups",
-    "access_wait_hours",
-    "access_keep_days",
-    "access_break_glass",
-    "identity_tenant_id",
-    "identity_audiences",
-    "identity_issuer",
-    "identity_issuer_ca_file",
-    "identity_groups_claim",
-    "identity_bindings",
-    "control_plane_kube_proxy_mode",
-    "dns_managed",
-    "dns_cores_count",
-    "dns_node_cache_address",
-    "egress_enabled",
-    "egress_allow",
-    "egress_resolvers",
-    "egress_node_networks",
-    "egress_node_ports",
-    "egress_pod_interfaces",
-    "egress_overlay_interfaces",
-    "egress_namespaces",
-    "egress_policy_image",
-    "gvisor_classes",
-    "gvisor_gpu_tested",
-    "gvisor_overhead_cpu",
-    "gvisor_overhead_memory",
-)
-"""Variables that describe the cluster and not a host."""
-
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
@@ -137,7 +60,7 @@ def check_required(draft: Draft) -> None:
 
 def check_site_wide(draft: Draft) -> None:
     """What describes the cluster must have one value."""
-    for variable in SITE_WIDE:
+    for variable in filter(all_layers().is_site_wide, draft.specification.options):
         # Nearly all hosts share one object.
         shared = [host.values.get(variable) for host in draft.hosts.values()]
         distinct = {id(value): value for value in shared if value is not None}

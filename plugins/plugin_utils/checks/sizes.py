@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero, sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 PLANNED = "site_planned_nodes"
 MASK = "site_node_cidr_mask"
@@ -49,8 +49,8 @@ def check_planned(draft: Draft) -> None:
 
 def check_pods_of_a_node(draft: Draft) -> None:
     """A node's part of the pod network has an address for every pod that its kubelet takes."""
-    mask = draft.site_value(MASK)
-    if not isinstance(mask, int) or not LIMITS[MASK].smallest <= mask <= LIMITS[MASK].largest:
+    mask, limit = draft.site_value(MASK), all_layers().limits[MASK]
+    if not isinstance(mask, int) or not limit.smallest <= mask <= limit.largest:
         return
     addresses = 2 ** max(32 - mask, 0) - _NOT_FOR_PODS
     for host in draft.hosts.values():

@@ -16,11 +16,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import (
     default_index_path,
     message_and_remedy,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import MEMBER_LAYERS, Verdict
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import Verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 OPERATION = "rollback"
 TO_VARIABLE = "ironspan_to"
@@ -91,7 +92,7 @@ def verdicts(facts: Mapping[str, t.Any]) -> list[Verdict]:
         facts: ``rollback`` of the module's result.
     """
     found: list[Verdict] = []
-    members = [layer for layer in facts["removed_layers"] if layer in MEMBER_LAYERS]
+    members = [layer for layer in facts["removed_layers"] if layer in all_layers().members]
     if members:
         found.append(
             {
@@ -105,7 +106,7 @@ def verdicts(facts: Mapping[str, t.Any]) -> list[Verdict]:
     for entry in facts["replaced_artifacts"]:
         now, then = _MINOR.search(entry["from"]), _MINOR.search(entry["to"])
         older = now and then and (int(then[1]), int(then[2])) < (int(now[1]), int(now[2]))
-        if older and now and then and entry["resource"].split("/", 1)[0] in MEMBER_LAYERS:
+        if older and now and then and entry["resource"].split("/", 1)[0] in all_layers().members:
             found.append(
                 {
                     "check": "rollback",

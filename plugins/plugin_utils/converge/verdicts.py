@@ -8,17 +8,10 @@ import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+
 PENDING_GROUP = "ironspan_pending"
 JOINING_GROUP = "ironspan_pending_{layer}"
-MEMBER_LAYERS = ("etcd", "control_plane", "node")
-"""Layers that make a host a member of something, which takes credentials; a phase each."""
-PENDING_LAYERS = (*MEMBER_LAYERS, "etcd_events", "etcd_backup", "access")
-"""Layers with a phase of their own, for hosts that have something to do in them."""
-MEMBERSHIP_NEEDS = {
-    "etcd": ("membership:etcd",),
-    "control_plane": ("cluster:start-or-join", "certificate:control_plane/member"),
-}
-"""What a host without any data of such a layer waits for."""
 COMPARED_GROUP = "ironspan_compared_{layer}"
 BARE_GROUP = "ironspan_bare_{layer}"
 LATER_GROUP = "ironspan_joining_{layer}"
@@ -189,7 +182,7 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     restarting = {
         str(change["resource"]).split("/", 1)[0] for change in changes if change.get("action") == "restart"
     }
-    joining = [JOINING_GROUP.format(layer=layer) for layer in PENDING_LAYERS if layer in members]
+    joining = [JOINING_GROUP.format(layer=layer) for layer in all_layers().pending if layer in members]
     if EVENTS in joining:
         actions = {
             change.get("action") for change in changes if str(change["resource"]).startswith("etcd_events/")
@@ -212,7 +205,7 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
         for entry in result.get("pending") or ()
     }
     groups = []
-    for layer, wanted in MEMBERSHIP_NEEDS.items():
+    for layer, wanted in all_layers().waits_for.items():
         if layer not in layers:
             continue
         if assessed:
@@ -245,10 +238,10 @@ def groups_after_reset(layers: Sequence[str], whole: Sequence[str] = ()) -> list
             behind its name there may be another machine. Their phases compare, and do what is to be done.
     """
     found = [PENDING_GROUP]
-    for layer in PENDING_LAYERS:
-        if layer in layers or (layer in whole and layer not in MEMBER_LAYERS):
+    for layer in all_layers().pending:
+        if layer in layers or (layer in whole and layer not in all_layers().members):
             found.append(JOINING_GROUP.format(layer=layer))
-        if layer in layers and layer in MEMBERSHIP_NEEDS:
+        if layer in layers and layer in all_layers().waits_for:
             found += [COMPARED_GROUP.format(layer=layer), BARE_GROUP.format(layer=layer)]
     return found
 

@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import mend
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.plan_checks import resumable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 DISK_PROBLEM, DISK_NOTICE = 0.10, 0.15
 """Free share of a file system. The kubelet evicts pods below 10 % (nodefs.available) and removes images above
@@ -38,13 +39,6 @@ SUSPICIOUS = {
     "metadata": "asked for the credentials of a cloud",
 }
 """Counters of the table ironspan-egress that grow by no mistake of a configuration alone."""
-UNIT_LAYERS = {
-    "containerd.service": "containerd",
-    "kubelet.service": "node",
-    "etcd.service": "etcd",
-    "etcd-events.service": "etcd_events",
-    "haproxy.service": "haproxy",
-}
 
 
 def reachable(evidence: Evidence) -> Iterator[Finding]:
@@ -113,7 +107,7 @@ def services(evidence: Evidence) -> Iterator[Finding]:
     failed: list[tuple[str, str]] = []
     for name, answer in evidence.answers():
         for unit, state in answer["units"].items():
-            if UNIT_LAYERS.get(unit) not in site.hosts[name].layers:
+            if all_layers().units.get(unit) not in site.hosts[name].layers:
                 continue
             if unit == "etcd.service" and answer.get("etcd_closed"):
                 closed.append((name, "etcd is closed: its database is older than its backup, or another one"))

@@ -24,8 +24,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS, Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 HOSTS = "none"
 """Documents are as they were: site.yml brought what both networks need."""
@@ -80,8 +81,10 @@ def way_of(site: Site, to: str) -> turn.Way:
     Raises:
         OperationError: there is no such network, or the site is not being moved.
     """
-    if to not in POD_NETWORKS:
-        raise OperationError(f"{TO_VARIABLE} is {to}", f"write one of {', '.join((*POD_NETWORKS, ONLY))}")
+    if to not in all_layers().pod_networks:
+        raise OperationError(
+            f"{TO_VARIABLE} is {to}", f"write one of {', '.join((*all_layers().pod_networks, ONLY))}"
+        )
     if not site.migration_cidr:
         raise OperationError(
             f"{MIGRATION} is not set, so there is no second pod network",

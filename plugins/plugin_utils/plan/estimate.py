@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import AT_ONCE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 SOURCE = (
     "a rough table of seconds by kind of resource, artefacts by size at 20 MB/s; not measured on this site"
@@ -29,8 +30,6 @@ OTHERS = 0.05
 BYTES_A_SECOND = 20_000_000
 AROUND_S = 20
 """Connecting, comparing, and the verification at the end."""
-ONE_BY_ONE = ("etcd", "control_plane")
-"""The layers whose hosts are changed one after the other."""
 
 
 def seconds_of(resource: Mapping[str, t.Any]) -> float:
@@ -81,7 +80,8 @@ def of_site(hosts: t.Sequence[Mapping[str, float]], forks: int) -> int:
     """
     if not hosts:
         return AROUND_S
-    together = max(sum(s for layer, s in host.items() if layer not in ONE_BY_ONE) for host in hosts)
+    in_turn = all_layers().one_by_one
+    together = max(sum(s for layer, s in host.items() if layer not in in_turn) for host in hosts)
     waves = math.ceil(len(hosts) / max(1, forks))
-    in_turn = sum(host.get(layer, 0) for host in hosts for layer in ONE_BY_ONE)
-    return math.ceil(AROUND_S + together * waves + in_turn)
+    alone = sum(host.get(layer, 0) for host in hosts for layer in in_turn)
+    return math.ceil(AROUND_S + together * waves + alone)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-MEMBER_LAYERS = frozenset({"etcd", "etcd_events", "control_plane"})
-"""Layers whose hosts are changed one after the other."""
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+
 Verdict = dict[str, t.Any]
 
 
@@ -19,7 +19,7 @@ def changes_membership(answer: Mapping[str, t.Any]) -> bool:
         answer: an assessment, or a host's entry in a plan.
     """
     entries = (*(answer.get("changes") or ()), *(answer.get("pending") or ()))
-    return any(str(entry["resource"]).split("/", 1)[0] in MEMBER_LAYERS for entry in entries)
+    return any(str(entry["resource"]).split("/", 1)[0] in all_layers().dependent for entry in entries)
 
 
 def members_of(hosts: Mapping[str, Mapping[str, t.Any]]) -> set[str]:

@@ -30,11 +30,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds impor
     OBJECTS,
     RESET,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
-    POD_NETWORKS,
-    Host,
-    Site,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
@@ -147,7 +144,7 @@ class Renderer:
             Kubernetes objects in the order to apply them; empty when the layer has none.
         """
         hosts = [host for host in self._site.hosts.values() if layer in host.layers]
-        if not hosts and layer in POD_NETWORKS:
+        if not hosts and layer in all_layers().pod_networks:
             return []
         variables = dict(hosts[0].variables) if hosts else {}
         content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")

@@ -134,7 +134,7 @@ class Layers:
 
 
 @functools.lru_cache(maxsize=1)
-def known() -> Layers:
+def all_layers() -> Layers:
     """Return the layers of this collection.
 
     Raises:
@@ -152,7 +152,7 @@ def layers_of(groups: tuple[str, ...], cni: str = "flannel", moving: bool = Fals
         cni: the site's pod network.
         moving: the cluster is being moved from one pod network to the other, and hosts have both.
     """
-    there = known()
+    there = all_layers()
     return tuple(
         name
         for name in there.order

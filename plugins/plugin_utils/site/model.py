@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import ipaddress
 import typing as t
 from collections.abc import Callable, Mapping
@@ -22,69 +21,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
 
-LAYERS: tuple[str, ...] = (
-    "base",
-    "egress",
-    "egress_proxy",
-    "containerd",
-    "flannel",
-    "cilium",
-    "gvisor",
-    "dns",
-    "etcd",
-    "etcd_events",
-    "etcd_backup",
-    "haproxy",
-    "node",
-    "control_plane",
-    "access",
-)
-"""All layers in the order in which a host gets them."""
-
-CLUSTER_LAYERS: tuple[str, ...] = ("admission", "identity")
-"""Layers of the cluster: they have objects, and no host has a part of them."""
-
-_LAYER_GROUPS: dict[str, tuple[str, ...]] = {
-    "egress": ("control_plane", "nodes"),
-    "egress_proxy": ("egress_proxy",),
-    "containerd": ("control_plane", "nodes"),
-    "flannel": ("control_plane", "nodes"),
-    "cilium": ("control_plane", "nodes"),
-    "dns": ("control_plane", "nodes"),
-    "gvisor": ("gvisor", "gvisor_gpu", "kata_gpu"),
-    "etcd": ("etcd",),
-    "etcd_events": ("etcd",),
-    "etcd_backup": ("etcd", "etcd_drill", "etcd_collector"),
-    "haproxy": ("haproxy",),
-    "node": ("control_plane", "nodes"),
-    "control_plane": ("control_plane",),
-    "access": ("control_plane",),
-}
-
-POD_NETWORKS: tuple[str, ...] = ("flannel", "cilium")
-"""Layers of which a site has one: the one that ``site_cni`` names; both while its cluster is being moved."""
-
 _SERVERS = ("etcd", "control_plane", "haproxy")
-
-
-@functools.lru_cache(maxsize=256)
-def layers_of(groups: tuple[str, ...], cni: str = "flannel", moving: bool = False) -> tuple[str, ...]:
-    """Return the layers of a host that is in these groups: ``base`` for every host, the others by group.
-
-    Args:
-        groups: the host's groups.
-        cni: the site's pod network, one of ``POD_NETWORKS``.
-        moving: the cluster is being moved from one pod network to the other, and hosts have both.
-    """
-    return tuple(
-        layer
-        for layer in LAYERS
-        if layer == "base"
-        or (
-            (layer not in POD_NETWORKS or moving or layer == cni)
-            and any(group in groups for group in _LAYER_GROUPS[layer])
-        )
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,7 +107,7 @@ class Site:
     """The whole site.
 
     ``uid`` is a random identifier kept in the PKI store; it is read when it is first asked for.
-    ``cni`` is the layer that carries pods, one of ``POD_NETWORKS``.
+    ``cni`` is the layer that carries pods.
     ``migration_cidr`` is the network that pods are being moved to, "" where they are not.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import migration
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS, layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 
 from tests.unit.cilium.test_objects import rendered
 from tests.unit.roles.conftest import index
@@ -41,9 +41,10 @@ def test_hosts_have_both_networks_while_the_cluster_is_moved(example: Example, m
     example.append(ALL, MOVING + more)
     site = example.site(extra_vars=with_mirror(example))
     assert (site.cni, site.pod_networks[-1]) == ("flannel", "10.250.0.0/16")
+    networks = all_layers().pod_networks
     for host in site.hosts.values():
         if "node" in host.layers:
-            assert [layer for layer in host.layers if layer in POD_NETWORKS] == list(POD_NETWORKS)
+            assert [layer for layer in host.layers if layer in networks] == list(networks)
     assert "cilium" not in layers_of(("haproxy",), "flannel", moving=True)
 
 

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
-    LAYERS,
-    POD_NETWORKS,
-    layers_of,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 
 from tests.unit.roles.conftest import index
 from tests.unit.site_model.conftest import Example
@@ -29,10 +25,10 @@ def example(tmp_path: Path) -> Example:
 
 
 def test_a_host_has_one_pod_network() -> None:
-    for cni in POD_NETWORKS:
+    for cni in all_layers().pod_networks:
         layers = layers_of(("nodes", "gvisor"), cni)
-        assert [layer for layer in layers if layer in POD_NETWORKS] == [cni]
-        assert list(layers) == [layer for layer in LAYERS if layer in layers]
+        assert [layer for layer in layers if layer in all_layers().pod_networks] == [cni]
+        assert list(layers) == [layer for layer in all_layers().order if layer in layers]
     assert layers_of(("nodes",)) == layers_of(("nodes",), "flannel")
     assert "cilium" not in layers_of(("haproxy",), "cilium")
 

@@ -14,11 +14,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Controller,
     Evidence,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     Host,
     PlanPolicy,
     Site,
-    layers_of,
 )
 
 NOW = 1_800_000_000.0

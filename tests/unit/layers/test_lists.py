@@ -9,7 +9,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import known
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import load_specification
 
 BEFORE: dict[str, t.Any] = json.loads((pathlib.Path(__file__).parent / "before.json").read_text())
@@ -17,45 +17,45 @@ BEFORE: dict[str, t.Any] = json.loads((pathlib.Path(__file__).parent / "before.j
 
 @pytest.mark.parametrize("name", ["order", "cluster", "pending", "members", "one_by_one", "pod_networks"])
 def test_lists_keep_their_order(name: str) -> None:
-    assert list(getattr(known(), name)) == BEFORE[name]
+    assert list(getattr(all_layers(), name)) == BEFORE[name]
 
 
 @pytest.mark.parametrize("phase", BEFORE["phases"])
 def test_phases_converge_what_playbooks_listed(phase: str) -> None:
-    assert known().in_phase(phase) == BEFORE["phases"][phase]
+    assert all_layers().in_phase(phase) == BEFORE["phases"][phase]
 
 
 @pytest.mark.parametrize("part", BEFORE["upgrade"])
 def test_upgrades_change_what_the_playbook_listed(part: str) -> None:
-    assert known().in_phase(f"upgrade_{part}") == BEFORE["upgrade"][part]
+    assert all_layers().in_phase(f"upgrade_{part}") == BEFORE["upgrade"][part]
 
 
 def test_what_a_member_loses_is_the_same() -> None:
     # A reset takes the layers of a document in its own order.
-    assert sorted(known().in_phase("membership")) == sorted(BEFORE["membership"])
+    assert sorted(all_layers().in_phase("membership")) == sorted(BEFORE["membership"])
 
 
 def test_hosts_have_the_layers_of_the_same_groups() -> None:
-    groups = {name: list(known().layers[name].hosts) for name in known().order if name != "base"}
+    groups = {name: list(all_layers().layers[name].hosts) for name in all_layers().order if name != "base"}
     assert groups == BEFORE["groups_of"]
-    assert known().layers["base"].hosts == ("all",)
+    assert all_layers().layers["base"].hosts == ("all",)
 
 
 def test_what_members_wait_for_and_services() -> None:
-    assert {name: list(needs) for name, needs in known().waits_for.items()} == BEFORE["waits_for"]
-    assert list(known().waits_for) == list(BEFORE["waits_for"])
-    assert sorted(known().dependent) == BEFORE["dependent"]
-    assert known().units == BEFORE["units"]
+    assert {name: list(needs) for name, needs in all_layers().waits_for.items()} == BEFORE["waits_for"]
+    assert list(all_layers().waits_for) == list(BEFORE["waits_for"])
+    assert sorted(all_layers().dependent) == BEFORE["dependent"]
+    assert all_layers().units == BEFORE["units"]
 
 
 def test_groups() -> None:
-    groups = known().groups
+    groups = all_layers().groups
     assert sorted(groups) == sorted(BEFORE["groups"])
     assert sorted(name for name, group in groups.items() if group.purpose) == sorted(BEFORE["purposes"])
     assert {name: list(group.inside) for name, group in groups.items() if group.inside} == BEFORE["inside"]
 
 
 def test_scopes_and_ranges_of_variables() -> None:
-    site_wide = [name for name in load_specification().options if known().is_site_wide(name)]
+    site_wide = [name for name in load_specification().options if all_layers().is_site_wide(name)]
     assert sorted(site_wide) == sorted(BEFORE["site_wide"])
-    assert {name: list(limit) for name, limit in known().limits.items()} == BEFORE["limits"]
+    assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"]

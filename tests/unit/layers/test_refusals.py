@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import known, read_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, read_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
     ROLES_FOLDER,
@@ -230,7 +230,7 @@ def test_an_unknown_phase_is_refused() -> None:
     with pytest.raises(
         SiteError, match="phase: is upgrade_node, which nothing is called; write upgrade_nodes"
     ):
-        known().in_phase("upgrade_node")
+        all_layers().in_phase("upgrade_node")
 
 
 def test_reading_them_costs_little() -> None:

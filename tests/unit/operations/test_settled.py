@@ -12,16 +12,15 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
-    PENDING_LAYERS,
     groups_after_reset,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_LAYERS, LAYERS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 from tests.support.playbooks import ROOT
 
 BOOKS = ROOT / "playbooks"
-EVERYTHING = set(LAYERS)
+EVERYTHING = set(all_layers().order)
 OF_SERVERS = {"etcd", "etcd_events", "control_plane", "access"}
 UNVERSIONED = {"egress_proxy", "haproxy", "access"}
 """Layers without a version that upgrade.yml is about."""
@@ -67,8 +66,11 @@ def _layers(task: dict[str, t.Any]) -> list[str]:
     if role:
         return [str(role["name"]).rpartition(".")[2]]
     asked = task.get("ironspan.hybrid.converge") or {}
-    layers = asked.get("layers") or []
-    return [] if asked.get("mode") or isinstance(layers, str) else [name.partition("/")[0] for name in layers]
+    if asked.get("mode"):
+        return []
+    if "phase" in asked:
+        return all_layers().in_phase(asked["phase"])
+    return [name.partition("/")[0] for name in asked.get("layers") or []]
 
 
 def test_every_operation_is_looked_at() -> None:
@@ -81,19 +83,19 @@ def test_no_layer_is_left_for_the_next_run_of_site(name: str) -> None:
 
 
 def test_what_site_converges_is_every_layer() -> None:
-    assert converged("site.yml").keys() == EVERYTHING | set(CLUSTER_LAYERS)
+    assert converged("site.yml").keys() == EVERYTHING | set(all_layers().cluster)
 
 
 def test_a_member_that_was_replaced_gets_its_backup_agent_and_access_too() -> None:
     """They are not reset: spools and closed databases stay. Another machine has neither."""
     reset = ["etcd", "etcd_events", "control_plane", "node"]
-    groups = groups_after_reset(reset, [*LAYERS])
-    assert {f"ironspan_pending_{layer}" for layer in PENDING_LAYERS} <= set(groups)
+    groups = groups_after_reset(reset, [*all_layers().order])
+    assert {f"ironspan_pending_{layer}" for layer in all_layers().pending} <= set(groups)
     worker = groups_after_reset(["node"], ["base", "containerd", "node"])
     assert set(worker) == {"ironspan_pending", "ironspan_pending_node"}
 
 
 def test_layers_of_members_are_never_converged_beside_their_reset() -> None:
     """What makes a host a member of something is begun only by those who took its membership away."""
-    groups = groups_after_reset(["node"], [*LAYERS])
+    groups = groups_after_reset(["node"], [*all_layers().order])
     assert not {"ironspan_pending_etcd", "ironspan_pending_control_plane"} & set(groups)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 from tests.support.public_side import UID
 from tests.unit.roles.conftest import INVENTORIES, Rendered
@@ -24,7 +24,8 @@ def test_the_engine_accepts_every_document(render: Render, inventory: str, templ
     rendered = render(inventory)
     for host in rendered.site.hosts.values():
         document = rendered.document(host.name, template)
-        order = LAYERS if template == "desired.yml.j2" else LAYERS[::-1]
+        order = all_layers().order
+        order = order if template == "desired.yml.j2" else order[::-1]
         assert document["layers"] == [layer for layer in order if layer in host.layers]
         assert {resource["id"].split("/")[0] for resource in document["resources"]} <= set(host.layers)
         read = read_document(document)

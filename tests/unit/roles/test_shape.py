@@ -10,9 +10,9 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
-    PENDING_LAYERS,
     RETIRED_GROUP,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 from tests.unit.roles.conftest import ROLES, ROOT
 
@@ -93,7 +93,7 @@ def test_site_goes_through_the_phases() -> None:
 
 def test_the_groups_that_phases_take_are_made() -> None:
     layers = {scope.partition("ironspan_pending_")[2] for scope in SCOPED.values()} - {""}
-    assert layers == set(PENDING_LAYERS)
+    assert layers == set(all_layers().pending)
 
 
 @pytest.mark.parametrize("phase", SCOPED)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.versions import ARTIFACTS, IMAGES
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import LIMITS, limit_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import LAYERS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.versions import ARTIFACTS, IMAGES
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
     ROLES_FOLDER,
@@ -28,7 +29,7 @@ def options_of(role: str) -> dict[str, Option]:
 
 
 def test_every_layer_is_a_role() -> None:
-    assert set(LAYERS) <= set(ROLES)
+    assert set(all_layers().order) <= set(ROLES)
     assert "site" in ROLES
 
 
@@ -58,7 +59,7 @@ def test_defaults_pass_their_own_checks(role: str) -> None:
 
 def test_limits_and_versions_name_variables_that_exist() -> None:
     known = load_specification().options
-    assert [name for name in (*LIMITS, *ARTIFACTS, *IMAGES) if name not in known] == []
+    assert [name for name in (*all_layers().limits, *ARTIFACTS, *IMAGES) if name not in known] == []
 
 
 @pytest.mark.parametrize(
