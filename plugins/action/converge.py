@@ -41,7 +41,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.members import slice_verdict
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import (
     kinds_verdict,

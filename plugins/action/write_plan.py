@@ -41,7 +41,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError

@@ -27,7 +27,6 @@ from ansible.plugins.loader import connection_loader, shell_loader
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import read_early
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.remembered import read_early
 
 _READ_BY_EVERY_WORKER = (
     "ansible._internal._json._profiles._legacy",

@@ -24,9 +24,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 HOSTS = "none"
 """Documents are as they were: site.yml brought what both networks need."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.versions import ARTIFACTS, IMAGES
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.checks.versions import ARTIFACTS, IMAGES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
