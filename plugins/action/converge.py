@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
     Request,
     Stopwatch,
     exchange,
+    layers_asked,
     only_layers,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
@@ -129,7 +130,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if mode in ("apply", "reset") and not self._task.check_mode:
                 shared = planned.slice_of() if planned else ""
                 site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)
-                if shared and all_layers().dependent & set(_layers(arguments)):
+                if shared and all_layers().dependent & set(layers_asked(arguments)):
                     site_lock.take_for_run(RunFolder().path, notes["pki_store"], part=site_lock.MEMBERS)
             if mode == "apply" and planned:
                 planned.insist_compared(host)
@@ -141,7 +142,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 ask = "rollback"
             elif mode == "apply" and (alone := _left_alone(text, host)):
                 return {**result, "changed": False, "warnings": [f"{host} is left alone. {alone}"]}
-            whole, layers = text, _layers(arguments)
+            whole, layers = text, layers_asked(arguments)
             if layers:
                 text = only_layers(text, layers)
             credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
@@ -312,19 +313,6 @@ def _left_alone(text: str, host: str) -> str:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 
     return back.left_alone(json.loads(text), host, RunFolder())
-
-
-def _layers(arguments: dict[str, t.Any]) -> list[str]:
-    """Return the layers that this is about, all of the host's when there are none."""
-    names, phase = _names(arguments, "layers"), str(arguments.get("phase") or "")
-    if phase and names:
-        raise AnsibleActionFail("phase and layers exclude each other; write one of them")
-    return all_layers().in_phase(phase) if phase else names
-
-
-def _names(arguments: dict[str, t.Any], name: str) -> list[str]:
-    value = arguments.get(name) or []
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
 
 
 def _secrets(

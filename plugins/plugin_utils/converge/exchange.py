@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 Result = dict[str, t.Any]
 Execute = Callable[[dict[str, t.Any]], Result]
@@ -62,6 +63,24 @@ class Request:
     layers: Sequence[str] = ()
     more: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     composed: bool = False
+
+
+def layers_asked(arguments: Mapping[str, t.Any]) -> list[str]:
+    """Return the layers that the action's arguments are about; all of the host's when there are none.
+
+    Args:
+        arguments: ``layers``, a list or names with commas between, or ``phase``, those that it converges.
+
+    Raises:
+        ExchangeError: both are there.
+        SiteError: there is no such phase.
+    """
+    value, phase = arguments.get("layers") or [], arguments.get("phase")
+    if phase and value:
+        raise ExchangeError("phase and layers exclude each other", "write one of them")
+    if phase:
+        return all_layers().in_phase(str(phase))
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
 
 
 def only_layers(document: str, layers: Sequence[str]) -> str:
