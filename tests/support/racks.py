@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import (
     Disks,
     ExpectedServer,
     Nic,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import model_names
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import known_gpus, model_names
 from hypothesis import strategies as st
 
 
@@ -98,3 +100,115 @@ def servers(draw: st.DrawFn) -> ExpectedServer:
             )
         ),
     )
+
+
+def in_band(expected: ExpectedServer) -> dict[str, t.Any]:
+    """Return what Ironic has after its agent has inspected a server that is what was declared.
+
+    The fields are those that ironic-python-agent 13.0.0 sends, with the collectors default, pci-devices and
+    LLDP (whose TLVs Ironic 39.0.0 keeps as ``lldp_raw``).
+    """
+    memory = expected.memory_gib or 1
+    firmware_ = {"vendor": "AMI", "version": dict(expected.firmware).get("bios", "0"), "build_date": ""}
+    vendor = {"product_name": "DGX", "serial_number": expected.serial, "manufacturer": "NVIDIA"}
+    return {
+        "inventory": {
+            "interfaces": [_interface(nic) for nic in expected.nics],
+            "disks": [{"name": "/dev/sr0", "size": 1 << 30, "tran": "usb"}, *_block_devices(expected)],
+            "memory": {"total": memory * (1 << 30) * 97 // 100, "physical_mb": memory * 1024},
+            "cpu": {"model_name": "Xeon", "count": 112, "architecture": "x86_64", "flags": ["fpu"] * 100},
+            "system_vendor": {**vendor, "firmware": firmware_},
+            "boot": {"current_boot_mode": "uefi", "pxe_interface": None},
+            "bmc_address": expected.bmc_address,
+        },
+        "plugin_data": {
+            "pci_devices": _pci_devices(expected),
+            "lldp_raw": {nic.called: tlvs(nic.switch, nic.port) for nic in expected.nics if nic.switch},
+        },
+    }
+
+
+def _interface(nic: Nic) -> dict[str, t.Any]:
+    speed = nic.speed_gbit * 1000 if nic.speed_gbit else None
+    return {
+        "name": nic.called, "mac_address": nic.mac, "ipv4_address": None, "ipv6_address": "fe80::1%eth",
+        "has_carrier": True, "lldp": None, "vendor": "0x15b3", "product": "0x1021", "speed_mbps": speed,
+        "pci_address": "0000:05:00.0", "driver": "mlx5_core",
+    }  # fmt: skip
+
+
+def _block_devices(expected: ExpectedServer) -> list[dict[str, t.Any]]:
+    return [
+        {
+            "name": f"/dev/{disks.kind or 'sd'}{group}n{number}", "model": "x", "serial": None,
+            "size": disks.size_gb * 10**9 + 755982336, "rotational": disks.kind == "hdd",
+            "tran": "nvme" if disks.kind == "nvme" else "sas",
+        }
+        for group, disks in enumerate(expected.disks)
+        for number in range(disks.count)
+    ]  # fmt: skip
+
+
+def _pci_devices(expected: ExpectedServer) -> list[dict[str, t.Any]]:
+    gpus = [
+        ("10de", _device_of(expected), "030200", 0x18 + number) for number in range(expected.gpu_count or 0)
+    ]
+    others = [("10de", "22a3", "068000", 1), ("1a03", "2000", "030000", 2), ("15b3", "1021", "020000", 5)]
+    return [
+        {
+            "vendor_id": vendor,
+            "product_id": product,
+            "class": kind,
+            "revision": "a1",
+            "bus": f"0000:{bus:02x}:00.0",
+        }
+        for vendor, product, kind, bus in (*gpus, *others)
+    ]
+
+
+def _device_of(expected: ExpectedServer) -> str:
+    """Return the first id in the table that is what was declared."""
+    return next((device for device, known in known_gpus().items() if expected.gpu_model in known), "")
+
+
+def tlvs(switch: str, port: str) -> list[list[t.Any]]:
+    """Return what a switch sends by LLDP, as the agent passes it on."""
+    return [
+        [1, "04001c73000001"],
+        [2, "05" + port.encode().hex()],
+        [3, "0078"],
+        [5, f"{switch}.dc1.example".encode().hex()],
+        [0, ""],
+    ]
+
+
+def out_of_band(expected: ExpectedServer) -> dict[str, t.Any]:
+    """Return what Ironic has after it asked the management controller (``inspect_interface: redfish``)."""
+    product = f"0x{_device_of(expected).upper()}"
+    device = {"class": "ProcessingAccelerators", "product_id": product, "vendor_id": "0x10DE"}
+    ports = [{"mac_address": nic.mac, "name": f"NIC{number}"} for number, nic in enumerate(expected.nics)]
+    return {
+        "inventory": {
+            "memory": {"physical_mb": (expected.memory_gib or 1) * 1024},
+            "cpu": {"count": 2, "architecture": "x86_64"},
+            "interfaces": ports,
+            "pci_devices": [device] * (expected.gpu_count or 0),
+            "system_vendor": {"product_name": "DGX", "serial_number": expected.serial.lower()},
+        },
+        "plugin_data": {"parsed_lldp": {"1": {"switch_chassis_id": "aa", "switch_port_id": "bb"}}},
+    }
+
+
+def firmware(expected: ExpectedServer) -> dict[str, t.Any]:
+    """Return what Ironic's firmware interface knows of a server."""
+    return {
+        "firmware": [
+            {
+                "component": component,
+                "initial_version": "0",
+                "current_version": version,
+                "last_version_flashed": None,
+            }
+            for component, version in expected.firmware
+        ]
+    }

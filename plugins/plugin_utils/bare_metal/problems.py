@@ -74,4 +74,6 @@ class Findings:
 def quoted(text: str) -> str:
     """Return what somebody wrote for a message: short, on one line, and without characters that act."""
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if short.isprintable():
+        return short
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)

@@ -77,20 +77,16 @@ class Node:
                 )
                 continue
             name = str(key.value)
+            if name not in taken and (known is None or name in known):
+                taken[name] = Node(value)
+                continue
             called = f"{path}.{quoted(name)}" if path else quoted(name)
             if name in taken:
                 found.add(at.line, at.column, called, "the key is there twice", "keep one of them")
-            elif known is not None and name not in known:
-                near = nearest(name, known)
-                found.add(
-                    at.line,
-                    at.column,
-                    called,
-                    "no such key is known",
-                    f"write {near or 'one of ' + ', '.join(known)}",
-                )
             else:
-                taken[name] = Node(value)
+                near = nearest(name, known or ())
+                remedy = f"write {near or 'one of ' + ', '.join(known or ())}"
+                found.add(at.line, at.column, called, "no such key is known", remedy)
         return taken
 
     def items(self, found: Findings, path: str, most: int) -> list[Node]:

@@ -14,6 +14,8 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
 
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 
 def as_csv(servers: Sequence[ExpectedServer]) -> bytes:
     """Return servers as CSV in UTF-8, with the columns that any of them needs.
@@ -37,7 +39,8 @@ def as_csv(servers: Sequence[ExpectedServer]) -> bytes:
 def as_yaml(servers: Sequence[ExpectedServer]) -> bytes:
     """Return servers as YAML in UTF-8."""
     content = {"servers": [_nested(server) for server in servers]}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120).encode()
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return str(text).encode()
 
 
 def _declared(part: t.Any) -> dict[str, t.Any]:
