@@ -143,7 +143,7 @@ random: artifacts
 MINUTES ?= 30
 FUZZ_SEED ?= 0
 fuzz: venv
-	@IRONSPAN_FUZZ_MINUTES=$(MINUTES) IRONSPAN_FUZZ_SEED=$(FUZZ_SEED) $(PYTHON) -m pytest -m long tests/unit/fuzz
+	@IRONSPAN_FUZZ_MINUTES=$(MINUTES) IRONSPAN_FUZZ_SEED=$(FUZZ_SEED) $(PYTHON) -m pytest -m long -rP tests/unit/fuzz
 
 NODES ?= 1000
 # NODES=5000 where the machine allows it (docs/sizes.md); SIMULATION has more options, --help says which.

@@ -187,7 +187,9 @@ def fuzz(target: Target, seed: int, inputs: int, cpu_seconds: float = float("inf
         for sample in target.samples:
             if wrong := judge(target, sample):
                 found[wrong] = Finding(sample, f"a good input: {wrong}")
-        for _ in range(inputs):
+        tried = 0
+        while tried < inputs:
+            tried += 1
             if time.process_time() > end:
                 break
             data = change(draw.choice(known), draw.choice(known), draw)
@@ -197,4 +199,5 @@ def fuzz(target: Target, seed: int, inputs: int, cpu_seconds: float = float("inf
                 found.setdefault(wrong.split(":")[0] + wrong[wrong.rfind("(") :], Finding(data, wrong))
             if lines.new:
                 known.append(data)
+    print(f"{target.name}: {tried:,} inputs, {len(known):,} kept, {len(found)} findings")
     return list(found.values())
