@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.module_utils._access import audit_watch, controller
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import access_controller as controller
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests, sealed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object

@@ -31,7 +31,7 @@ from tests.support.playbooks import BIN, ROOT
 from tests.unit.site_model.conftest import Example
 from tests.unit.site_model.mutations import ALL, HOSTS
 
-BENCH = ROOT / "roles/gvisor/templates/ironspan-runtime-bench.py"
+BENCH = ROOT / "plugins/module_utils/_programs/runtime_bench.py"
 Settings = dict[str, t.Any]
 CONTAINERD = """\
 version = 3

@@ -39,6 +39,7 @@ SCHEMA = 1
 _REFERENCES = ("requires", "restart_on", "reload_on")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MISSING = object()
+_PROGRAMS = Path(__file__).parents[2] / "module_utils" / "_programs"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Renderer:
             "artifact": self._artifact,
             "image": self._image,
             "manifests": self._manifests,
+            "program": program,
             "cilium_objects": _cilium_objects,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
@@ -222,6 +224,11 @@ class Renderer:
         if self._index is None:
             self._index = load_index(self._site.artifacts_index)
         return self._index
+
+
+def program(name: str) -> str:
+    """Return the text of a program that a role installs, as it lies in plugins/module_utils/_programs."""
+    return (_PROGRAMS / f"{name}.py").read_text(encoding="utf-8")
 
 
 def _cilium_objects(manifests: list[dict[str, t.Any]], settings: t.Any) -> list[dict[str, t.Any]]:

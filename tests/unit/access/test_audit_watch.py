@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._access import audit_watch
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

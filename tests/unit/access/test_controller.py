@@ -8,7 +8,7 @@ import datetime
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._access import controller
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import access_controller as controller
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import h2.config
 import h2.connection
-from ansible_collections.ironspan.hybrid.plugins.module_utils._access import audit_watch
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, parse_journal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import sealed
@@ -405,7 +405,7 @@ def _targets() -> t.Iterator[Target]:
         "break_glass", _break_glass, (json.dumps(_BREAK_GLASS).encode(),), (PkiError,), ("access/sealed.py",)
     )
     line = json.dumps(_AUDIT).encode() + b"\n"
-    yield Target("audit", _audit, (line, line * 2), (), ("_access/audit_watch.py",))
+    yield Target("audit", _audit, (line, line * 2), (), ("_programs/audit_watch.py",))
     archives = (_archive("w"), _archive("w:gz"))
     yield Target("tar", _tar, archives, (ResourceError,), ("_resources/_unpack.py", "tarfile.py"))
     journal = b"".join(
@@ -421,7 +421,7 @@ def _targets() -> t.Iterator[Target]:
         "identity": {"docker-reference": "a"}}}).encode()  # fmt: skip
     # The program takes every other error for a refusal too.
     refused = (VERIFIER["Refused"], ValueError, KeyError, TypeError, AttributeError, RecursionError)
-    yield Target("signatures", _signatures, (signed, claim), refused, ("verify_image.py",))
+    yield Target("signatures", _signatures, (signed, claim), refused, ("_programs/verify_image.py",))
     yield Target(
         "kms", _handover, (handover.seal(b"wrapped", b"s" * 32, {_KEY: _KEY}),), (), ("kms/handover.py",)
     )

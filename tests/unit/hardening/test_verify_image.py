@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from ironspan.artifacts import cache, image, sign
 from tests.support.playbooks import ROOT
 
-PROGRAM = ROOT / "roles" / "containerd" / "templates" / "verify_image.py"
+PROGRAM = ROOT / "plugins" / "module_utils" / "_programs" / "verify_image.py"
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
 TEAM = "registry.example.com/team/app"

@@ -165,7 +165,7 @@ def test_containerd_asks_who_signed(render: Render, mode: str) -> None:
     assert [(it["kind"], it["target"]) for it in inside] == [("symlink", "../verify-image")]
     program = resources["containerd/image-verifier-program"]
     assert program["path"] == os.path.normpath(f"{folder}/../verify-image")
-    assert program["content"] == (ROOT / "roles/containerd/templates/verify_image.py").read_text()
+    assert program["content"] == (ROOT / "plugins/module_utils/_programs/verify_image.py").read_text()
     policy = json.loads(rendered.content("rack-1", "containerd/image-policy"))
     assert policy["mode"] == mode
     assert policy["registries"]["ghcr.io"] == "http://10.98.1.1:8080/v2/ghcr.io"
@@ -213,7 +213,7 @@ def test_without_a_policy_nothing_of_it_is_left(render: Render) -> None:
 
 
 def test_the_program_is_of_the_oldest_python_that_a_host_may_have() -> None:
-    source = (ROOT / "roles/containerd/templates/verify_image.py").read_text()
+    source = (ROOT / "plugins/module_utils/_programs/verify_image.py").read_text()
     ast.parse(source, feature_version=(3, 9))
     # Else `tuple[...]` and `X | Y` in annotations would be looked up.
     assert "from __future__ import annotations" in source

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "roles/gvisor/templates/ironspan-runtime-bench.py"
+PROGRAM = Path(__file__).parents[3] / "plugins/module_utils/_programs/runtime_bench.py"
 Settings = dict[str, t.Any]
 
 

@@ -30,7 +30,7 @@ Settings = dict[str, t.Any]
 def smoke_job() -> t.Any:
     """Return the smoke job's program as a module."""
     own = Path(__file__)
-    path = own.with_name("ironspan-runtime-smoke" + own.suffix)
+    path = own.with_name(own.name.replace("bench", "smoke"))
     loader = SourceFileLoader("ironspan_runtime_smoke", str(path))
     specification = importlib.util.spec_from_loader(loader.name, loader)
     if specification is None:

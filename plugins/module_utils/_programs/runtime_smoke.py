@@ -213,7 +213,6 @@ def metrics(report: Settings) -> str:
         ("ironspan_runtime_class_start_seconds", "seconds", "How long the last sandbox took, start to end."),
     ):
         lines += [f"# HELP {metric} {help_text}", f"# TYPE {metric} gauge"]
-        # No two braces beside each other: this file is also read as a template.
         lines += [
             metric + '{class="' + one["name"] + '"} ' + f"{float(one[field]):g}" for one in report["classes"]
         ]
