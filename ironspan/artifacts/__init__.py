@@ -34,11 +34,11 @@ def ensure(
     Raises:
         CommandError: the run could not begin (exit 2), or an item failed (exit 1; the others are done).
     """
-    from ironspan.artifacts import cache, fill, lock
+    from ironspan.artifacts import cache, fill, lock_file
     from ironspan.cli.outcome import CommandError
 
     place = cache.Cache()
-    filling = fill.Filling(lock.load(), place, source, None, progress or _quiet)
+    filling = fill.Filling(lock_file.load(), place, source, None, progress or _quiet)
     failed = [result for result in filling.run(only) if result.state == "fail"]
     if failed:
         details = "\n".join(f"  {result.key}: {result.detail}" for result in failed)

@@ -127,14 +127,19 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _fill(arguments: argparse.Namespace) -> int:
-    from ironspan.artifacts import cache, fill, lock
+    from ironspan.artifacts import cache, fill, lock_file
     from ironspan.cli import console
     from ironspan.cli.outcome import Exit
 
     place = cache.Cache()
     with console.from_arguments(arguments) as show:
         filling = fill.Filling(
-            lock.load(arguments.lock), place, arguments.source, arguments.arch, show.step, arguments.rebuild
+            lock_file.load(arguments.lock),
+            place,
+            arguments.source,
+            arguments.arch,
+            show.step,
+            arguments.rebuild,
         )
         results = filling.run(arguments.names or None, arguments.set)
         counts = {
@@ -190,12 +195,12 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _pin(arguments: argparse.Namespace) -> int:
-    from ironspan.artifacts import cache, lock, pin
+    from ironspan.artifacts import cache, lock_file, pin
     from ironspan.artifacts.lock import native_arch
     from ironspan.cli import console
     from ironspan.cli.outcome import CommandError, Exit
 
-    locked = lock.load(arguments.lock)
+    locked = lock_file.load(arguments.lock)
     with console.from_arguments(arguments) as show:
         if arguments.modules or arguments.wheels:
             known: dict[str, t.Any] = dict(locked.components if arguments.modules else locked.environments)
@@ -245,11 +250,11 @@ def _sign(arguments: argparse.Namespace) -> int:
 
 
 def _rows(arguments: argparse.Namespace, thorough: bool) -> tuple[list[inspect.Row], cache.Cache]:
-    from ironspan.artifacts import cache, inspect, lock
+    from ironspan.artifacts import cache, inspect, lock, lock_file
 
     place = cache.Cache()
     arch = arguments.arch or lock.native_arch()
-    return inspect.look(lock.load(arguments.lock), place, arch, thorough), place
+    return inspect.look(lock_file.load(arguments.lock), place, arch, thorough), place
 
 
 def _json(rows: list[inspect.Row], place: cache.Cache, wrong: list[str]) -> str:

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ironspan.artifacts.lock_checks import Reader
+    from ironspan.artifacts.fields import Fields
 
 WHEEL = re.compile(
     r"(?P<name>\w+)-(?P<version>[\w.!+]+)-(?P<python>[\w.]+)-(?P<abi>\w+)-(?P<platform>[\w.]+)\.whl"
@@ -112,7 +112,7 @@ class Environment:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def read(reader: Reader, name: str, data: t.Any, where: str) -> Environment:
+def read(reader: Fields, name: str, data: t.Any, where: str) -> Environment:
     """Read one environment of the lock file; what is wrong goes to the reader."""
     fields = reader.mapping(data, where, "environment")
     wheels: list[Wheel] = []

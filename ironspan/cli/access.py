@@ -131,7 +131,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 def seal(arguments: argparse.Namespace) -> int:
     """Make a sealed kubeconfig."""
-    from ironspan.cli.certs import read_site
+    from ironspan.cli.inventory import read_site
 
     site = read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import sealed

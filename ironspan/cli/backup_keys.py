@@ -8,7 +8,7 @@ import argparse
 import pathlib
 import typing as t
 
-from ironspan.cli import console
+from ironspan.cli import console, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 
@@ -36,10 +36,8 @@ def register(actions: argparse._SubParsersAction[t.Any]) -> None:
 
 def add(arguments: argparse.Namespace) -> int:
     """Make another key for backups."""
-    from ironspan.cli.certs import opened_store
-
     display = console.from_arguments(arguments)
-    with opened_store(arguments.inventory) as store:
+    with inventory.opened_store(arguments.inventory) as store:
         version = store.backup_keys.add()
     display.note(f"backup key {version} is made; hosts use it from the next run of playbooks/site.yml")
     return int(Exit.OK)
@@ -47,9 +45,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 def recover(arguments: argparse.Namespace) -> int:
     """Make a lost PKI store anew."""
-    from ironspan.cli.certs import read_site
-
-    site = read_site(arguments.inventory)
+    site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, backup_keys
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 

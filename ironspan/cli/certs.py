@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import argparse
 import collections.abc
-import contextlib
 import json
-import os
 import pathlib
 import shlex
 import sys
 import tempfile
 import typing as t
 
-from ironspan.cli import backup_keys, console
+from ironspan.cli import backup_keys, console, inventory
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.asked import tabled
 from ironspan.cli.outcome import CommandError, Exit
@@ -150,7 +148,7 @@ def approve(arguments: argparse.Namespace) -> int:
     if arguments.print_units:
         print(units(arguments.inventory))
         return int(Exit.OK)
-    site = read_site(arguments.inventory)
+    site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import csr
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import (
         Session,
@@ -181,7 +179,7 @@ def rekey(arguments: argparse.Namespace) -> int:
     """Encrypt the PKI store with another key."""
     new = pathlib.Path(arguments.new_key_file).resolve()
     display = console.from_arguments(arguments)
-    with opened_store(arguments.inventory) as store:
+    with inventory.opened_store(arguments.inventory) as store:
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file
 
         if not new.exists():
@@ -197,54 +195,12 @@ def rekey(arguments: argparse.Namespace) -> int:
 def forget(arguments: argparse.Namespace) -> int:
     """Delete what the PKI store has put aside."""
     display = console.from_arguments(arguments)
-    with opened_store(arguments.inventory) as store:
+    with inventory.opened_store(arguments.inventory) as store:
         gone, left = store.forget()
     display.note(f"{len(gone)} secrets that were put aside are deleted")
     for name in left:
         display.note(f"{store.path}/{name} stays: the store may not have what is in it")
     return int(Exit.OK)
-
-
-@contextlib.contextmanager
-def opened_store(given: list[str]) -> collections.abc.Iterator[t.Any]:
-    """Yield the PKI store of an inventory's site, and turn its errors into the command's.
-
-    Raises:
-        CommandError: the inventory has problems, there is no store, or it cannot be used (exit 2).
-    """
-    site = read_site(given)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
-
-    try:
-        store = open_store(site.pki_store, site.pki_key_file or None)
-        if not store.exists():
-            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
-        yield store
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
-
-
-def read_site(given: list[str]) -> t.Any:
-    """Return the site of an inventory, checked; those given on the command line, or the project's own.
-
-    Raises:
-        CommandError: the inventory has problems (exit 2).
-    """
-    from ironspan.cli.playbook import project_folder
-    from ironspan.cli.status import inventories
-
-    project = project_folder()
-    # Ansible reads its settings when it is imported.
-    os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
-    from ansible.plugins.loader import init_plugin_loader
-
-    init_plugin_loader([str(project / "collections")])
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
-
-    site, problems = load_site(inventories(given, project))
-    if site is None:
-        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
-    return site
 
 
 def units(inventories: list[str]) -> str:

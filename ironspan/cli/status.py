@@ -5,13 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import configparser
-import os
-import pathlib
 import tempfile
 import typing as t
 
-from ironspan.cli import console
+from ironspan.cli import console, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 PATIENCE_S = 5.0
@@ -33,16 +30,6 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     parser.set_defaults(func=run)
 
 
-def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
-    """Return the inventories to read: those given, else the one that the project's ansible.cfg names."""
-    if given:
-        return [pathlib.Path(name).resolve() for name in given]
-    settings = configparser.ConfigParser(interpolation=None)
-    settings.read(project / "ansible.cfg")
-    names = settings.get("defaults", "inventory", fallback="inventories")
-    return [project / name.strip() for name in names.split(",")]
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code: 1 when something is not as the inventory wants it."""
     if arguments.deep:
@@ -56,23 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
             "report": None,
         }
         return doctor.run(argparse.Namespace(**{**whole, **vars(arguments)}))
-    from ironspan.cli.playbook import project_folder
-
-    project = project_folder()
-    # Ansible reads its settings when it is imported.
-    os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
-    from ansible.plugins.loader import init_plugin_loader
-
-    init_plugin_loader([str(project / "collections")])
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+    site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 
-    site, problems = load_site(inventories(arguments.inventory, project))
-    if site is None:
-        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
     display = console.from_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
         session = Session(site, private)

@@ -8,6 +8,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import of_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.review import review
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import read_usage
@@ -37,7 +38,7 @@ class ActionModule(ClusterAction):
             subject=arguments["subject"],
             can=(can[0], can[1]) if can else None,
             namespace=arguments["namespace"],
-            admission=session.site.admission,
+            admission=of_file(session.site),
         )
         text = made.as_text()
         for line in text.splitlines():

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce 
     removals,
     try_new,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import objects_of, of_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
@@ -46,8 +47,8 @@ class ActionModule(ClusterAction):
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Compile, try and apply."""
-        admission = session.site.admission
-        declared = session.site.admission_objects()
+        admission = of_file(session.site)
+        declared = objects_of(session.site)
         if self.planned is not None:
             declared = self.planned["objects"].get(LAYER, [])
         policies = [item for item in declared if item["kind"] != "ConfigMap" and not is_always(item)]
@@ -78,7 +79,7 @@ class ActionModule(ClusterAction):
 
         Without an API there is nothing to lock out.
         """
-        admission = session.site.admission
+        admission = of_file(session.site)
         if admission is None:
             return {"changed": False}
         try:

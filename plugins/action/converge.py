@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
     only_layers,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     UNREACHED_GROUP,
     clock_verdict,
@@ -115,13 +116,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             names = ", ".join([*MODES, *WITHOUT_DOCUMENT])
             raise AnsibleActionFail(f"mode is {mode!r}; write one of {names}")
         roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
-        planned = PlannedRun(RunFolder()) if plan_file(variables) and mode != "reset" else None
         host = str(variables["inventory_hostname"])
         try:
-            if planned:
-                planned.ensure(variables, roles_folder)
-                if planned.host(host) is None:
-                    return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
+            planned = plan_for(variables, roles_folder) if mode != "reset" else None
+            if planned and planned.host(host) is None:
+                return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
             text, notes = self._document(mode, variables, roles_folder)
             if mode == "reset":
                 consent = str(arguments.get("consent") or "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import diff_of, name_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
@@ -20,7 +21,7 @@ class ActionModule(ClusterAction):
 
     def visit(self, session: Session, arguments: Result) -> Result:
         """Remove, compare and apply."""
-        identity = session.site.identity
+        identity = session.site.part(Identity)
         declared = identity.objects() if identity else []
         if self.planned is not None:
             declared = self.planned["objects"].get(LAYER, [])

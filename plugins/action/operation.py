@@ -8,7 +8,10 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import extra_variables
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
+    extra_variables,
+    plan_of_run,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     CONSENT_VARIABLE,
@@ -63,9 +66,8 @@ class ActionModule(ClusterAction):
                 "run it in a job that is not sliced",
             )
         given = arguments_of(extra_variables(self._variables))
-        planned = PlannedRun(RunFolder()) if plan_file(self._variables) and not planning else None
+        planned = plan_of_run(self._variables) if plan_file(self._variables) and not planning else None
         if planned:
-            planned.ensure(self._variables)
             insist_on_the_same(given, planned.head()["arguments"])
         context = Context(session, self._variables, name)
         if planned:

@@ -12,11 +12,13 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
+    plan_of_run,
+    site_of_run,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError, PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import CONSENT_VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
-    PlannedRun,
     insist_on_a_plan,
     plan_file,
 )
@@ -89,9 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return bring(kind, wanted, consent, self.say, check=self._task.check_mode)
 
     def _as_planned(self, kind: Kind, allowed: bool) -> Outcome:
-        run = PlannedRun(RunFolder())
-        run.ensure(self._variables)
-        head = run.head()
+        head = plan_of_run(self._variables).head()
         planned = [thing for thing in head["remote"] if thing["kind"] == kind.name]
         free = head["free"]
         if free is not None and kind.name not in free and any(thing["steps"] for thing in planned):

@@ -12,6 +12,7 @@ from ansible import constants, context
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import PATIENCE_OF_A_CHECK
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as admission
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import of_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
 )
@@ -164,7 +165,7 @@ def _cluster(site: Site, roles_folder: Path, asked: bool = True) -> Content:
         for enforced, layer in ((admission, "admission"), (identity, "identity")):
             for name in enforced.removals(api, objects.get(layer, [])):
                 lines[name] = listed.removal(name)
-        found["refused"] = about_to_be_refused(api, site.admission)
+        found["refused"] = about_to_be_refused(api, of_file(site))
     except UnreachableError as error:
         found["state"] = f"no API answers: the cluster does not exist yet, or is down. {error}"
     except ClusterError as error:

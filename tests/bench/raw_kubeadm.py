@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import time
 
-from ironspan.artifacts import lock
+from ironspan.artifacts import lock_file
 from ironspan.lab import Lab, keys, mirror, state
 from ironspan.lab.layout import MIRROR_PORT
 
@@ -37,7 +37,7 @@ def run(lab: Lab, timeout: float = 900) -> tuple[float, str]:
     azure, rack = current.layout.hosts
     index = json.loads((mirror.folder_path() / "index.json").read_text())["artifacts"].values()
     # The mirror may hold the versions to upgrade to as well.
-    wanted = {(file.name, file.version) for file in lock.load().files.values() if not file.set_name}
+    wanted = {(file.name, file.version) for file in lock_file.load().files.values() if not file.set_name}
     lines = [
         f"{ARTIFACTS[item['name']]} {item['path']} {item['sha256']}"
         for item in index

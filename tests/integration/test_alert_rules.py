@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.artifacts import cache, gobuild, lock, toolchain
+from ironspan.artifacts import cache, gobuild, lock, lock_file, toolchain
 from tests.support.playbooks import ROOT
 
 MONITORING = ROOT / "monitoring"
@@ -18,7 +18,7 @@ MONITORING = ROOT / "monitoring"
 
 @pytest.fixture(scope="module")
 def promtool() -> Path:
-    locked = lock.load()
+    locked = lock_file.load()
     if missing := toolchain.missing([locked.components["prometheus"]], debian_bases=False):
         if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
             pytest.fail("; ".join(missing))

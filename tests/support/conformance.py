@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 
 import yaml
 
-from ironspan.artifacts import cache, gobuild, index, lock, toolchain
+from ironspan.artifacts import cache, gobuild, index, lock, lock_file, toolchain
 
 NAME = "conformance"
 PROGRAMS = ("e2e.test", "ginkgo")
@@ -53,12 +53,12 @@ class Outcome:
 
 def component() -> lock.Component:
     """Return what the lock file says of the programs."""
-    return lock.load().components[NAME]
+    return lock_file.load().components[NAME]
 
 
 def find() -> Programs | None:
     """Return the programs, or None where they are not compiled, or the mirror lacks an image of the tests."""
-    here, place, arch = lock.load(), cache.Cache(), lock.native_arch()
+    here, place, arch = lock_file.load(), cache.Cache(), lock.native_arch()
     folder = place.built(NAME, gobuild.recipe(here.components[NAME], toolchain.GOMODS)) / arch
     held = index.load(place.index_path)
     kubectl = held.artifacts.get(f"kubectl/{component().version}/{arch}")
@@ -146,6 +146,6 @@ def focus_of(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    builder = gobuild.Builder(lock.load(), cache.Cache(), lock.native_arch())
+    builder = gobuild.Builder(lock_file.load(), cache.Cache(), lock.native_arch())
     for program in PROGRAMS:
         print(builder.program(f"{NAME}/{program}", print))

@@ -12,7 +12,7 @@ import json
 import pathlib
 import subprocess
 
-from ironspan.artifacts import cache, gobuild, lock, toolchain
+from ironspan.artifacts import cache, gobuild, lock, lock_file, toolchain
 
 NAME = "kube-bench"
 BENCHMARK = "cis-1.12"
@@ -28,7 +28,7 @@ class KubeBench:
 
 def find() -> KubeBench | None:
     """Return kube-bench, or None when nobody has compiled it in this cache."""
-    component = lock.load().components[NAME]
+    component = lock_file.load().components[NAME]
     folder = cache.Cache().built(NAME, gobuild.recipe(component, toolchain.GOMODS)) / lock.native_arch()
     if not (folder / NAME).exists():
         return None
@@ -45,4 +45,6 @@ def find() -> KubeBench | None:
 
 
 if __name__ == "__main__":
-    print(gobuild.Builder(lock.load(), cache.Cache(), lock.native_arch()).program(f"{NAME}/{NAME}", print))
+    print(
+        gobuild.Builder(lock_file.load(), cache.Cache(), lock.native_arch()).program(f"{NAME}/{NAME}", print)
+    )

@@ -16,7 +16,7 @@ import typing as t
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import Profile
 
-from ironspan.artifacts import cache, gobuild, lock, toolchain
+from ironspan.artifacts import cache, gobuild, lock, lock_file, toolchain
 
 NAME = "kwok"
 BUILD = f"python -m tests.support.{NAME}"
@@ -26,7 +26,7 @@ _PODS = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
 
 def find() -> pathlib.Path | None:
     """Return the program, or None when nobody has compiled it in this cache."""
-    component = lock.load().components[NAME]
+    component = lock_file.load().components[NAME]
     folder = cache.Cache().built(NAME, gobuild.recipe(component, toolchain.GOMODS)) / lock.native_arch()
     program = folder / NAME
     return program if program.exists() else None
@@ -52,7 +52,7 @@ def stages(profile: Profile) -> str:
 
 @functools.cache
 def _folder() -> pathlib.Path:
-    component = lock.load().components[NAME]
+    component = lock_file.load().components[NAME]
     ((path, version),) = component.modules.items()
     answer = subprocess.run(
         ["go", "mod", "download", "-json", f"{path}@{version}"],
@@ -66,4 +66,6 @@ def _folder() -> pathlib.Path:
 
 
 if __name__ == "__main__":
-    print(gobuild.Builder(lock.load(), cache.Cache(), lock.native_arch()).program(f"{NAME}/{NAME}", print))
+    print(
+        gobuild.Builder(lock_file.load(), cache.Cache(), lock.native_arch()).program(f"{NAME}/{NAME}", print)
+    )

@@ -11,7 +11,10 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
+    plan_of_run,
+    site_of_run,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
@@ -21,11 +24,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
-    PlannedRun,
     insist_on_a_plan,
     plan_file,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
@@ -79,9 +80,7 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
 
     def _know_the_rest(self, variables: dict[str, t.Any], session: Session) -> None:
         """Tell the session of a slice what its inventory does not: the plan has it."""
-        run = PlannedRun(RunFolder())
-        run.ensure(variables)
-        cluster = run.head()["cluster"]
+        cluster = plan_of_run(variables).head()["cluster"]
         if "addresses" not in cluster or "api_address" not in cluster:
             raise PlanError("the plan does not have what slices need", "make a new plan")
         session.site.api_address = cluster["api_address"]
@@ -92,9 +91,7 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
         if not self.CHANGES_THE_SITE:
             return None
         if plan_file(variables):
-            run = PlannedRun(RunFolder())
-            run.ensure(variables)
-            head = run.head()
+            head = plan_of_run(variables).head()
             return {**head["cluster"], "free": head["free"]}
         if not self._task.check_mode:
             insist_on_a_plan(session.site.plan.approvals)

@@ -23,11 +23,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects 
     PARAMETERS,
     Object,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.variables import ADDRESSES, PROGRAMS
 
 LABEL = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/component": "admission-always"}
 RULE = "service_addresses"
-ADDRESSES, PROGRAMS = "admission_service_addresses", "admission_load_balancers"
-"""Variables of the site."""
 KEEPERS = ("kubeadm:cluster-admins",)
 """Who may write any address where no policy file names others; ``system:masters`` always may."""
 _CONTROLLERS = ("system:kube-controller-manager", "system:cloud-controller-manager")

@@ -18,6 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader im
     require_site,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import Remembered
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    PlannedRun,
+    plan_file,
+    planned_hosts,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
@@ -69,8 +75,6 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     Raises:
         SiteError: the inventory has problems, or the run is a slice and has no plan.
     """
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import plan_file, planned_hosts
-
     planned = bool(plan_file(variables))
     is_slice = slices.is_slice(variables, _hosts(variables), planned_hosts(variables))
     if is_slice and not planned:
@@ -83,6 +87,22 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     if remembered:
         remembered.keep(site)
     return site
+
+
+def plan_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> PlannedRun:
+    """Return the plan that this run applies; the first action that asks for it checks it and lays it out.
+
+    Args:
+        variables: the variables of a task of a run with a plan.
+        roles_folder: where the roles are.
+
+    Raises:
+        PlanError: the plan may not be applied.
+        SiteError: the inventory has problems.
+    """
+    run = PlannedRun(RunFolder())
+    run.ensure(plan_file(variables), lambda: site_of_run(variables, roles_folder))
+    return run
 
 
 def _remembered(variables: Mapping[str, t.Any], *more: object) -> Remembered | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.admission import FILE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import part as admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -23,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import (
     DrainPolicy,
     Host,
+    Part,
     PlanPolicy,
     Site,
     Taint,
@@ -33,10 +34,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.runtime impor
     classes_of,
 )
 
-if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
-
 
 def build_site(draft: Draft, is_slice: bool = False) -> Site:
     """Return the site.
@@ -46,7 +43,6 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
         is_slice: its hosts are a part of the site's, and there may be no control plane among them.
     """
     value = draft.site_value
-    admission = _admission(draft)
     migration = value("site_cni_migration_cidr") or ""
     classes = classes_of(value("gvisor_classes") or ())
     shared: dict[tuple[str, ...], _OfGroups] = {}
@@ -88,11 +84,8 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
             timeout_seconds=value("site_drain_timeout_seconds"),
             empty_dir_data=value("site_drain_empty_dir_data"),
         ),
-        admission=admission,
-        service_addresses=tuple(value("admission_service_addresses") or ()),
-        load_balancers=tuple(value("admission_load_balancers") or ()),
+        declared=_declared(draft),
         runtime=Runtimes(classes, tuple(each for each in classes if each.name in offered)),
-        identity=_identity(draft),
         # A slice applies what a plan says, so it has no names to look up.
         egress=Egress()
         if is_slice or not (value("egress_enabled") or value("site_cni") == "cilium")
@@ -100,36 +93,15 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
     )
 
 
-def _admission(draft: Draft) -> Admission | None:
-    file = draft.site_file(FILE)
-    if file is None:
-        return None
-    # Only sites with such a file pay for what reads it.
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import declared
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
+def _declared(draft: Draft) -> dict[str, Part | None]:
+    """Ask each domain for its part."""
+    identity: Part | None = None
+    if draft.site_value("identity_tenant_id"):
+        # Only sites that have it pay for what makes it.
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import identity_of
 
-    return declared.Admission(read_policy(file), draft.site_value("admission_from_files"))
-
-
-def _identity(draft: Draft) -> Identity | None:
-    value = draft.site_value
-    tenant = value("identity_tenant_id")
-    if not tenant:
-        return None
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import declared
-
-    authorities = draft.site_file("identity_issuer_ca_file")
-    return declared.Identity(
-        tenant_id=tenant,
-        audiences=tuple(value("identity_audiences")),
-        issuer=value("identity_issuer") or declared.default_issuer(tenant),
-        issuer_ca=authorities.read_text(encoding="utf-8") if authorities else "",
-        groups_claim=value("identity_groups_claim"),
-        bindings=tuple(
-            declared.Binding(entry["group"], entry["role"], tuple(entry.get("namespaces") or ()))
-            for entry in value("identity_bindings")
-        ),
-    )
+        identity = identity_of(draft)
+    return {"admission": admission.declared(draft), "identity": identity}
 
 
 def _egress(draft: Draft) -> Egress:

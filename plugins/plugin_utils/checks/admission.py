@@ -7,12 +7,15 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.variables import (
+    ADDRESSES,
+    FILE,
+    FROM_FILES,
+    PROGRAMS,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
 
-FILE = "admission_policy_file"
-FROM_FILES = "admission_from_files"
-ADDRESSES, PROGRAMS = "admission_service_addresses", "admission_load_balancers"
 OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
 """Mutating policies are stable since the first, and policies from files are on by default since the second
 (apiserver/pkg/features/kube_features.go)."""

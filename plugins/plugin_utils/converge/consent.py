@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import PlannedRun, plan_file
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
 
 DESTRUCTIVE = "ironspan_allow_destructive"
 
@@ -48,8 +47,6 @@ def _allowed(variables: Mapping[str, t.Any]) -> bool:
 
 
 def _planned(host: str, variables: Mapping[str, t.Any]) -> bool:
-    if not plan_file(variables):
-        return False
-    run = PlannedRun(RunFolder())
-    run.ensure(variables)
-    return any((step["action"], step["target"]) == ("reset", host) for step in run.head()["steps"])
+    planned = plan_for(variables)
+    steps = planned.head()["steps"] if planned else ()
+    return any((step["action"], step["target"]) == ("reset", host) for step in steps)

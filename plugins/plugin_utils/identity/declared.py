@@ -14,6 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles imp
     Object,
     named_roles,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
 GroupsClaim = t.Literal["roles", "groups"]
 PREFIX = "entra:"
@@ -65,6 +66,8 @@ class Identity:
         groups_claim: where groups come from.
         bindings: who has which role.
     """
+
+    DOMAIN: t.ClassVar[str] = "identity"
 
     tenant_id: str
     audiences: tuple[str, ...]
@@ -130,3 +133,25 @@ class Identity:
 def default_issuer(tenant_id: str) -> str:
     """Return the issuer of a tenant's tokens of version 2 in Azure's public cloud."""
     return f"https://login.microsoftonline.com/{tenant_id}/v2.0"
+
+
+def identity_of(draft: Draft) -> Identity:
+    """Return the part of a site that names a tenant.
+
+    Args:
+        draft: one that passed every check.
+    """
+    value = draft.site_value
+    tenant = value("identity_tenant_id")
+    authorities = draft.site_file("identity_issuer_ca_file")
+    return Identity(
+        tenant_id=tenant,
+        audiences=tuple(value("identity_audiences")),
+        issuer=value("identity_issuer") or default_issuer(tenant),
+        issuer_ca=authorities.read_text(encoding="utf-8") if authorities else "",
+        groups_claim=value("identity_groups_claim"),
+        bindings=tuple(
+            Binding(entry["group"], entry["role"], tuple(entry.get("namespaces") or ()))
+            for entry in value("identity_bindings")
+        ),
+    )

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import time
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Plan
@@ -72,16 +71,18 @@ class PlannedRun:
         self._folder = folder
         self._path = folder.path / "planned"
 
-    def ensure(self, variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> None:
+    def ensure(self, file: str, site: Callable[[], Site]) -> None:
         """Check the plan and lay out its documents, unless another process has.
+
+        Args:
+            file: the plan file.
+            site: returns the site; called only when there is work.
 
         Raises:
             PlanError: the plan may not be applied.
             SiteError: the inventory has problems.
         """
-        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
-
-        self._folder.once(lambda: self.lay_out(plan_file(variables), site_of_run(variables, roles_folder)))
+        self._folder.once(lambda: self.lay_out(file, site()))
 
     def lay_out(self, file: str, site: Site, keeping: bool = False, operation: str = "") -> Plan:
         """Check a plan and lay out its documents.

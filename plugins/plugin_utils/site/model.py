@@ -17,10 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sizes import 
     profile_for,
 )
 
-if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
-
 _SERVERS = ("etcd", "control_plane", "haproxy")
 
 
@@ -102,6 +98,13 @@ class DrainPolicy:
     empty_dir_data: str = "refuse"
 
 
+class Part(t.Protocol):
+    """What a domain makes of its variables; the model keeps it and knows nothing of the domain."""
+
+    DOMAIN: t.ClassVar[str]
+    """Under which name templates find it."""
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Site:
     """The whole site.
@@ -111,11 +114,9 @@ class Site:
     ``migration_cidr`` is the network that pods are being moved to, "" where they are not.
     ``leaving`` are hosts that are being removed: the documents of the others no longer count them.
     ``egress`` is what pods may reach outside the cluster; its allow-list is read when the site turns it on.
-    ``admission`` is what the cluster takes, None where the site has no policy file;
-    ``service_addresses`` and ``load_balancers`` say what the policies that it has anyway let services take,
-    and who may give out load balancers' addresses.
+    ``declared`` is the parts of domains by their names, None for one that the site does without; programs
+    ask for them with ``part``.
     ``runtime`` is the classes of isolation that pods can ask for.
-    ``identity`` is where people come from and what they may do, None where the site names no tenant.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
@@ -136,11 +137,8 @@ class Site:
     plan: PlanPolicy = PlanPolicy()
     drain: DrainPolicy = DrainPolicy()
     egress: Egress = dataclasses.field(default_factory=Egress)
-    admission: Admission | None = None
-    service_addresses: tuple[str, ...] = ()
-    load_balancers: tuple[str, ...] = ()
+    declared: Mapping[str, object] = dataclasses.field(default_factory=dict)
     runtime: Runtimes = dataclasses.field(default_factory=Runtimes)
-    identity: Identity | None = None
     planned_nodes: int = 0
     cni: str = "flannel"
     migration_cidr: str = ""
@@ -196,16 +194,9 @@ class Site:
         """Return how many CoreDNS pods the cluster gets, see ``sizes.dns_servers``."""
         return dns_servers(self.nodes_to_size_for, cores, node_cache=node_cache)
 
-    def admission_objects(self) -> list[dict[str, t.Any]]:
-        """Return the admission policies: those that every cluster has, and those of the policy file."""
-        # Only runs that apply them pay for what makes them.
-        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import KEEPERS, always
-
-        keepers = self.admission.policy.keepers if self.admission else KEEPERS
-        return [
-            *always(keepers, self.service_addresses, self.load_balancers),
-            *(self.admission.objects() if self.admission else []),
-        ]
+    def part[T: Part](self, kind: type[T]) -> T | None:
+        """Return what a domain declares for this site, None where the site does without it."""
+        return t.cast("T | None", self.declared.get(kind.DOMAIN))
 
     def group(self, name: str) -> list[Host]:
         """Return the hosts of a group in inventory order, without those that leave."""

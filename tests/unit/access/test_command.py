@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
-from ironspan.cli import access, certs, main
+from ironspan.cli import access, inventory, main
 from ironspan.cli.outcome import CommandError
 
 SECRET = "hidden-horse-0123456789"
@@ -103,7 +103,7 @@ def options(pki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         api_address="192.0.2.1",
         api_host="api.example.com",
     )
-    monkeypatch.setattr(certs, "read_site", lambda given: site)
+    monkeypatch.setattr(inventory, "read_site", lambda given: site)
     monkeypatch.setattr(sealed, "make", functools.partial(sealed.make, work=16))
     for name, passphrase in WORDS.items():
         (tmp_path / name).write_text(passphrase + "\n")

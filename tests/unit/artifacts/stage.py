@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
-from ironspan.artifacts import lock
+from ironspan.artifacts import lock, lock_file
 
 GO = r"""#!/bin/sh
 # Compiles nothing: what comes out says which package it was. Each call is noted. FAKE_GO_SLOW waits and
@@ -84,7 +84,7 @@ def small_lock(folder: pathlib.Path, **replaced: str) -> lock.Lock:
         text = text.replace(old, new)
     path = folder / "artifacts.lock.yml"
     path.write_text(text, encoding="utf-8")
-    return lock.load(path)
+    return lock_file.load(path)
 
 
 @dataclasses.dataclass

@@ -12,7 +12,7 @@ import tarfile
 
 import pytest
 
-from ironspan.artifacts import chart, image, lock, recipes
+from ironspan.artifacts import chart, image, lock, lock_file, recipes
 from ironspan.cli.outcome import CommandError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -22,7 +22,7 @@ for last; do :; done
 echo "# $HELM_CONFIG_HOME $HELM_PLUGINS"
 cat "$last"
 """
-MAIN = lock.load(ROOT / "artifacts.lock.yml")
+MAIN = lock_file.load(ROOT / "artifacts.lock.yml")
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ SOUND = {
 )
 def test_a_wrong_chart_is_refused(old: str, new: str, problem: str) -> None:
     text = json.dumps(SOUND)
-    assert isinstance(lock.parse(text), lock.Lock)
+    assert isinstance(lock_file.parse(text), lock.Lock)
     assert old in text
     with pytest.raises(CommandError) as caught:
-        lock.parse(text.replace(old, new))
+        lock_file.parse(text.replace(old, new))
     assert problem in caught.value.message

@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-from ironspan.artifacts import cache, fill, index, lock, pin, toolchain
+from ironspan.artifacts import cache, fill, index, lock, lock_file, pin, toolchain
 from ironspan.cli.main import main
 from ironspan.cli.outcome import CommandError, Exit
 
@@ -143,7 +143,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "--arch" in text
 
 
-REAL = lock.load(pathlib.Path(__file__).resolve().parents[3] / "artifacts.lock.yml").components
+REAL = lock_file.load(pathlib.Path(__file__).resolve().parents[3] / "artifacts.lock.yml").components
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import re
 import pytest
 import yaml
 
-from ironspan.artifacts import cache, gobuild, lock
+from ironspan.artifacts import cache, gobuild, lock_file
 from tests.support import conformance
 
 REPORT = """\
@@ -59,14 +59,14 @@ def test_the_api_is_reached_by_address_and_checked_by_name() -> None:
 
 
 def test_it_is_a_set_of_its_own_and_has_kubernetes_version() -> None:
-    here = lock.load()
+    here = lock_file.load()
     assert not any(item.set_name == conformance.NAME for item in here.needed())
     assert here.components[conformance.NAME].version == here.components["kubernetes"].version
     assert here.components[conformance.NAME].ldflags == here.components["kubernetes"].ldflags
 
 
 def test_tests_are_compiled_by_go_test(place: cache.Cache, go_log: pathlib.Path) -> None:
-    here = lock.load()
+    here = lock_file.load()
     component = here.components[conformance.NAME]
     builder = gobuild.Builder(here, place, "amd64")
     assert builder.program(f"{conformance.NAME}/e2e.test", lambda _: None).exists()
@@ -78,7 +78,7 @@ def test_tests_are_compiled_by_go_test(place: cache.Cache, go_log: pathlib.Path)
 
 @pytest.mark.parametrize("name", ["kubernetes", "etcd"])
 def test_recipes_of_components_without_tests_stay(name: str) -> None:
-    component = lock.load().components[name]
+    component = lock_file.load().components[name]
     assert gobuild.recipe(component) != gobuild.recipe(dataclasses.replace(component, tests={"x": "y"}))
     fields = dataclasses.asdict(component)
     assert fields["tests"] == {}

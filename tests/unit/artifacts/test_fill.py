@@ -28,9 +28,9 @@ ITEMS = ["etcd/1.0", "runc/2.0", REF]
 
 RUN = """
 import pathlib, sys
-from ironspan.artifacts import cache, fill, lock
+from ironspan.artifacts import cache, fill, lock, lock_file
 def progress(*words): print(*words, flush=True)
-locked, place = lock.load(pathlib.Path(sys.argv[2])), cache.Cache(pathlib.Path(sys.argv[1]))
+locked, place = lock_file.load(pathlib.Path(sys.argv[2])), cache.Cache(pathlib.Path(sys.argv[1]))
 filling = fill.Filling(locked, place, "go", "amd64", progress)
 print([(result.key, result.state) for result in filling.run(sys.argv[3:])])
 """

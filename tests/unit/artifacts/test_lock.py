@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from ironspan.artifacts import environments, lock, pin, toolchain
+from ironspan.artifacts import environments, lock, lock_file, pin, toolchain
 from ironspan.cli.outcome import CommandError, Exit
 
 from .stage import SMALL
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def test_the_real_lock_file_holds_the_versions_a_site_begins_with() -> None:
-    real = lock.load(ROOT / "artifacts.lock.yml")
+    real = lock_file.load(ROOT / "artifacts.lock.yml")
     assert {
         "kubeadm/1.36.4", "kubelet/1.36.4", "kubectl/1.36.4", "etcd/3.6.14", "containerd/2.3.4", "runc/1.4.3",
         "cni-plugins/1.9.1", "runsc/20260817.0", "containerd-shim-runsc-v1/20260817.0",
@@ -38,7 +38,7 @@ def test_the_real_lock_file_holds_the_versions_a_site_begins_with() -> None:
 
 
 def test_what_a_site_begins_with_is_no_larger_for_the_versions_to_move_to() -> None:
-    real = lock.load(ROOT / "artifacts.lock.yml")
+    real = lock_file.load(ROOT / "artifacts.lock.yml")
     assert set(real.sets()) >= {"cilium", "dns", "upgrade"}
     usual, with_upgrade = real.needed(), real.needed(["upgrade"])
     assert len(usual) == 21
@@ -50,11 +50,11 @@ def test_what_a_site_begins_with_is_no_larger_for_the_versions_to_move_to() -> N
     assert "upgrade" in caught.value.remedy
 
 
-@pytest.mark.parametrize("component", sorted(lock.load(ROOT / "artifacts.lock.yml").components))
+@pytest.mark.parametrize("component", sorted(lock_file.load(ROOT / "artifacts.lock.yml").components))
 def test_modules_of_a_component_are_pinned_to_the_lock_files_versions(component: str) -> None:
     folder = toolchain.GOMODS / component
     module, sums = (folder / "go.mod").read_text(), (folder / "go.sum").read_text()
-    for path, version in lock.load(ROOT / "artifacts.lock.yml").components[component].modules.items():
+    for path, version in lock_file.load(ROOT / "artifacts.lock.yml").components[component].modules.items():
         assert re.search(rf"(^|\s){re.escape(path)} {re.escape(version)}(\s|$)", module), f"{path} in go.mod"
         assert f"{path} {version} h1:" in sums, f"{path} in go.sum"
 
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_named(old: str, new: str, problem: str) -> None:
     text = SMALL.replace(old, new, 1)
     assert text != SMALL, "the case changes nothing"
     with pytest.raises(CommandError) as caught:
-        lock.parse(text.replace("DIGEST", "sha256:" + "0" * 64))
+        lock_file.parse(text.replace("DIGEST", "sha256:" + "0" * 64))
     assert problem in caught.value.message
     assert caught.value.code == Exit.BAD_INPUT
 
@@ -134,7 +134,7 @@ def test_all_problems_are_reported_at_once() -> None:
         SOUND.replace("schema: 1", "schema: 9").replace("pack: file", "pack: zip").replace("v1.0.0}", "main}")
     )
     with pytest.raises(CommandError, match=r"has 4 problem\(s\)") as caught:
-        lock.parse(text)
+        lock_file.parse(text)
     assert len(caught.value.message.splitlines()) == 5
 
 
@@ -143,13 +143,13 @@ def test_all_problems_are_reported_at_once() -> None:
 )
 def test_a_file_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(CommandError) as caught:
-        lock.parse(text)
+        lock_file.parse(text)
     assert caught.value.code == Exit.BAD_INPUT
 
 
 def test_a_missing_file_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CommandError, match=r"cannot read .*none\.yml: No such file"):
-        lock.load(tmp_path / "none.yml")
+        lock_file.load(tmp_path / "none.yml")
 
 
 KEYS = st.sampled_from(
@@ -165,7 +165,7 @@ DATA = st.recursive(
 @hypothesis.given(DATA)
 def test_any_data_is_read_or_refused_but_never_crashes(data: object) -> None:
     try:
-        lock.parse(yaml.safe_dump(data))
+        lock_file.parse(yaml.safe_dump(data))
     except CommandError as error:
         assert error.code == Exit.BAD_INPUT
 
@@ -181,7 +181,7 @@ SEGMENT = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,10}", fullmatch=True)
 def test_a_mirror_path_is_host_and_path_of_the_address(host: str, segments: list[str], arch: str) -> None:
     url = f"https://{host}/{'/'.join(segments)}/{{arch}}/{{machine}}"
     text = SOUND.replace("https://files.example.org/v2.0/runc.{machine}", url)
-    path = lock.parse(text).files["runc/2.0"].mirror_path(arch)
+    path = lock_file.parse(text).files["runc/2.0"].mirror_path(arch)
     expected = "/".join(["", *segments, arch, environments.MACHINES[arch]])
     assert urllib.parse.urlsplit(f"https:/{path}").path == expected
     assert path.split("/")[1] == host
@@ -204,12 +204,12 @@ def test_a_mirror_path_is_host_and_path_of_the_address(host: str, segments: list
     ],
 )
 def test_items_are_selected_by_name(names: list[str] | None, chosen: list[str]) -> None:
-    assert [item.key for item in lock.parse(SOUND).select(names)] == chosen
+    assert [item.key for item in lock_file.parse(SOUND).select(names)] == chosen
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(CommandError, match=r"not in .*: runk, cni") as caught:
-        lock.parse(SOUND).select(["runk", "runc", "cni"])
+        lock_file.parse(SOUND).select(["runk", "runc", "cni"])
     assert "runc/2.0" in caught.value.remedy
     assert caught.value.code == Exit.BAD_INPUT
 
@@ -220,7 +220,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("comment", ["", "  # a comment {arch} €\n"])
 def test_writing_a_digest_changes_nothing_else(key: str, arch: str, comment: str) -> None:
     text = comment + SOUND
-    before = lock.parse(text)
+    before = lock_file.parse(text)
     item = before.images["registry.example.org/team/etcd:v1.0"] if key == "image" else before.files[key]
     digest = "sha256:" + "ab" * 32
     written = pin.set_digest(text, item, arch, digest)
@@ -234,6 +234,6 @@ def test_writing_a_digest_changes_nothing_else(key: str, arch: str, comment: str
 
 
 def test_a_digest_without_a_line_for_it_is_refused() -> None:
-    item = lock.parse(SOUND).files["shim-lab/2.0"]
+    item = lock_file.parse(SOUND).files["shim-lab/2.0"]
     with pytest.raises(CommandError, match="has no digest for amd64"):
         pin.set_digest(SOUND, item, "amd64", "sha256:" + "0" * 64)

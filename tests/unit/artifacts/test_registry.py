@@ -9,7 +9,7 @@ import pathlib
 
 import pytest
 
-from ironspan.artifacts import cache, image, lock, pin, recipes, registry
+from ironspan.artifacts import cache, image, lock, lock_file, pin, recipes, registry
 from ironspan.cli.outcome import CommandError
 
 from .stage import Server, small_lock
@@ -149,8 +149,8 @@ def test_pinning_an_image_writes_its_manifests_digest(
     locked = small_lock(tmp_path)
     digest = publish(offline)
     assert pin.pin_digest(locked.images[REF], "amd64", locked, place, False, quiet) is True
-    assert lock.load(locked.path).images[REF].digests == {"amd64": digest, "arm64": None}
-    assert recipes.from_upstream(lock.load(locked.path).images[REF], "amd64") == digest
+    assert lock_file.load(locked.path).images[REF].digests == {"amd64": digest, "arm64": None}
+    assert recipes.from_upstream(lock_file.load(locked.path).images[REF], "amd64") == digest
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_pinned_digest_is_replaced_only_on_request(
     else:
         assert pin.pin_digest(item, "amd64", locked, place, replace, quiet) is (outcome == "written")
     expected = image.digest(published) if outcome == "written" else pinned
-    assert lock.load(locked.path).files["etcd/1.0"].digests["amd64"] == expected
+    assert lock_file.load(locked.path).files["etcd/1.0"].digests["amd64"] == expected
 
 
 def test_what_nobody_publishes_cannot_be_pinned(place: cache.Cache, tmp_path: pathlib.Path) -> None:

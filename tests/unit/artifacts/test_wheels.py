@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ironspan.artifacts import cache, environments, fill, index, lock, wheels
+from ironspan.artifacts import cache, environments, fill, index, lock, lock_file, wheels
 from ironspan.artifacts.environments import Environment, Wheel
 from ironspan.cli.outcome import CommandError
 
@@ -247,7 +247,7 @@ def test_the_lock_files_wheels_are_replaced_and_nothing_else() -> None:
     one = wheels.set_wheels(text, "tool", {PURE: Wheel(PURE, "1a" * 32, "MIT: a licence")})
     assert one.startswith(text[: text.index(" {}")])
     assert one.endswith("  # by pin\n# behind it\n")
-    read = lock.parse("schema: 1\n" + one.replace("[tool]", "[ironspan]"))
+    read = lock_file.parse("schema: 1\n" + one.replace("[tool]", "[ironspan]"))
     assert read.environments["tool"].wheels == (Wheel(PURE, "1a" * 32, "MIT: a licence"),)
     again = wheels.set_wheels(one, "tool", {COMPILED: Wheel(COMPILED, "2" * 64, "MIT")})
     assert PURE not in again
@@ -272,16 +272,16 @@ def test_the_lock_files_wheels_are_replaced_and_nothing_else() -> None:
 )
 def test_problems_of_the_lock_file(old: str, new: str, words: str) -> None:
     text = "schema: 1\n" + LOCK.format(python="3.13").replace("[tool]", "[ironspan]")
-    assert lock.parse(text)
+    assert lock_file.parse(text)
     with pytest.raises(CommandError, match="problem") as caught:
-        lock.parse(text.replace(old, new))
+        lock_file.parse(text.replace(old, new))
     assert words in caught.value.message
 
 
 def test_a_file_needs_an_environment_that_exists() -> None:
     entry = "  tool/1:\n    licence: MIT\n    path: /a/{arch}\n    environment: tool\nimages:"
     with pytest.raises(CommandError, match="there is no environment 'tool'"):
-        lock.parse(SMALL.replace("DIGEST", "null").replace("images:", entry))
+        lock_file.parse(SMALL.replace("DIGEST", "null").replace("images:", entry))
 
 
 @pytest.mark.parametrize("source", ["auto", "upstream", "go"])
@@ -314,7 +314,7 @@ def test_an_architecture_without_wheels_is_named(tool: Environment, tmp_path: pa
 
 
 def test_this_trees_lock_file_pins_what_requirements_lock_has() -> None:
-    locked = lock.load()
+    locked = lock_file.load()
     known = (locked.path.parent / "requirements.lock").read_text()
     backup = locked.environments["etcd-backup"]
     assert [one.file for one in backup.wheels if f"sha256:{one.sha256}" not in known] == []

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironspan.artifacts import lock, toolchain
+from ironspan.artifacts import lock_file, toolchain
 from tools import protocol
 
 MESSAGE = re.compile(r"^\s*(message|enum|oneof)\s+(\w+)\s*\{")
@@ -47,7 +47,7 @@ def test_the_generated_code_is_fresh() -> None:
 def locked_versions() -> list[str]:
     """Return the versions of etcd's API that the components of the lock file are built with."""
     found: set[str] = set()
-    for component in lock.load().components.values():
+    for component in lock_file.load().components.values():
         if any(module.startswith("go.etcd.io/etcd/") for module in component.modules):
             text = (toolchain.GOMODS / component.name / "go.mod").read_text(encoding="utf-8")
             found |= set(re.findall(r"^\s*go\.etcd\.io/etcd/api/v3 (v\S+)", text, re.MULTILINE))

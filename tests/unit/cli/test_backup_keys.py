@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, generate_key_file, open_store
 
-from ironspan.cli import certs, main
+from ironspan.cli import inventory, main
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The PKI store of the site that the commands are about."""
     key = generate_key_file(tmp_path / "key")
     site = types.SimpleNamespace(pki_store=str(tmp_path / "pki"), pki_key_file=str(key))
-    monkeypatch.setattr(certs, "read_site", lambda given: site)
+    monkeypatch.setattr(inventory, "read_site", lambda given: site)
     made = open_store(tmp_path / "pki", key)
     made.ensure_cas()
     return made

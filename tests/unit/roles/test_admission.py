@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import of_file
 
 from tests.support import admission_cases as cases
 
@@ -53,8 +54,9 @@ def test_objects(render: Render, policy: str) -> None:
     rendered = render(variables={"admission_policy_file": policy})
     objects = [item for item in rendered.renderer.objects("admission") if not is_always(item)]
     assert [item["kind"] for item in objects[:2]] == ["ConfigMap", "MutatingAdmissionPolicy"]
-    assert rendered.site.admission
-    assert objects == rendered.site.admission.objects()
+    admission = of_file(rendered.site)
+    assert admission
+    assert objects == admission.objects()
     resources = rendered.resources("az-1")
     assert f"{FOLDER}/validating/policies.json" not in [r.get("path") for r in resources.values()]
     assert api_server(rendered, "az-1")[0]["admission-control-config-file"] == f"{FOLDER}/configuration.json"
@@ -76,8 +78,9 @@ def test_files(render: Render, policy: str) -> None:
     for name in ("validating", "mutating"):
         resource = resources[f"control_plane/admission-{name}"]
         assert resource["path"] == f"{FOLDER}/{name}/policies.json"
-        assert rendered.site.admission
-        assert json.loads(resource["content"]) == rendered.site.admission.manifest(name)
+        admission = of_file(rendered.site)
+        assert admission
+        assert json.loads(resource["content"]) == admission.manifest(name)
         assert f"control_plane/admission-{name}" in resources["control_plane/member"]["requires"]
     configuration = json.loads(resources["control_plane/admission-configuration"]["content"])
     assert [plugin["name"] for plugin in configuration["plugins"]] == [

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
 
 from .conftest import Rendered
 
@@ -52,7 +53,8 @@ def test_a_tenant_is_in_the_authentication_file_and_nowhere_else(render: Render)
 def test_objects(render: Render) -> None:
     rendered = render(variables=VARIABLES)
     objects = rendered.renderer.objects("identity")
-    assert rendered.site.identity and objects == rendered.site.identity.objects()
+    identity = rendered.site.part(Identity)
+    assert identity and objects == identity.objects()
     names = [
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in objects
     ]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import objects_of, of_file
 
 from .conftest import Example
 from .mutations import ALL
@@ -20,12 +21,12 @@ def write(example: Example, text: str, variables: str = NAMED) -> None:
 
 
 def test_without_a_file_there_is_no_policy(example: Example) -> None:
-    assert example.site().admission is None
+    assert of_file(example.site()) is None
 
 
 def test_the_path_is_relative_to_the_file_that_names_it(example: Example) -> None:
     write(example, "version: 1\n")
-    admission = example.site().admission
+    admission = of_file(example.site())
     assert admission and not admission.from_files
     assert admission.policy.rules["digests"].scope == "high_risk"
 
@@ -108,7 +109,7 @@ def test_addresses_that_services_may_have(example: Example, line: str, says: str
 
 def test_every_cluster_has_policies_without_a_file(example: Example) -> None:
     example.append(ALL, "\nadmission_service_addresses: [203.0.113.0/28]\n")
-    objects = example.site().admission_objects()
+    objects = objects_of(example.site())
     assert [item["kind"] for item in objects] == [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Binding
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Binding, Identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates
 from cryptography import x509
 
@@ -26,12 +26,12 @@ identity_bindings:
 
 
 def test_without_a_tenant_nobody_comes_in(example: Example) -> None:
-    assert example.site().identity is None
+    assert example.site().part(Identity) is None
 
 
 def test_what_is_said(example: Example) -> None:
     example.append(ALL, GOOD)
-    identity = example.site().identity
+    identity = example.site().part(Identity)
     assert identity
     assert identity.issuer == f"https://login.microsoftonline.com/{TENANT}/v2.0"
     assert identity.audiences == (CLIENT,)
@@ -48,7 +48,7 @@ def test_authorities_of_the_issuer_are_read(example: Example) -> None:
     pem = certificates.certificate_pem(made)
     (example.folder.parent / "ca.pem").write_text(pem)
     example.append(ALL, GOOD + "identity_issuer_ca_file: ../../ca.pem\n")
-    identity = example.site().identity
+    identity = example.site().part(Identity)
     assert identity and x509.load_pem_x509_certificates(identity.issuer_ca.encode()) == [made]
 
 

@@ -1,0 +1,64 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What commands read of an inventory: its site, and the PKI store that it names."""
+
+from __future__ import annotations
+
+import collections.abc
+import configparser
+import contextlib
+import os
+import pathlib
+import typing as t
+
+from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.playbook import project_folder
+
+
+@contextlib.contextmanager
+def opened_store(given: list[str]) -> collections.abc.Iterator[t.Any]:
+    """Yield the PKI store of an inventory's site, and turn its errors into the command's.
+
+    Raises:
+        CommandError: the inventory has problems, there is no store, or it cannot be used (exit 2).
+    """
+    site = read_site(given)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
+
+    try:
+        store = open_store(site.pki_store, site.pki_key_file or None)
+        if not store.exists():
+            raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
+        yield store
+    except PkiError as error:
+        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+
+
+def read_site(given: list[str]) -> t.Any:
+    """Return the site of an inventory, checked; those given on the command line, or the project's own.
+
+    Raises:
+        CommandError: the inventory has problems (exit 2).
+    """
+    project = project_folder()
+    # Ansible reads its settings when it is imported.
+    os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([str(project / "collections")])
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+
+    site, problems = load_site(inventories(given, project))
+    if site is None:
+        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
+    return site
+
+
+def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
+    """Return the inventories to read: those given, else the one that the project's ansible.cfg names."""
+    if given:
+        return [pathlib.Path(name).resolve() for name in given]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(project / "ansible.cfg")
+    names = settings.get("defaults", "inventory", fallback="inventories")
+    return [project / name.strip() for name in names.split(",")]
