@@ -10,6 +10,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 import types
@@ -186,17 +187,19 @@ class Proxy:
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def proxy() -> Iterator[Proxy]:
     squid()
-    folder = tmp_path_factory.mktemp("proxy")
-    for parent in list(folder.parents)[:2]:  # squid gives root up, and writes here
-        parent.chmod(parent.stat().st_mode | 0o011)
-    with address_on_loopback() as network:
-        made = Proxy(folder, network)
-        try:
-            yield made
-        finally:
-            made.close()
+    # squid gives root up, and writes here: pytest's own folders are closed to it.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="isq-", dir="/tmp"))
+    try:
+        with address_on_loopback() as network:
+            made = Proxy(folder, network)
+            try:
+                yield made
+            finally:
+                made.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize("name", ["good.example.com", "sub.wide.example.com"])
