@@ -24,7 +24,7 @@ ORDER: t.Mapping[str, str] = {
     # On hosts.
     "module_utils._bytecode": "compiled modules that a host keeps",
     "module_utils._system": "paths, files and accounts of a host, and what a resource kind is",
-    "module_utils._access": "programs in pods: identities, the audit log",
+    "module_utils._programs": "programs that roles install on hosts as single files",
     "module_utils._certificates": "certificates of a host",
     "module_utils._resources": "the resource kinds, one file each",
     "module_utils._engine": "compares, plans, applies and takes back a document",
