@@ -13,11 +13,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer import HEALTH, read_whole
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.notebook import Notebook
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, read_early
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 MODULE = "ironspan.hybrid.host_health"
 
-bind_children()  # here, because the main process imports this file before it starts workers
+bind_children()
+read_early()  # both here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -36,6 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         notebook = Notebook(RunFolder())
         arguments: dict[str, t.Any] = {
             "probes": notebook.probes(host),
+            "units": [*all_layers().units],
             "root": self._task.args.get("root", "/"),
         }
         document = notebook.document(host)

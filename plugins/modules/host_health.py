@@ -37,6 +37,11 @@ options:
         V(server) and V(name), V(api) has V(host) and V(port). C(ironspan.hybrid.net_check) asks for more.
     type: dict
     default: {}
+  units:
+    description: Services whose state is told. The action names those of all layers.
+    type: list
+    elements: str
+    default: []
   root:
     description: Folder to treat as the root of the host. Only tests use another than V(/).
     type: path
@@ -77,6 +82,7 @@ def main() -> None:
         argument_spec={
             "document": {"type": "dict"},
             "probes": {"type": "dict", "default": {}},
+            "units": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

@@ -91,13 +91,13 @@ def look(params: t.Mapping[str, t.Any]) -> Answer:
     """Return everything.
 
     Args:
-        params: the module's parameters: ``document``, ``probes`` and ``root``.
+        params: the module's parameters: ``document``, ``probes``, ``units`` and ``root``.
     """
     root = params.get("root") or "/"
     # First of all: the controller compares it with its own clock around this execution.
     answer: Answer = {"time_unix": time.time()}
     began = time.monotonic()
-    answer.update(local.collect(root))
+    answer.update(local.collect(root, params.get("units") or ()))
     answer["certificates"] = certificates.collect(root)
     answer["egress"] = egress.collect() if root == "/" else {}
     answer["network"] = probes(params.get("probes") or {})

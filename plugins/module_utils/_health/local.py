@@ -13,7 +13,6 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
-UNITS = ("containerd.service", "kubelet.service", "etcd.service", "etcd-events.service", "haproxy.service")
 JOURNAL = "/var/lib/ironspan/journal/open.jsonl"
 CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
 """etcd does not start while it is there: the backup's agent found its database older than the backup."""
@@ -86,10 +85,12 @@ def output(argv: t.Sequence[str]) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def units() -> t.Dict[str, t.Dict[str, str]]:
-    """Return the state of the services of a cluster, by unit."""
+def units(names: t.Sequence[str]) -> t.Dict[str, t.Dict[str, str]]:
+    """Return the state of those of some services that exist, by unit."""
+    if not names:
+        return {}
     properties = "--property=Id,LoadState,ActiveState,SubState,Result,NRestarts"
-    return parse_units(output(["systemctl", "show", properties, *UNITS]))
+    return parse_units(output(["systemctl", "show", properties, "--", *names]))
 
 
 def failed_units() -> t.List[str]:
@@ -130,17 +131,18 @@ def _record(line: str) -> t.Dict[str, t.Any]:
     return record if isinstance(record, dict) else {}
 
 
-def collect(root: str) -> t.Dict[str, t.Any]:
+def collect(root: str, names: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
     """Return all of it.
 
     Args:
         root: the host's root folder; services are asked for only where it is the real one.
+        names: services whose state is told.
     """
     real = root == "/"
     return {
         "disks": disks(root),
-        "units": units() if real else {},
-        "failed_units": failed_units() if real else [],
+        "units": units(names) if real else {},
+        "failed_units": failed_units(names) if real else [],
         "transaction": transaction(root),
         "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
         "backup_strangers": os.path.exists(root.rstrip("/") + STRANGERS),

@@ -25,8 +25,7 @@ from ansible import constants
 from ansible.plugins import strategy
 from ansible.plugins.loader import connection_loader, shell_loader
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.remembered import read_early
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import layers
 
 _READ_BY_EVERY_WORKER = (
     "ansible._internal._json._profiles._legacy",
@@ -40,8 +39,7 @@ def prepare() -> None:
     """Do what every worker would do, once. To be called by the main process; more often does no harm."""
     _load_early()
     read_early()
-    with contextlib.suppress(SiteError):  # the first action that asks for a layer says what is wrong with it
-        all_layers()
+    layers.read_early()
     _poll_seldom()
     # A worker ends with its task. Looking for garbage would copy every page it shares with the main process.
     gc.freeze()

@@ -8,6 +8,7 @@ reads them, before it starts those of its tasks.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import heapq
@@ -141,6 +142,12 @@ def all_layers() -> Layers:
         SiteError: with everything that is wrong with their files.
     """
     return read_layers(ROLES_FOLDER)
+
+
+def read_early() -> None:
+    """Read the layers for all processes started from now on; what is wrong is said when they are used."""
+    with contextlib.suppress(SiteError):
+        all_layers()
 
 
 @functools.lru_cache(maxsize=256)

@@ -90,6 +90,20 @@ def test_units_that_exist() -> None:
     }
 
 
+def test_services_are_those_that_the_controller_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def output(argv: list[str]) -> str:
+        asked.append(argv)
+        return "Id=a.service\nLoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\n"
+
+    monkeypatch.setattr(local, "output", output)
+    assert list(local.units(["a.service", "-b.service"])) == ["a.service"]
+    assert asked[0][-3:] == ["--", "a.service", "-b.service"]
+    # systemctl without a name would speak of systemd itself.
+    assert local.units([]) == {} and len(asked) == 1
+
+
 @given(st.binary(max_size=64), st.integers(0, 65535), st.integers(1, 5))
 def test_echoes_are_whole_and_recognised(padding: bytes, identifier: int, sequence: int) -> None:
     request = network.echo(identifier, sequence, network.HEADERS_BYTES + len(padding))

@@ -1,0 +1,207 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A new layer is one folder: a copy of the collection with one more role plans, applies, upgrades, resets it.
+
+The other roles bring nothing there, so that hosts can be folders; what they say of themselves is theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+
+from tests.support import small_plays
+from tests.support.playbooks import ROOT
+from tests.unit.render.support import KEY, write_inventory
+
+LAYER = {
+    "meta/layer.yml": """\
+kind: host
+hosts: [shelf]
+groups:
+  shelf: {inside: [nodes]}
+needs: [containerd]
+phase: prepare
+upgrade: nodes
+variables:
+  shelf_boards_count: {range: [1, 9], meaning: boards of one shelf}
+  shelf_version: {scope: site}
+""",
+    "meta/argument_specs.yml": """\
+argument_specs:
+  main:
+    options:
+      shelf_version: {type: str, default: "1.0", description: Version.}
+      shelf_boards_count: {type: int, default: 3, description: Boards.}
+""",
+    "defaults/main.yml": 'shelf_version: "1.0"\nshelf_boards_count: 3\n',
+    "desired.yml.j2": """\
+- {kind: directory, id: folder, path: /etc/shelf}
+- kind: file
+  id: boards
+  path: /etc/shelf/boards
+  content: {{ template("boards.j2") | to_json }}
+  requires: [folder]
+""",
+    "templates/boards.j2": "{{ shelf_version }}: {{ shelf_boards_count }} boards on {{ host.name }}\n",
+    "reset.yml.j2": "- {kind: absent, id: folder, path: /etc/shelf, recursive: true}\n",
+    "tasks/main.yml": """\
+- name: Converge the shelf layer
+  ironspan.hybrid.converge:
+    layers: [shelf]
+""",
+}
+NOTHING = {
+    "desired.yml.j2": "[]\n",
+    "reset.yml.j2": "[]\n",
+    "fitness.yml.j2": "{}\n",
+    "objects.yml.j2": "[]\n",
+}
+PLAN = """\
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.validate:
+        purpose: apply
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.converge:
+        mode: plan
+        root: "{{ user_root }}"
+      diff: true
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.write_plan:
+        file: "{{ user_plan }}"
+"""
+RESET = """\
+- hosts: w2
+  gather_facts: false
+  tasks:
+    - ironspan.hybrid.converge:
+        mode: reset
+        consent: small
+        root: "{{ user_root }}"
+"""
+SHELF = "roots/w2/etc/shelf/boards"
+
+
+class House:
+    """A copy of the collection with the new role, and a small site that has the layer on one host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        home = folder / "collections" / "ansible_collections" / "ironspan" / "hybrid"
+        home.mkdir(parents=True)
+        for name in ("plugins", "playbooks", "galaxy.yml", "meta", "artifacts.lock.yml"):
+            (home / name).symlink_to(ROOT / name)
+        for file in (ROOT / "roles").rglob("*"):
+            copy = home / file.relative_to(ROOT)
+            if file.is_file():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(NOTHING.get(file.name) or file.read_text())
+        for name, text in LAYER.items():
+            file = home / "roles" / "shelf" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        inventory = write_inventory(folder)
+        text = inventory.read_text().replace(
+            "site_api_address: 10.1.0.9", "site_api_address: 127.0.0.9\n    site_lab: true"
+        )
+        inventory.write_text(f"{text}    shelf: {{hosts: {{w2: }}}}\n")
+
+    def play(self, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run plays against the site, with the copy."""
+        return small_plays.play(
+            self.folder,
+            text,
+            "--limit",
+            "localhost,w2",
+            *options,
+            ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),
+            IRONSPAN_PKI_KEY=KEY,
+            XDG_STATE_HOME=str(self.folder / "state"),
+        )
+
+    def done(self, text: str, *options: str) -> str:
+        """Run plays that succeed; return what they print, its lines joined."""
+        result = self.play(text, *options)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return re.sub(r"\s+", " ", result.stdout)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Return the copy."""
+    return House(tmp_path_factory.mktemp("house"))
+
+
+def converging(book: str, *phases: str) -> str:
+    """Return the plays of a playbook that ask for these phases, for hosts that are folders."""
+    plays = []
+    for play in yaml.safe_load((ROOT / "playbooks" / f"{book}.yml").read_text()):
+        tasks = [
+            {**task, "ironspan.hybrid.converge": {**arguments, "root": "{{ user_root }}"}}
+            for task in play.get("tasks", [])
+            if (arguments := task.get("ironspan.hybrid.converge")) and arguments.get("phase") in phases
+        ]
+        if tasks:
+            plays.append({"hosts": "w2", "gather_facts": False, "tasks": tasks})
+    assert plays
+    return json.dumps(plays)
+
+
+def test_a_new_layer_is_one_folder(house: House) -> None:
+    plan = house.folder / "shelf.plan.json"
+    house.done(PLAN, "-e", f"user_plan={plan}")
+    (changes,) = [host["changes"] for host in load(plan).hosts.values()]
+    assert [change["resource"] for change in changes] == ["shelf/folder", "shelf/boards"]
+    assert not (house.folder / SHELF).exists()
+
+    said = house.done(converging("prepare", "prepare"))
+    assert "changed=1" in said
+    assert (house.folder / SHELF).read_text() == "1.0: 3 boards on w2\n"
+    assert "changed=0" in house.done(converging("prepare", "prepare"))
+
+    version = ("-e", "shelf_version=1.1")
+    assert "changed=1" in house.done(converging("upgrade", "upgrade_nodes"), *version)
+    assert (house.folder / SHELF).read_text() == "1.1: 3 boards on w2\n"
+
+    house.done(RESET)
+    assert not (house.folder / SHELF).parent.exists()
+
+
+def test_its_variables_and_groups_are_checked_as_any(house: House) -> None:
+    inventory = house.folder / "hosts.yml"
+    text = inventory.read_text()
+    inventory.write_text(
+        text.replace("w2: {site_address", "w2: {shelf_boards_count: 12, shelf_bords_count: 1, site_address")
+        .replace("nodes: {hosts: {w1: , w2: }}", "nodes: {hosts: {w1: }}\n    etcd_drill: {hosts: {w2: }}")
+        .replace("    shelf: {", "    shelv: {hosts: {w1: }}\n    shelf: {")
+    )
+    try:
+        result = house.play(PLAN, "-e", "user_plan=unused")
+    finally:
+        inventory.write_text(text)
+    said = re.sub(r"\s+", " ", result.stdout)
+    assert result.returncode == 2
+    assert "shelf_boards_count: 12 is outside 1 to 9 (boards of one shelf)" in said
+    assert "shelf_bords_count: unknown variable; write shelf_boards_count" in said
+    assert "groups.shelv: unknown group; write shelf" in said
+    assert "groups.shelf: host w2 is not in the group nodes" in said
+
+
+def test_the_index_of_layers_names_every_layer() -> None:
+    """The one line outside of the folder."""
+    index = (ROOT / "docs" / "roles.md").read_text()
+    there = all_layers()
+    assert [name for name in (*there.order, *there.cluster) if f"| `{name}` |" not in index] == []
