@@ -142,7 +142,7 @@ def collect(root: str, names: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
     return {
         "disks": disks(root),
         "units": units(names) if real else {},
-        "failed_units": failed_units(names) if real else [],
+        "failed_units": failed_units() if real else [],
         "transaction": transaction(root),
         "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
         "backup_strangers": os.path.exists(root.rstrip("/") + STRANGERS),

@@ -102,6 +102,7 @@ def test_services_are_those_that_the_controller_names(monkeypatch: pytest.Monkey
     assert asked[0][-3:] == ["--", "a.service", "-b.service"]
     # systemctl without a name would speak of systemd itself.
     assert local.units([]) == {} and len(asked) == 1
+    assert list(local.collect("/", ["a.service"])["units"]) == ["a.service"]
 
 
 @given(st.binary(max_size=64), st.integers(0, 65535), st.integers(1, 5))
