@@ -32,6 +32,8 @@ from ironspan.lab.machine import detect
 from tests.support import namespaces
 
 OWN = ("t1", "t2")
+OF_OURS = re.compile(rf"{re.escape(str(state_root()))}/\.?t[12]\b|building-t[12]\b")
+"""In commands, and in what processes of a lab are marked with. Unit tests mark theirs with other folders."""
 SHARED = (f"file {state_root()}$", "/.index.lock$", "/run/netns$", "/run/systemd/nspawn")
 """Parts of what is there as long as there is any lab."""
 KILL_SCRIPT = Path(__file__).with_name("lab_kill.py")
@@ -115,7 +117,7 @@ def _all_traces() -> set[str]:
             except OSError:
                 continue
             mark = [one.decode() for one in environment if one.startswith(processes.MARKER.encode())]
-            if (mark or root in command) and not _others(f"{command} {mark}"):
+            if OF_OURS.search(f"{command} {mark}"):
                 found.add(f"process {command} {mark}")
     for folder in (state_root(), Path("/run/systemd/nspawn"), Path("/run/netns")):
         found |= {f"file {folder}"} if folder.exists() else set()
