@@ -43,3 +43,18 @@ def model_names() -> dict[str, str]:
 def folded(name: str) -> str:
     """Return a name of a GPU as it is compared: capitals, separators and the maker do not count."""
     return "".join(char for char in name.lower().removeprefix("nvidia") if char.isalnum())
+
+
+def accelerators() -> dict[str, list[dict[str, str]]]:
+    """Return the table as Ironic reads it (``[inspector]known_accelerators``); its own ends with L40S."""
+    return {
+        "pci_devices": [
+            {
+                "vendor_id": NVIDIA,
+                "device_id": device,
+                "type": "GPU",
+                "device_info": f"NVIDIA Corporation {gpu.variant}",
+            }
+            for device, gpu in known_gpus().items()
+        ]
+    }

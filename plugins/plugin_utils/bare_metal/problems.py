@@ -71,9 +71,9 @@ class Findings:
             yield CellProblem(self.file, 0, "", f"{self._more} more problems", "correct these first")
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, longest: int = _LONGEST) -> str:
     """Return what somebody wrote for a message: short, on one line, and without characters that act."""
-    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    short = text if len(text) <= longest else f"{text[:longest]}..."
     if short.isprintable():
         return short
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
