@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import json
 import pathlib
 import typing as t
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import load_specification
+
+from tests.support.playbooks import ROOT
 
 BEFORE: dict[str, t.Any] = json.loads((pathlib.Path(__file__).parent / "before.json").read_text())
 
@@ -59,3 +64,40 @@ def test_scopes_and_ranges_of_variables() -> None:
     site_wide = [name for name in load_specification().options if all_layers().is_site_wide(name)]
     assert sorted(site_wide) == sorted(BEFORE["site_wide"])
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"]
+
+
+def lists_of_layers(tree: ast.AST) -> list[int]:
+    """Return the lines of literals that name more than three layers."""
+    names = {*all_layers().order, *all_layers().cluster}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            parts = [*node.keys, *node.values]
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+            parts = list(node.elts)
+        else:
+            continue
+        named = {part.value for part in parts if isinstance(part, ast.Constant)} & names
+        if len(named) > 3:
+            found.append(node.lineno)
+    return found
+
+
+def test_nobody_else_lists_layers() -> None:
+    listed = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in (ROOT / "plugins").rglob("*.py")
+        for line in lists_of_layers(ast.parse(file.read_text()))
+    ]
+    # Not layers: the parts of a site that playbooks and upgrades go through, which layers choose from.
+    home = "plugins/plugin_utils/site/layer_file.py"
+    assert [place for place in listed if not place.startswith(home)] == []
+    assert lists_of_layers(ast.parse("X = ('base', 'node', 'etcd', 'dns')")) == [1]
+
+
+def test_the_collection_is_packed_with_them() -> None:
+    ignored = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
+    files = [file.relative_to(ROOT) for file in (ROOT / "roles").glob("*/meta/layer.yml")]
+    assert len(files) == len(all_layers().layers)
+    parts = {str(part) for file in files for part in (file, *file.parents)}
+    assert [part for part in parts for pattern in ignored if fnmatch.fnmatch(part, pattern)] == []

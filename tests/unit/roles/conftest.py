@@ -15,28 +15,13 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 from tests.support.public_side import PublicSide
 
 ROOT = Path(__file__).resolve().parents[3]
-ROLES = (
-    "base",
-    "egress",
-    "egress_proxy",
-    "containerd",
-    "flannel",
-    "cilium",
-    "gvisor",
-    "dns",
-    "etcd",
-    "etcd_events",
-    "etcd_backup",
-    "haproxy",
-    "node",
-    "control_plane",
-    "access",
-)
+ROLES = all_layers().order
 INVENTORIES = ("lab", "example")
 
 Document = dict[str, t.Any]
