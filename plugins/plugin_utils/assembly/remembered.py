@@ -11,16 +11,17 @@ inventory knows of secrets is where they are.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import multiprocessing
 import os
 import pickle
+import re
 import typing as t
 from pathlib import Path
 
 from ansible import constants
+from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Host))[:-1]
@@ -28,6 +29,8 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Host))[:-1]
 
 
 _PREFIX = "ironspan-site-"
+_REMEDY_OF_DISKS = "Is the disk of Ansible's local_tmp full?"
+_REMEDY_OF_VALUES = "That is a fault of ironspan: values of the site must be plain data; report it."
 _EARLY: dict[Path, Site] = {}
 
 
@@ -68,14 +71,25 @@ class Remembered:
         return _EARLY.get(self._file) or _read(self._file)
 
     def keep(self, site: Site) -> None:
-        """Remember a site that has just been read, before anything is added to it."""
+        """Remember a site that has just been read, before anything is added to it.
+
+        Not being able to keep it costs time and nothing else, so it is a warning.
+        """
         temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
-        # Not being able to keep it costs time, nothing else.
-        with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):
+        try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as stream:
                 pickle.dump(_compact(site), stream, protocol=pickle.HIGHEST_PROTOCOL)
             temporary.replace(self._file)
+        except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:
+            temporary.unlink(missing_ok=True)
+            # Ansible shows the same words once a run; addresses of objects differ from process to process.
+            reason = re.sub(r" at 0x[0-9a-f]+", "", str(error))
+            reason = str(error.strerror) if isinstance(error, OSError) else reason
+            Display().warning(
+                f"The site cannot be kept for the other tasks of this run, each of which reads the inventory "
+                f"again: {reason}. {_REMEDY_OF_DISKS if isinstance(error, OSError) else _REMEDY_OF_VALUES}"
+            )
 
 
 def _read(file: Path) -> Site | None:

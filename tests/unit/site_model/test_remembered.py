@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import pathlib
+import re
 import types
 import typing as t
 
@@ -88,6 +89,32 @@ def test_what_the_main_process_has_read_no_other_reads(
     assert found is not None
     assert list(found.hosts) == list(site.hosts)
     assert place(tmp_path, more=True).recall() is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (lambda: "no plain data", "Can't .*lambda.*a fault of ironspan"),
+        (OSError(28, "No space left on device"), "No space left on device. Is the disk .* full"),
+    ],
+    ids=["it cannot be written down", "the disk is full"],
+)
+def test_a_site_that_cannot_be_kept_is_said_once(
+    tmp_path: pathlib.Path, site: Site, monkeypatch: pytest.MonkeyPatch, fault: t.Any, says: str
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(remembered.Display, "warning", lambda _self, text: said.append(text))
+    if isinstance(fault, OSError):
+        monkeypatch.setattr(remembered.pickle, "dump", lambda *_, **__: (_ for _ in ()).throw(fault))
+        place(tmp_path).keep(site)
+    else:
+        place(tmp_path).keep(dataclasses.replace(site, uid_source=fault))
+        # Another process has the function elsewhere; Ansible shows the same words once.
+        place(tmp_path).keep(dataclasses.replace(site, uid_source=eval("lambda: ''")))
+    assert len(set(said)) == 1
+    assert re.search(says, said[0]) and "0x" not in said[0]
+    assert not list(tmp_path.iterdir())
+    assert place(tmp_path).recall() is None
 
 
 def test_the_second_action_of_a_run_reads_no_inventory(
