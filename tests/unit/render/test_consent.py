@@ -14,12 +14,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 class Planned:
     """A plan that resets w2."""
 
-    def __init__(self, folder: t.Any) -> None:
-        pass
-
-    def ensure(self, variables: t.Any) -> None:
-        pass
-
     def head(self) -> dict[str, t.Any]:
         return {"steps": [{"action": "drain", "target": "w1"}, {"action": "reset", "target": "w2"}]}
 
@@ -43,7 +37,8 @@ class Planned:
 def test_consent(
     host: str, given: str, variables: dict[str, t.Any], accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "PlannedRun", Planned)
+    planned = Planned() if "ironspan_plan" in variables else None
+    monkeypatch.setattr(consent, "plan_for", lambda given: planned if given is variables else None)
     if accepted:
         consent.insist_on_consent("site", host, given, variables)
         return
