@@ -68,16 +68,17 @@ def find() -> Programs | None:
     return Programs(folder / "e2e.test", folder / "ginkgo", place.below_mirror(kubectl.path))
 
 
-def kubeconfig(text: str, address: str) -> str:
-    """Return a kubeconfig that reaches the API at an address, and still checks the name in its certificate.
+def kubeconfig(text: str, address: str, port: int) -> str:
+    """Return a kubeconfig that reaches one API server, and still checks the API's name in its certificate.
 
     Args:
         text: a kubeconfig of the cluster.
-        address: where the API's name cannot be resolved.
+        address: of the API server.
+        port: of the API server, not of what stands before several.
     """
     data = yaml.safe_load(text)
     for one in data["clusters"]:
-        host, _, port = one["cluster"]["server"].removeprefix("https://").rpartition(":")
+        host = one["cluster"]["server"].removeprefix("https://").rpartition(":")[0]
         one["cluster"].update({"server": f"https://{address}:{port}", "tls-server-name": host})
     return str(yaml.safe_dump(data))
 

@@ -47,12 +47,12 @@ def test_the_few_are_conformance_tests_of_every_area() -> None:
     assert len({name.partition("]")[0] for name in names}) >= 6
 
 
-def test_the_api_is_reached_by_address_and_checked_by_name() -> None:
+def test_an_api_server_is_reached_by_address_and_checked_by_name() -> None:
     cluster = {"cluster": {"server": "https://api.lab.internal:8443", "certificate-authority-data": "x"}}
-    text = conformance.kubeconfig(yaml.safe_dump({"clusters": [cluster], "users": []}), "10.98.0.11")
+    text = conformance.kubeconfig(yaml.safe_dump({"clusters": [cluster], "users": []}), "10.98.0.11", 6443)
     (one,) = yaml.safe_load(text)["clusters"]
     assert one["cluster"] == {
-        "server": "https://10.98.0.11:8443",
+        "server": "https://10.98.0.11:6443",
         "tls-server-name": "api.lab.internal",
         "certificate-authority-data": "x",
     }
