@@ -50,7 +50,11 @@ pytestmark = [
 
 def _foreign() -> set[str]:
     """What the names of things contain that belong to other labs, or to other tests that run beside these."""
-    spaces = {entry.name for entry in Path("/run/netns").glob(f"{namespaces.PREFIX}*")}
+    spaces = {
+        entry.name
+        for prefix in (namespaces.PREFIX, "isbench")
+        for entry in Path("/run/netns").glob(f"{prefix}*")
+    }
     found = {f"/run/netns/{name}$" for name in spaces} | {f"netns {name}$" for name in spaces}
     for name in set(state.all_labs()) - set(OWN):
         found |= {f"{state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
