@@ -31,6 +31,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
     open_store,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.programs import program
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -819,16 +820,13 @@ def test_the_sealed_kubeconfig_opens_the_cluster_raises_the_alarm_and_is_taken_a
 
 
 def test_the_programs_run_with_the_standard_library_alone(tmp_path: Path) -> None:
-    folder = ROLES_FOLDER / "access" / "templates"
     missing = {"server": "https://127.0.0.1:1", "ca": "/", "certificate": "/", "key": "/", "roles": {}}
     (tmp_path / "settings").write_text(json.dumps(missing))
     for name, arguments in (
-        ("controller", [str(tmp_path / "settings")]),
+        ("access_controller", [str(tmp_path / "settings")]),
         ("audit_watch", ["/nowhere/audit.log", str(tmp_path)]),
     ):
-        text = Templates(ROLES_FOLDER).get(f"access/templates/{name}.py").render()
-        assert text == (folder / f"{name}.py").read_text(), "nothing in it is taken for a template"
-        (tmp_path / f"{name}.py").write_text(text)
+        (tmp_path / f"{name}.py").write_text(program(name))
         done = subprocess.run(
             [sys.executable, "-IS", str(tmp_path / f"{name}.py"), *arguments, "--once"],
             capture_output=True,

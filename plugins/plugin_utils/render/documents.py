@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
     ArtifactsIndex,
     load_index,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render import programs
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME, Authorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.failures import problem_from
@@ -39,7 +40,6 @@ SCHEMA = 1
 _REFERENCES = ("requires", "restart_on", "reload_on")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MISSING = object()
-_PROGRAMS = Path(__file__).parents[2] / "module_utils" / "_programs"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +74,9 @@ class Renderer:
             "artifact": self._artifact,
             "image": self._image,
             "manifests": self._manifests,
-            "program": program,
+            "program": programs.program,
+            "sandbox": programs.sandbox,
+            "starts": programs.starts,
             "cilium_objects": _cilium_objects,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
@@ -224,11 +226,6 @@ class Renderer:
         if self._index is None:
             self._index = load_index(self._site.artifacts_index)
         return self._index
-
-
-def program(name: str) -> str:
-    """Return the text of a program that a role installs, as it lies in plugins/module_utils/_programs."""
-    return (_PROGRAMS / f"{name}.py").read_text(encoding="utf-8")
 
 
 def _cilium_objects(manifests: list[dict[str, t.Any]], settings: t.Any) -> list[dict[str, t.Any]]:

@@ -106,7 +106,7 @@ def test_the_smoke_job_comes_and_goes(render: Render) -> None:
 
 @pytest.mark.parametrize("name", ["smoke", "bench"])
 def test_a_programs_text_is_the_program(render: Render, name: str) -> None:
-    source = Path(__file__).parents[3] / f"roles/gvisor/templates/ironspan-runtime-{name}.py"
+    source = Path(__file__).parents[3] / f"plugins/module_utils/_programs/runtime_{name}.py"
     assert render(variables=SMOKE).content("rack-1", f"gvisor/{name}-program") == source.read_text()
 
 

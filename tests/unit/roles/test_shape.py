@@ -66,7 +66,7 @@ def test_every_option_is_explained(role: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_every_option_is_used(role: str) -> None:
     # Options of the whole site are read by its model.
-    model = ROOT / "plugins" / "plugin_utils" / "site" / "build.py"
+    model = ROOT / "plugins" / "plugin_utils" / "assembly" / "build.py"
     files = [*(ROOT / "roles").rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml"), model]
     sources = [path.read_text() for path in files]
     for name in load("roles", role, "defaults", "main.yml"):
