@@ -65,9 +65,10 @@ def test_every_option_is_explained(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_option_is_used(role: str) -> None:
-    # Options of the whole site are read by its model.
+    # Options of the whole site are read by its model, those of remote things by their kinds.
     model = ROOT / "plugins" / "plugin_utils" / "assembly" / "build.py"
-    files = [*(ROOT / "roles").rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml"), model]
+    remote = (ROOT / "plugins" / "plugin_utils" / "remote_kinds").glob("*.py")
+    files = [*(ROOT / "roles").rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml"), model, *remote]
     sources = [path.read_text() for path in files]
     for name in load("roles", role, "defaults", "main.yml"):
         assert any(re.search(rf"\b{name}\b", text) for text in sources), name
