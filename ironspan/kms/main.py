@@ -42,7 +42,6 @@ def serve(chosen: settings.Settings, _: argparse.Namespace) -> None:
     ending = process.ending()
     seeds = Seeds(chosen.seeds, chosen.seal_key, chosen.place)
     with serving(Plugin(open_key_vault(chosen.vault), chosen.place, seeds, chosen.outage_s), chosen.socket):
-        process.ready()
         ending.wait()
 
 

@@ -45,7 +45,6 @@ def run(settings: Settings) -> int:
     stop = process.ending()
     metrics = Metrics()
     server = metrics.serve(settings.metrics.address, settings.metrics.port)
-    process.ready()
     try:
         if opened := _opened(settings, metrics, stop):
             _write(settings, *opened, metrics, stop)

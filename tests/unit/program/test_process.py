@@ -1,15 +1,12 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A program as a process: when it ends, what it logs, what it tells systemd."""
+"""A program as a process: when it ends, and what it logs."""
 
 from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
-import socket
-from pathlib import Path
 
 import pytest
 
@@ -22,33 +19,6 @@ def test_a_program_is_told_to_end(number: signal.Signals, handlers_of_signals: N
     assert not ending.is_set()
     os.kill(os.getpid(), number)
     assert ending.wait(5)
-
-
-def test_readiness_reaches_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.settimeout(5)
-        heard.bind(str(tmp_path / "notify"))
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        process.ready()
-        assert heard.recv(100) == b"READY=1"
-
-
-def test_readiness_reaches_an_abstract_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"ironspan-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.settimeout(5)
-        heard.bind("\0" + name)
-        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
-        process.ready()
-        assert heard.recv(100) == b"READY=1"
-
-
-@pytest.mark.parametrize("address", ["", "/nowhere/notify"])
-def test_without_systemd_nothing_is_told_and_nothing_fails(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", address)
-    process.ready()
 
 
 @pytest.mark.parametrize(("stream", "begins"), [("8:1", "WARNING"), ("", "20")])
