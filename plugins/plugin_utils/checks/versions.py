@@ -16,7 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import (
     default_index_path,
     message_and_remedy,
@@ -26,33 +26,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 
 LOCK_FILE = Path(__file__).absolute().parents[3] / "artifacts.lock.yml"
 
-ARTIFACTS: dict[str, tuple[str, ...]] = {
-    "site_kubernetes_version": ("kubelet", "kubeadm", "kubectl"),
-    "etcd_version": ("etcd",),
-    "containerd_version": ("containerd",),
-    "containerd_runc_version": ("runc",),
-    "containerd_cni_version": ("cni-plugins",),
-    "flannel_cni_version": ("flannel-cni",),
-    "cilium_version": ("cilium-manifests",),
-    "gvisor_version": ("runsc", "containerd-shim-runsc-v1"),
-    "etcd_backup_version": ("etcd-backup",),
-}
-"""Which files of the mirror a variable chooses."""
-
 ARCHIVE = {"gvisor_version": ("gvisor",)}
-"""The same where ``gvisor_layout`` is ``archive``."""
-
-ONLY_WITH: dict[str, str] = {"etcd_backup_version": "etcd_backup_stores"}
-"""Versions that matter only where another variable is set."""
-
-IMAGES: dict[str, tuple[str, ...]] = {
-    "site_kubernetes_version": ("registry.k8s.io/kube-apiserver:v{}", "registry.k8s.io/kube-proxy:v{}"),
-    "control_plane_coredns_version": ("registry.k8s.io/coredns/coredns:v{}",),
-    "containerd_pause_version": ("registry.k8s.io/pause:{}",),
-    "flannel_version": ("ghcr.io/flannel-io/flannel:v{}",),
-    "cilium_version": ("quay.io/cilium/cilium:v{}", "quay.io/cilium/operator-generic:v{}"),
-}
-"""Which images of the mirror a variable chooses."""
+"""Which files a variable chooses where ``gvisor_layout`` is ``archive``."""
 
 # Kubernetes documentation, "Version Skew Policy": a kubelet may be up to three minor versions older than the
 # API server and must not be newer.
@@ -69,8 +44,8 @@ def locked(lock_file: Path = LOCK_FILE) -> tuple[frozenset[str], frozenset[str]]
 
 def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
     seen: set[tuple[str, str]] = set()
-    known = draft.specification.options
-    options = {name: known[name] for name in {**ARTIFACTS, **IMAGES} if name in known}
+    known, versions = draft.specification.options, all_layers().versions
+    options = {name: known[name] for name in versions if name in known}
     for host in draft.hosts.values():
         moving = bool(draft.site_value(MIGRATION))
         layers = layers_of(host.groups, draft.site_value("site_cni"), moving)
@@ -78,7 +53,7 @@ def _wanted(draft: Draft) -> Iterator[tuple[HostDraft, str, str]]:
             value = host.values.get(variable)
             if not isinstance(value, str) or (variable, value) in seen:
                 continue
-            if not host.values.get(ONLY_WITH.get(variable, variable)):
+            if not host.values.get(versions[variable].only_with or variable):
                 continue
             if option.role == "site" or option.role in layers:
                 seen.add((variable, value))
@@ -90,7 +65,7 @@ def check_locked(draft: Draft) -> None:
     files, images = locked()
     index = _index(draft)
     for host, variable, version in _wanted(draft):
-        names = ARTIFACTS.get(variable, ())
+        names = all_layers().versions[variable].files
         if host.values.get("gvisor_layout") == "archive":
             names = ARCHIVE.get(variable, names)
         problem = _lock_problem(variable, version, names, files, images) or _index_problem(
@@ -112,7 +87,7 @@ def _lock_problem(
         if f"{name}/{version}" not in files:
             have = sorted(entry.rpartition("/")[2] for entry in files if entry.rpartition("/")[0] == name)
             return _not_locked(name, version, have)
-    for pattern in IMAGES.get(variable, ()):
+    for pattern in all_layers().versions[variable].images:
         if pattern.format(version) not in images:
             head = pattern.partition("{")[0]
             have = sorted(ref.removeprefix(head) for ref in images if ref.startswith(head))
@@ -146,7 +121,7 @@ def _index_problem(
     try:
         for name in names:
             index.artifact(name, version)
-        for pattern in IMAGES.get(variable, ()):
+        for pattern in all_layers().versions[variable].images:
             index.image(pattern.format(version))
     except ArtifactsIndexError as error:
         return message_and_remedy(error)

@@ -37,6 +37,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     CLUSTER: (*_EVERY_KIND, "after", "phase"),
     SETTINGS: _EVERY_KIND,
 }  # fmt: skip
+_OF_VERSIONS = ("files", "images", "only_with")
 _REQUIRED = {HOST: ("hosts", "phase", "upgrade"), CLUSTER: ("phase",), SETTINGS: ()}
 
 
@@ -46,6 +47,17 @@ class Limit(t.NamedTuple):
     smallest: float
     largest: float
     reason: str
+
+
+class Version(t.NamedTuple):
+    """What of the mirror a variable chooses: files by name, images as references with ``{}`` for the version.
+
+    ``only_with`` is a variable without which the version does not matter, "" where it always does.
+    """
+
+    files: tuple[str, ...]
+    images: tuple[str, ...]
+    only_with: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +97,7 @@ class Layer:
         scope: ``site`` when its variables have one value for the whole site.
         scopes: variable -> its scope, where it is another one.
         limits: variable -> its range.
+        versions: variable -> what it chooses.
         lines: what was written (keys joined with dots) -> line.
     """
 
@@ -106,6 +119,7 @@ class Layer:
     scope: str = SCOPES[0]
     scopes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     limits: Mapping[str, Limit] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, Version] = dataclasses.field(default_factory=dict)
     lines: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def place(self, *path: str) -> Place:
@@ -181,8 +195,9 @@ class _Reader:
             units=self._names(found, "units"),
             chosen_by=str(self._value(found["chosen_by"])) if "chosen_by" in found else "",
             scope=self._choice(found, "scope", SCOPES) or SCOPES[0],
-            scopes={name: scope for name, scope, _limit in variables if scope},
-            limits={name: limit for name, _scope, limit in variables if limit},
+            scopes={name: scope for name, scope, _limit, _version in variables if scope},
+            limits={name: limit for name, _scope, limit, _version in variables if limit},
+            versions={name: version for name, _scope, _limit, version in variables if version},
             lines=self._lines,
         )
 
@@ -224,18 +239,31 @@ class _Reader:
             inner = dict(self._entries(node, path, ("purpose", "inside")))
             yield name, Group(self._truth(inner, "purpose", path), self._names(inner, "inside", (), path))
 
-    def _variables(self, found: Mapping[str, t.Any]) -> Iterator[tuple[str, str, Limit | None]]:
+    def _variables(
+        self, found: Mapping[str, t.Any]
+    ) -> Iterator[tuple[str, str, Limit | None, Version | None]]:
         if "variables" not in found:
             return
         for name, node in self._entries(found["variables"], "variables", ()):
             path = f"variables.{name}"
-            inner = dict(self._entries(node, path, ("scope", "range", "meaning")))
+            inner = dict(self._entries(node, path, ("scope", "range", "meaning", *_OF_VERSIONS)))
             limit = None
             if "range" in inner or "meaning" in inner:
                 limit = self._limit(inner, path)
             if not inner:
                 self._add(self._lines[path], path, "says nothing", "write a scope or a range, or take it out")
-            yield name, self._choice(inner, "scope", SCOPES, path), limit
+            yield name, self._choice(inner, "scope", SCOPES, path), limit, self._version(inner, path)
+
+    def _version(self, inner: Mapping[str, t.Any], path: str) -> Version | None:
+        if not any(key in inner for key in _OF_VERSIONS):
+            return None
+        images = self._names(inner, "images", (), path)
+        for image in images:
+            if image.count("{}") != 1:
+                line = self._lines[f"{path}.images.{image}"]
+                self._add(line, f"{path}.images", f"{image} has no place for the version", "write {} there")
+        only_with = str(self._value(inner["only_with"])) if "only_with" in inner else ""
+        return Version(self._names(inner, "files", (), path), images, only_with)
 
     def _limit(self, inner: Mapping[str, t.Any], path: str) -> Limit | None:
         values = self._value(inner["range"]) if "range" in inner else None

@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layer_file im
     Group,
     Layer,
     Limit,
+    Version,
     read_layer,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
@@ -62,6 +63,7 @@ class Layers:
         units: service -> the layer that it belongs to.
         groups: group -> what it is, for all groups that a site may have.
         limits: variable -> its range.
+        versions: variable -> what of the mirror it chooses.
         pod_networks: those of which a site has the one that ``site_cni`` names; both while it is being moved.
     """
 
@@ -76,6 +78,7 @@ class Layers:
     units: Mapping[str, str]
     groups: Mapping[str, Group]
     limits: Mapping[str, Limit]
+    versions: Mapping[str, Version]
     pod_networks: tuple[str, ...]
 
     def phases(self) -> tuple[str, ...]:
@@ -125,11 +128,13 @@ class Layers:
         """
         problems = Problems()
         for layer in self.layers.values():
-            for name in (*layer.scopes, *layer.limits):
+            named = {name: (name,) for name in (*layer.scopes, *layer.limits, *layer.versions)}
+            others = {v.only_with: (name, "only_with") for name, v in layer.versions.items() if v.only_with}
+            for name, path in {**others, **named}.items():
                 if name not in variables:
                     near = nearest(name, variables)
                     remedy = f"write {near}" if near else "declare it in argument_specs.yml, or take it out"
-                    place = layer.place("variables", name)
+                    place = layer.place("variables", *path)
                     problems.add(place, f"variables.{name}", "no role declares this variable", remedy)
         _refuse(problems)
 
@@ -224,6 +229,7 @@ def _layers(layers: Mapping[str, Layer], groups: Mapping[str, Group]) -> Layers:
         units={unit: layer.name for layer in of_hosts for unit in layer.units},
         groups=groups,
         limits={name: limit for layer in layers.values() for name, limit in layer.limits.items()},
+        versions={name: version for layer in layers.values() for name, version in layer.versions.items()},
         pod_networks=_names(layer for layer in of_hosts if layer.chosen_by == _POD_NETWORK),
     )
 
@@ -269,7 +275,7 @@ def _check_names(layers: Mapping[str, Layer], groups: Mapping[str, Group], probl
         if layer.chosen_by not in ("", _POD_NETWORK):
             message = f"is {layer.chosen_by}, which chooses no layer"
             problems.add(layer.place("chosen_by"), "chosen_by", message, f"write {_POD_NETWORK}")
-        for name in (*layer.scopes, *layer.limits):
+        for name in (*layer.scopes, *layer.limits, *layer.versions):
             if not name.startswith(f"{layer.name}_"):
                 message = f"is no variable of the role {layer.name}"
                 remedy = "write it in the file of the role whose name it begins with"

@@ -66,6 +66,13 @@ def test_scopes_and_ranges_of_variables() -> None:
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"]
 
 
+def test_what_versions_choose_of_the_mirror() -> None:
+    versions = all_layers().versions
+    assert {name: list(v.files) for name, v in versions.items() if v.files} == BEFORE["files"]
+    assert {name: list(v.images) for name, v in versions.items() if v.images} == BEFORE["images"]
+    assert {name: v.only_with for name, v in versions.items() if v.only_with} == BEFORE["only_with"]
+
+
 def lists_of_layers(tree: ast.AST) -> list[int]:
     """Return the lines of literals that name more than three layers."""
     names = {*all_layers().order, *all_layers().cluster}

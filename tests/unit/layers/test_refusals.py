@@ -131,6 +131,14 @@ def edit(roles: Path, role: str, old: str, new: str) -> int:
             "node", "  nodes: {purpose: true}", "  nodes: {purpose: true}\n  gvisor: {}",
             "groups.gvisor: roles/gvisor/meta/layer.yml declares it too; declare it in one of them",
         ),
+        (
+            "flannel", "files: [flannel-cni]", "filles: [flannel-cni]",
+            "variables.flannel_cni_version.filles: unknown key; write files",
+        ),
+        (
+            "flannel", "flannel:v{}", "flannel:v1",
+            "variables.flannel_version.images: ghcr.io/flannel-io/flannel:v1 has no place for the version",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(roles: Path, role: str, old: str, new: str, said: str) -> None:
@@ -224,6 +232,15 @@ def test_a_variable_that_is_declared_twice_is_refused(roles: Path) -> None:
     (problem,) = refused.value.problems
     assert problem.message == f"haproxy_maxconn is there twice, first on line {first}"
     assert (problem.file, problem.line) == (str(file), before.count("\n") + 1)
+
+
+def test_a_version_goes_with_a_variable_that_there_is(roles: Path) -> None:
+    line = edit(roles, "etcd_backup", "only_with: etcd_backup_stores", "only_with: etcd_backup_store")
+    with pytest.raises(SiteError) as refused:
+        read_layers(roles).insist_on(load_specification(roles).options)
+    assert [(each.line, each.remedy) for each in refused.value.problems] == [
+        (line, "write etcd_backup_stores")
+    ]
 
 
 def test_an_unknown_phase_is_refused() -> None:

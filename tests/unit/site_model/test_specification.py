@@ -7,7 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.versions import ARTIFACTS, IMAGES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
@@ -57,8 +56,8 @@ def test_defaults_pass_their_own_checks(role: str) -> None:
 
 
 def test_limits_and_versions_name_variables_that_exist() -> None:
-    known = load_specification().options
-    assert [name for name in (*all_layers().limits, *ARTIFACTS, *IMAGES) if name not in known] == []
+    known, layers = load_specification().options, all_layers()
+    assert [name for name in (*layers.limits, *layers.versions) if name not in known] == []
 
 
 @pytest.mark.parametrize(
