@@ -6,7 +6,8 @@
     python -m tools.reference --check    exit 1 and name the stale files
 
 Sources: roles/*/meta/argument_specs.yml and layer.yml, the DOCUMENTATION of plugins, the fields of resource
-kinds, the command line's parsers. Every page says where it comes from; none is edited by hand.
+kinds, the command line's parsers, the declarations of operations. Every page says where it comes from; none
+is edited by hand.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ import typing as t
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESOURCES = "ansible_collections.ironspan.hybrid.plugins.module_utils._resources"
@@ -231,6 +235,60 @@ def commands_page() -> str:
     return "\n".join(lines)
 
 
+def operations_page() -> str:
+    """Return the page of operations: what each can be asked for, where it works, with whose consent."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import OPERATIONS
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import EVERYWHERE
+
+    lines = [GENERATED.format(source="plugins/plugin_utils/catalogue"), "", "# Operations", ""]
+    lines += [
+        "Each is a playbook of its name. A variable that begins with `ironspan_` and is not listed for the "
+        "operation is refused before any host is contacted, and so is a value of another type. Every run may "
+        "be told:",
+        "",
+        *argument_rows(EVERYWHERE),
+    ]
+    for operation in OPERATIONS.values():
+        lines += operation_section(
+            operation, [entry for entry in operation.arguments if entry not in EVERYWHERE]
+        )
+    return "\n".join(lines)
+
+
+def operation_section(operation: Operation, arguments: collections.abc.Sequence[Argument]) -> list[str]:
+    """Return an operation's section."""
+    command = " ".join(operation.command or ("apply", operation.name))
+    consents = {"steps": "for steps that cannot be undone", "always": "always"}
+    facts = {
+        "command": f"`ironspan {command}`",
+        "hosts": operation.hosts or "none; the controller and the API",
+        "changes": "" if operation.changes else "nothing",
+        "consent": consents.get(operation.consent, ""),
+        "steps": ", ".join(f"`{step}`" for step in operation.steps),
+        "`--limit`": "" if operation.limit else "refused where it leaves out a host of a step",
+        "slices": "with a plan" if operation.slices else "",
+    }
+    lines = [f"## {operation.name}", "", f"{operation.summary[:1].upper()}{operation.summary[1:]}."]
+    lines += [*([operation.details] if operation.details else []), "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {cell(text)} |" for name, text in facts.items() if text]
+    return [*lines, "", *(argument_rows(arguments) if arguments else [])]
+
+
+def argument_rows(arguments: collections.abc.Iterable[Argument]) -> list[str]:
+    """Return a table of arguments."""
+    rows = ["| variable | option | type | default | what it is |", "|---|---|---|---|---|"]
+    for entry in arguments:
+        option = entry.option if entry.positional else f"--{entry.word}"
+        given = entry.default not in (None, (), "")
+        default = "**required**" if entry.required else f"`{json.dumps(entry.default)}`" if given else ""
+        text = entry.what + (
+            f"; one of {', '.join(f'`{item}`' for item in entry.choices)}" if entry.choices else ""
+        )
+        text += f" (formerly `{entry.formerly}`)" if entry.formerly else ""
+        rows.append(f"| `{entry.name}` | `{option}` | {entry.type} | {default} | {cell(text)} |")
+    return [*rows, ""]
+
+
 def pages() -> dict[pathlib.Path, str]:
     """Return every generated page: path and text."""
     result: dict[pathlib.Path, str] = {}
@@ -242,6 +300,7 @@ def pages() -> dict[pathlib.Path, str]:
     result[reference / "plugins.md"] = plugins_page()
     result[reference / "resources.md"] = resources_page()
     result[reference / "commands.md"] = commands_page()
+    result[reference / "operations.md"] = operations_page()
     return {
         path: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
         for path, text in result.items()

@@ -58,7 +58,7 @@ def run_rollback(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _list(arguments, display)
     variables = {"ironspan_hosts": ",".join(arguments.hosts)}
-    for name, value in (("ironspan_to", arguments.to), ("ironspan_try", arguments.trial)):
+    for name, value in (("ironspan_digest", arguments.to), ("ironspan_try", arguments.trial)):
         if value:
             variables[name] = value
     options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]

@@ -168,7 +168,7 @@ def restore(arguments: argparse.Namespace) -> int:
     for name, value in (
         ("ironspan_hosts", arguments.host),
         ("ironspan_source", arguments.source),
-        ("ironspan_force", arguments.force),
+        ("ironspan_force_restore", arguments.force),
         ("ironspan_allow_destructive", arguments.allow_destructive),
     ):
         if value:

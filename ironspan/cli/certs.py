@@ -121,7 +121,7 @@ def renew(arguments: argparse.Namespace) -> int:
 
 def rotate(arguments: argparse.Namespace) -> int:
     """Run playbooks/ca_rotate.yml."""
-    asked = {"ironspan_authority": arguments.authority, "ironspan_stage": arguments.stage}
+    asked = {"ironspan_authority": arguments.authority, "ironspan_authority_stage": arguments.stage}
     from ironspan.cli.playbook import run_playbook
 
     display = console.from_arguments(arguments)

@@ -56,6 +56,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
@@ -226,7 +227,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
             more["trial"] = back.trial_of(variables, RunFolder())
             if going_back:
-                more["to"] = str(variables.get(back.TO_VARIABLE) or "")
+                more["to"] = value_of(variables, back.DIGEST_VARIABLE) or ""
         return more
 
     def _compare_with_plan(
@@ -263,7 +264,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return site, renderer_for(site, roles_folder, make=making)[0]
 
         # In an operation only its targets are reset.
-        targets = variables.get("groups", {}).get("ironspan_targets") if template == RESET else None
+        targets = variables.get("groups", {}).get("__ironspan_targets") if template == RESET else None
         folder.ensure(template, make, targets)
         host = str(variables["inventory_hostname"])
         try:

@@ -11,7 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.egress_rules import as_text, report_of
 
-ANSWER = "ironspan_egress"
+ANSWER = "__ironspan_egress"
 LAYER = "egress"
 
 

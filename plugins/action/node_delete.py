@@ -21,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import add_stuck
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
-REMOVED_GROUP = "ironspan_removed"
+REMOVED_GROUP = "__ironspan_removed"
 _PARALLEL = 16
 _PATIENCE_SECONDS = 60
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
     extra_variables,
@@ -35,6 +34,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     plan_file,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import outside
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
@@ -44,9 +44,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import (
     without_consent,
 )
 
-TARGETS_GROUP = "ironspan_targets"
-NAMED_GROUP = "ironspan_named"
-COMPARED_GROUP = "ironspan_compared"
+TARGETS_GROUP = "__ironspan_targets"
+NAMED_GROUP = "__ironspan_named"
+COMPARED_GROUP = "__ironspan_compared"
 
 
 class ActionModule(ClusterAction):
@@ -65,7 +65,7 @@ class ActionModule(ClusterAction):
                 f"{name}.yml works on several hosts in turn, and this job sees a slice of them",
                 "run it in a job that is not sliced",
             )
-        given = arguments_of(extra_variables(self._variables))
+        given = arguments_of(name, extra_variables(self._variables))
         planned = plan_of_run(self._variables) if plan_file(self._variables) and not planning else None
         if planned:
             insist_on_the_same(given, planned.head()["arguments"])
@@ -116,7 +116,7 @@ class ActionModule(ClusterAction):
             )
 
     def _insist(self, site: Site, name: str, steps: list[Step], planned: PlannedRun | None) -> None:
-        consented = boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False)
+        consented = value_of(self._variables, CONSENT_VARIABLE)
         if planned:
             free_order = hosts_in_any_order(name)
             more = unplanned(steps, planned.operation(name), hosts_in_any_order=free_order)

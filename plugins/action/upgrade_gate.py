@@ -25,8 +25,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
     skew,
 )
 
-PENDING_GROUP = "ironspan_pending"
-NODES_GROUP = "ironspan_upgrade_nodes"
+PENDING_GROUP = "__ironspan_pending"
+NODES_GROUP = "__ironspan_upgrade_nodes"
 ANNOTATION = "ironspan/gvisor"
 
 

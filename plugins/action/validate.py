@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
+    extra_variables,
+    site_of_run,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import named_hosts
@@ -24,13 +29,18 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import (
+    problems_of_run,
+    warnings_of_run,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import LEFT_OUT, limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
-PURPOSES = ("check", "plan", "apply", "reset")
+PURPOSES = ("arguments", "check", "plan", "apply", "reset")
+CHECK = "check"
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 bind_children()
@@ -50,12 +60,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Validate; the message has all problems, the result a summary."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         roles_folder = Path(self._task.args.get("roles_folder") or ROLES_FOLDER)
-        purpose = self._task.args.get("purpose") or PURPOSES[0]
+        purpose = self._task.args.get("purpose") or CHECK
         if purpose not in PURPOSES:
             raise AnsibleActionFail(f"purpose is {purpose!r}; write one of {', '.join(PURPOSES)}")
+        given = extra_variables(task_vars or {})
+        outdated = warnings_of_run(given)
+        if purpose == "arguments":
+            return {**result, **_refused(problems_of_run(given, task_vars or {})), **_warned(outdated)}
         changing = purpose in ("apply", "reset") and not self._task.check_mode
         # A reset and a plan have nothing that needs localhost but what runs under any limit.
         hints = [LEFT_OUT] if purpose == "apply" and limited_to(task_vars or {}) is not None else []
+        hints += outdated
         file = plan_file(task_vars or {}) if purpose != "reset" else ""
         try:
             site = site_of_run(task_vars or {}, roles_folder)
@@ -78,14 +93,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except PlanError as error:
             return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
         except SiteError as error:
-            count = len(error.problems)
-            what = "1 problem" if count == 1 else f"{count} problems"
-            lines = "\n".join(str(problem) for problem in error.problems)
-            return {
-                **result,
-                "failed": True,
-                "msg": f"{what} in the inventory; no host was contacted.\n{lines}",
-            }
+            return {**result, **_refused(error.problems)}
         return {
             **result,
             "changed": bool(authorities.made),
@@ -93,8 +101,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "hosts": len(site.hosts),
             "documents": documents,
             "made": authorities.made,
-            **({"warnings": hints} if hints else {}),
+            **_warned(hints),
         }
+
+
+def _refused(problems: Sequence[Problem]) -> dict[str, t.Any]:
+    """Return the failure that names all problems; nothing when there are none."""
+    if not problems:
+        return {"changed": False}
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    asked = all(problem.path.startswith(PREFIX) for problem in problems)
+    where = "in what is asked for" if asked else "in the inventory"
+    lines = "\n".join(str(problem) for problem in problems)
+    return {"failed": True, "msg": f"{count} {where}; no host was contacted.\n{lines}"}
+
+
+def _warned(warnings: list[str]) -> dict[str, t.Any]:
+    return {"warnings": warnings} if warnings else {}
 
 
 def _planned(file: str, site: Site, changing: bool, operation: str, hints: list[str]) -> dict[str, t.Any]:
@@ -113,5 +136,5 @@ def _planned(file: str, site: Site, changing: bool, operation: str, hints: list[
         "inventory_moved": head["inventory_moved"],
         "kept": head["kept"],
         "slice": site.is_slice,
-        **({"warnings": warnings} if warnings else {}),
+        **_warned(warnings),
     }

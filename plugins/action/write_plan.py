@@ -42,6 +42,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import OBJECTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if operation:
                 asked &= set(operation["hosts"])
             if operation and operation["name"] == back.OPERATION:
-                chosen = back.of_the_last_release(hosts, variables.get(back.TO_VARIABLE))
+                chosen = back.of_the_last_release(hosts, value_of(variables, back.DIGEST_VARIABLE))
                 asked, hosts = asked - (hosts.keys() - chosen.keys()), chosen
             if asked and not hosts:
                 # Each host says what is wrong with it.

@@ -30,14 +30,14 @@ author:
   - The ironspan developers
 options:
   _terms:
-    description: Groups. V(ironspan_targets), the hosts of the operation at hand, by default.
+    description: Groups. V(__ironspan_targets), the hosts of the operation at hand, by default.
     type: list
     elements: str
 """
 
 EXAMPLES = r"""
 - name: Change the nodes, wave after wave
-  hosts: ironspan_targets
+  hosts: __ironspan_targets
   gather_facts: false
   serial: "{{ query('ironspan.hybrid.waves') }}"
   tasks: []
@@ -50,7 +50,7 @@ _raw:
   elements: int
 """
 
-TARGETS = "ironspan_targets"
+TARGETS = "__ironspan_targets"
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]

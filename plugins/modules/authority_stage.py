@@ -11,8 +11,8 @@ module: authority_stage
 short_description: Change a certificate authority for another, a stage at a time
 version_added: "0.2.0"
 description:
-  - The variables C(ironspan_authority) and C(ironspan_stage) of the run say which authority and which stage;
-    see docs/certificates.md.
+  - The variables C(ironspan_authority) and C(ironspan_authority_stage) of the run say which authority and
+    which stage; see docs/certificates.md.
   - A stage is entered only when every host was seen, by C(ironspan.hybrid.certificates) in this run, to have
     followed the one before.
   - It is an action plugin and runs on the controller only, once for the whole site.

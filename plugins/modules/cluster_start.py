@@ -14,7 +14,7 @@ description:
   - Asks the API, and the store when the API does not answer, whether the cluster exists. Where it does,
     every control plane joins it, whatever its place in the inventory. Where it does not, the first of
     O(hosts) that is bare starts it.
-  - The chosen host goes into the group C(ironspan_starting_control_plane).
+  - The chosen host goes into the group C(__ironspan_starting_control_plane).
   - Refuses when the store has the cluster, the API does not answer, and a control plane may live that this
     run has not found bare.
   - It is an action plugin and runs on the controller only. Use it with C(run_once).

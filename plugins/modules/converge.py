@@ -23,11 +23,11 @@ description:
     It sends each host the secrets that the host's document names, and no others. It signs the certificates
     that the document has and the host asks for, and runs the module once more then.
   - With O(mode=assess) the action fails a host that does not fit, with every reason. One that differs
-    from its document is put into the group C(ironspan_pending); into C(ironspan_pending_LAYER) when it has
-    something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not
-    joined); and into C(ironspan_restart_LAYER) when a running service of that layer would restart. Every host
-    of the layers C(etcd) and C(control_plane) goes into C(ironspan_compared_LAYER), and into
-    C(ironspan_bare_LAYER) when it has nothing of them yet, so that the controller has to say how it starts.
+    from its document is put into the group C(__ironspan_pending); into C(__ironspan_pending_LAYER) when it
+    has something to do in a layer that needs credentials (C(etcd), C(control_plane); C(node) when it has not
+    joined); and into C(__ironspan_restart_LAYER) when a running service of that layer would restart. Every
+    host of the layers C(etcd) and C(control_plane) goes into C(__ironspan_compared_LAYER), and into
+    C(__ironspan_bare_LAYER) when it has nothing of them yet, so that the controller has to say how it starts.
   - The action hands on what it is given when O(document) is among it.
 author:
   - The ironspan developers

@@ -12,7 +12,7 @@ short_description: Report what hosts let their pods reach
 version_added: "0.3.0"
 description:
   - Says of every host which entries of the allow-list are in force, with owner, reason, last day and packets,
-    and what was dropped, as C(ironspan.hybrid.egress_rules) found it, registered as C(ironspan_egress).
+    and what was dropped, as C(ironspan.hybrid.egress_rules) found it, registered as C(__ironspan_egress).
   - It is an action plugin and runs on the controller only, once for the whole site.
 author:
   - The ironspan developers

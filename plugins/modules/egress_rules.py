@@ -29,7 +29,7 @@ options: {}
 EXAMPLES = r"""
 - name: Read what pods may reach
   ironspan.hybrid.egress_rules:
-  register: ironspan_egress
+  register: __ironspan_egress
 """
 
 RETURN = r"""

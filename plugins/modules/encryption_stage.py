@@ -11,7 +11,7 @@ module: encryption_stage
 short_description: Change how secrets are encrypted in etcd, a stage at a time
 version_added: "0.2.0"
 description:
-  - The variable C(ironspan_stage) of the run says which stage; see docs/encryption.md.
+  - The variable C(ironspan_encryption_stage) of the run says which stage; see docs/encryption.md.
   - A stage is entered only when every API server was seen to have loaded the configuration of the one before,
     and a key is dropped only when no secret in etcd was written with it.
   - It is an action plugin and runs on the controller only, once for the whole site.

@@ -14,7 +14,7 @@ description:
   - Deletes the Node objects of hosts that were reset or are dead. The Node of a kubelet that still answers is
     kept and reported as stuck (see M(ironspan.hybrid.node_drain)), because a machine would be left that runs
     pods and that nobody sees.
-  - Hosts that are no nodes any more go into the group C(ironspan_removed).
+  - Hosts that are no nodes any more go into the group C(__ironspan_removed).
   - It is an action plugin and runs on the controller only, once for several hosts (C(run_once)).
 author:
   - The ironspan developers

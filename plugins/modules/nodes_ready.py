@@ -42,7 +42,7 @@ options:
 EXAMPLES = r"""
 - name: Wait for the new nodes
   ironspan.hybrid.nodes_ready:
-    hosts: "{{ groups['ironspan_targets'] }}"
+    hosts: "{{ groups['__ironspan_targets'] }}"
   run_once: true
 """
 

@@ -14,7 +14,8 @@ description:
   - Works out the steps of an operation from the inventory and from the state of the cluster. Changes nothing.
   - Refuses what would lose a quorum or the like, with the numbers; what destroys data without
     C(ironspan_allow_destructive); and, with a plan in C(ironspan_plan), steps that the plan does not have.
-  - Puts the hosts of the steps, in their order, into the group C(ironspan_targets) for the plays that follow.
+  - Puts the hosts of the steps, in their order, into the group C(__ironspan_targets) for the plays that
+    follow.
   - It is an action plugin and runs on the controller only. Run it on C(localhost).
 author:
   - The ironspan developers
@@ -33,7 +34,7 @@ options:
   mode:
     description:
       - V(plan) keeps the steps for C(ironspan.hybrid.write_plan), and puts the hosts whose documents the plan
-        compares into the group C(ironspan_compared).
+        compares into the group C(__ironspan_compared).
     type: str
     choices: [apply, plan]
     default: apply

@@ -14,7 +14,7 @@ description:
   - Waits until what was changed has its version and everything is healthy. When that does not come about in
     time it fails, and says which way back there is at this point, or that there is none.
   - With O(phase=addons) it gives kube-proxy and CoreDNS their versions, which is the end of the control
-    planes' phase, and puts the workers that still differ into the group C(ironspan_upgrade_nodes), in the
+    planes' phase, and puts the workers that still differ into the group C(__ironspan_upgrade_nodes), in the
     order of their waves.
   - It is an action plugin and runs on the controller only (C(run_once)).
 author:

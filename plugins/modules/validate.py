@@ -15,6 +15,8 @@ description:
   - Reports every problem at once, each with file and line, what is wrong, and what to write instead.
   - Makes what is missing in the site's PKI store, unless in check mode.
   - Renders every host's document for the actions that follow.
+  - Refuses variables C(ironspan_...) of the command line that the operation does not declare, and values of
+    another type. The operation is the playbook that C(ansible-playbook) was started with.
   - It is an action plugin and runs on the controller only. Run it on C(localhost).
 author:
   - The ironspan developers
@@ -36,8 +38,9 @@ options:
       - What the run is going to do. V(apply) and V(reset) lock the site until the run ends, whatever way.
       - V(apply) insists on a plan where the site wants approvals, and checks the one in C(ironspan_plan),
         its digest, site, expiry and signatures. Documents come from the plan then.
+      - V(arguments) checks only what the run is asked for, and reads no inventory.
     type: str
-    choices: [check, plan, apply, reset]
+    choices: [arguments, check, plan, apply, reset]
     default: check
   leaving:
     description: Hosts that are being removed; documents of the others are written without them.

@@ -38,7 +38,7 @@ PLAYBOOK = """\
       ironspan.hybrid.converge: {{mode: assess, root: "{{{{ user_root }}}}"}}
 
 - name: prepare
-  hosts: nodes:&ironspan_pending
+  hosts: nodes:&__ironspan_pending
   gather_facts: false
   tasks:
     - name: Converge the layers that need no credentials
@@ -47,7 +47,7 @@ PLAYBOOK = """\
         root: "{{{{ user_root }}}}"
 
 - name: nodes
-  hosts: nodes:&ironspan_pending_node
+  hosts: nodes:&__ironspan_pending_node
   gather_facts: false
   tasks:
     - name: Sign what the hosts asked for, each for itself

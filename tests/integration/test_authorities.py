@@ -80,7 +80,7 @@ def test_an_authority_is_changed_and_nobody_notices(cluster: Cluster, authority:
                 cluster.inventory,
                 cluster.folder,
                 "-e",
-                json.dumps({"ironspan_authority": authority, "ironspan_stage": stage}),
+                json.dumps({"ironspan_authority": authority, "ironspan_authority_stage": stage}),
             )
             assert played.status == 0, played.output
         assert "the change is complete" in played.output

@@ -588,7 +588,7 @@ def joining(host: LabHost) -> bool:
 
 
 def test_a_join_survives_a_cut_of_the_link(cluster: Cluster) -> None:
-    consent = f"reset_consent=lab-{cluster.lab.name}"
+    consent = f"ironspan_reset_site=lab-{cluster.lab.name}"
     reset = cluster.command(
         "apply", "reset", "-i", str(cluster.inventory), "--limit", "rack-2,localhost", "-e", consent
     )

@@ -59,7 +59,7 @@ def stage(site: Site, state: str, move: str, status: int = 0) -> str:
         {"ironspan.hybrid.operation": {"name": "encryption_rotate"}},
         {"ironspan.hybrid.encryption_stage": {"state": state}},
     ]
-    return run(site, tasks, "-e", json.dumps({"ironspan_stage": move}), status=status)
+    return run(site, tasks, "-e", json.dumps({"ironspan_encryption_stage": move}), status=status)
 
 
 def test_stages_by_the_actions(site: Site) -> None:

@@ -26,14 +26,14 @@ UNIT = "ironspan-etcd-backup"
 PROGRAM = f"/opt/ironspan/etcd-backup/bin/{UNIT}"
 PLAY = """\
 - ansible.builtin.import_playbook: {root}/playbooks/validate.yml
-  vars: {{ironspan_purpose: apply}}
+  vars: {{__ironspan_purpose: apply}}
 - ansible.builtin.import_playbook: {root}/playbooks/assess.yml
 - ansible.builtin.import_playbook: {root}/playbooks/prepare.yml
-  vars: {{ironspan_scope: ":&etcd:&ironspan_pending"}}
+  vars: {{__ironspan_scope: ":&etcd:&__ironspan_pending"}}
 - ansible.builtin.import_playbook: {root}/playbooks/etcd.yml
-  vars: {{ironspan_scope: ":&ironspan_pending_etcd"}}
+  vars: {{__ironspan_scope: ":&__ironspan_pending_etcd"}}
 - ansible.builtin.import_playbook: {root}/playbooks/etcd_backup.yml
-  vars: {{ironspan_scope: ":&ironspan_pending_etcd_backup"}}
+  vars: {{__ironspan_scope: ":&__ironspan_pending_etcd_backup"}}
 """
 ACCEPT = ROOT / "playbooks/backup_accept.yml"
 GUARD_SECONDS = 10

@@ -171,7 +171,7 @@ def test_what_is_refused_touches_nothing(site: Restored) -> None:
     for options, says in (
         ((), "the store has its quorum (3 members, 2 needed, 3 healthy)"),
         (("-e", "ironspan_point=yesterday", *CONSENT), "write latest, time:2026-11-22T02:00:00Z"),
-        (("-e", "ironspan_force=true"), "this cannot be undone: stop etcd on"),
+        (("-e", "ironspan_force_restore=true"), "this cannot be undone: stop etcd on"),
         (("-e", "ironspan_hosts=rack-1", *CONSENT), "name the one host"),
     ):
         refused = site.restore(*options)
@@ -288,7 +288,7 @@ def test_to_an_earlier_point_and_back(site: Restored) -> None:
     site.backup()
     site.record("moment", "late")
     before = set(site.asides("az-1"))
-    done = site.restore(*CONSENT, "-e", "ironspan_force=true", "-e", "ironspan_source=backup")
+    done = site.restore(*CONSENT, "-e", "ironspan_force_restore=true", "-e", "ironspan_source=backup")
     assert done.returncode == 0, done.stdout
     assert site.recorded("moment") == "early"
     aside = (set(site.asides("az-1")) - before).pop()

@@ -59,7 +59,7 @@ def test_a_point_before_the_first_snapshot_is_refused_and_nothing_stops(site: Re
     wait_for_the_log(site, 1)
     started = [site.on(host, "systemctl show -p MainPID --value etcd") for host in MEMBERS]
     done = site.restore(
-        *CONSENT, "-e", "ironspan_force=true", "-e", "ironspan_point=time:2020-01-01T00:00:00Z"
+        *CONSENT, "-e", "ironspan_force_restore=true", "-e", "ironspan_point=time:2020-01-01T00:00:00Z"
     )
     assert done.returncode == 2, done.stdout
     assert "first snapshot" in words(done)

@@ -84,7 +84,7 @@ class EncryptedSite(Cluster):
     def rotate(self, stage: str, status: int = 0, **wish: t.Any) -> Played:
         """Run a stage; ``wish`` changes what the inventory says from now on."""
         self.wish = {**self.wish, **wish}
-        asked = json.dumps({**self.wish, "ironspan_stage": stage})
+        asked = json.dumps({**self.wish, "ironspan_encryption_stage": stage})
         played = play("encryption_rotate", self.inventory, self.folder, "-e", asked)
         assert played.status == status, played.output
         return played
@@ -108,7 +108,7 @@ class EncryptedSite(Cluster):
             reached: whether it is to be killed now, from what it has said.
             everything: also the processes that it has started here; otherwise they go on without it.
         """
-        asked = json.dumps({**self.wish, "ironspan_stage": stage})
+        asked = json.dumps({**self.wish, "ironspan_encryption_stage": stage})
         log = self.folder / "killed.log"
         with log.open("w") as stream:
             process = subprocess.Popen(

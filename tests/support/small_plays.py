@@ -33,7 +33,7 @@ COMPARE = """\
         roles_folder: "{roles}"
 """
 CONVERGE_PENDING = """\
-- hosts: all:&ironspan_pending
+- hosts: all:&__ironspan_pending
   gather_facts: false
   tasks:
     - ironspan.hybrid.converge:

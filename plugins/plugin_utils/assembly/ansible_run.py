@@ -25,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import problems_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
@@ -70,10 +71,11 @@ def extra_variables(variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
 def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> Site:
     """Return the site of this run; of a slice with a plan, what the slice knows of it.
 
-    It is read and checked by the first action of a run that asks for it.
+    It is read and checked by the first action of a run that asks for it, and so is what the run is asked for.
 
     Raises:
-        SiteError: the inventory has problems, or the run is a slice and has no plan.
+        SiteError: the inventory has problems, the run is asked for something that its operation does not
+            declare, or it is a slice and has no plan.
     """
     planned = bool(plan_file(variables))
     is_slice = slices.is_slice(variables, _hosts(variables), planned_hosts(variables))
@@ -83,7 +85,11 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     remembered = _remembered(variables, str(roles_folder), is_slice)
     if remembered and (site := remembered.recall()):
         return site
-    site = require_site(load_from_variables(variables, roles_folder, is_slice))
+    asked = problems_of_run(extra_variables(variables), variables)
+    site, problems = load_from_variables(variables, roles_folder, is_slice)
+    if asked:
+        raise SiteError([*asked, *problems])
+    site = require_site((site, problems))
     if remembered:
         remembered.keep(site)
     return site

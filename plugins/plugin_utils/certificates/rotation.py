@@ -21,10 +21,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     TRUST,
     Generations,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
-AUTHORITY_VARIABLE, STAGE_VARIABLE = "ironspan_authority", "ironspan_stage"
+AUTHORITY_VARIABLE, STAGE_VARIABLE = "ironspan_authority", "ironspan_authority_stage"
 LEAVE_VARIABLE, MINUTES_VARIABLE = "ironspan_leave_behind", "ironspan_token_minutes"
 GO_ON = "next"
 TOKEN_MINUTES = 70
@@ -48,7 +49,7 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
     Raises:
         OperationError: they do not name an authority or a stage, or hosts that cannot stay behind.
     """
-    name, stage = str(arguments.get(AUTHORITY_VARIABLE, "")), str(arguments.get(STAGE_VARIABLE, GO_ON))
+    name, stage = value_of(arguments, AUTHORITY_VARIABLE) or "", value_of(arguments, STAGE_VARIABLE)
     if name not in ROTATABLE:
         raise OperationError(
             f"{AUTHORITY_VARIABLE} is {name!r}",
@@ -56,8 +57,7 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
         )
     if stage not in (*MOVES, GO_ON):
         raise OperationError(f"{STAGE_VARIABLE} is {stage!r}", f"write one of {', '.join((GO_ON, *MOVES))}")
-    given = arguments.get(LEAVE_VARIABLE) or ()
-    left = [part.strip() for part in given.split(",")] if isinstance(given, str) else [str(n) for n in given]
+    left = value_of(arguments, LEAVE_VARIABLE) or []
     unknown = [host for host in left if host not in hosts]
     if unknown:
         raise OperationError(f"{LEAVE_VARIABLE} names {', '.join(unknown)}", "name hosts of the inventory")
@@ -67,7 +67,7 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
             f"{LEAVE_VARIABLE} names {', '.join(needed)}", "only workers can stay behind: mend it first"
         )
     try:
-        minutes = int(arguments.get(MINUTES_VARIABLE, TOKEN_MINUTES))
+        minutes = value_of(arguments, MINUTES_VARIABLE)
     except ValueError:
         raise OperationError(f"{MINUTES_VARIABLE} is no number", "write minutes") from None
     return Wish(name, stage, tuple(left), minutes)

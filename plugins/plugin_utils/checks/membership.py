@@ -8,7 +8,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
-PREFIXES: tuple[str, ...] = ("rack_", "user_", "ironspan_")
+PREFIXES: tuple[str, ...] = ("rack_", "user_", "__ironspan_")
 _BUILT_IN = ("all", "ungrouped")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7

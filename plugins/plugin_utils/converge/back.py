@@ -21,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 OPERATION = "rollback"
-TO_VARIABLE = "ironspan_to"
+DIGEST_VARIABLE = "ironspan_digest"
 TRY_VARIABLE = "ironspan_try"
 SHORTEST_S, LONGEST_S = 30, 86_400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}

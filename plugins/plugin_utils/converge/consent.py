@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
 DESTRUCTIVE = "ironspan_allow_destructive"
 
@@ -38,12 +38,12 @@ def insist_on_consent(
         return
     raise ExchangeError(
         f"this would take the host out of {site} and delete all that {site} has on it, etcd's data too",
-        f"if that is what you want, run it again with -e reset_consent={site}",
+        f"if that is what you want, run it again with -e ironspan_reset_site={site}",
     )
 
 
 def _allowed(variables: Mapping[str, t.Any]) -> bool:
-    return bool(boolean(variables.get(DESTRUCTIVE, False), strict=False))
+    return bool(value_of(variables, DESTRUCTIVE))
 
 
 def _planned(host: str, variables: Mapping[str, t.Any]) -> bool:

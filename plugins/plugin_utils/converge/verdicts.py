@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
-PENDING_GROUP = "ironspan_pending"
-JOINING_GROUP = "ironspan_pending_{layer}"
-COMPARED_GROUP = "ironspan_compared_{layer}"
-BARE_GROUP = "ironspan_bare_{layer}"
-LATER_GROUP = "ironspan_joining_{layer}"
-STARTING_GROUP = "ironspan_starting_control_plane"
-UNREACHED_GROUP = "ironspan_unreached"
+PENDING_GROUP = "__ironspan_pending"
+JOINING_GROUP = "__ironspan_pending_{layer}"
+COMPARED_GROUP = "__ironspan_compared_{layer}"
+BARE_GROUP = "__ironspan_bare_{layer}"
+LATER_GROUP = "__ironspan_joining_{layer}"
+STARTING_GROUP = "__ironspan_starting_control_plane"
+UNREACHED_GROUP = "__ironspan_unreached"
 """Hosts that should have been reset and did not answer."""
-RESTART_GROUP = "ironspan_restart_{layer}"
-EVENTS, RETIRED_GROUP = JOINING_GROUP.format(layer="etcd_events"), "ironspan_retired_etcd_events"
+RESTART_GROUP = "__ironspan_restart_{layer}"
+EVENTS, RETIRED_GROUP = JOINING_GROUP.format(layer="etcd_events"), "__ironspan_retired_etcd_events"
 """The second one has hosts that only lose their etcd for events: API servers use it until they were told."""
-RECOVERY_GROUP = "ironspan_recovery_changed"
+RECOVERY_GROUP = "__ironspan_recovery_changed"
 """Hosts that have just got another copy of the PKI store, for the backup."""
 Verdict = dict[str, t.Any]
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
@@ -167,9 +167,9 @@ def groups_of_composed(groups: Sequence[str]) -> list[str]:
 def groups_for(result: Mapping[str, t.Any]) -> list[str]:
     """Return the groups an assessed host goes into.
 
-    ``ironspan_pending`` when anything is to be done; ``ironspan_pending_LAYER`` when that is so of a layer
-    with credentials, of ``node`` only when it is the joining itself; ``ironspan_restart_LAYER`` for every
-    layer of which a running service would restart, so that a playbook can take such hosts one by one.
+    ``__ironspan_pending`` when anything is to be done; ``__ironspan_pending_LAYER`` when that is so of a
+    layer with credentials, of ``node`` only when it is the joining itself; ``__ironspan_restart_LAYER`` for
+    every layer of which a running service would restart, so that a playbook can take such hosts one by one.
     """
     changes, pending = result.get("changes") or (), result.get("pending") or ()
     if not changes and not pending:
@@ -195,10 +195,10 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
 def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assessed: bool) -> list[str]:
     """Return the groups that tell how the host's membership of the store and the control plane stands.
 
-    A comparison puts it into ``ironspan_compared_LAYER``, and into ``ironspan_bare_LAYER`` when it has
+    A comparison puts it into ``__ironspan_compared_LAYER``, and into ``__ironspan_bare_LAYER`` when it has
     nothing there yet, so that only the controller can say how it starts. A control plane that was
-    interrupted while it started the cluster goes on with that: ``ironspan_starting_control_plane``. What is
-    still bare after everything else was applied goes into ``ironspan_joining_LAYER``.
+    interrupted while it started the cluster goes on with that: ``__ironspan_starting_control_plane``. What is
+    still bare after everything else was applied goes into ``__ironspan_joining_LAYER``.
     """
     needs = {
         (str(entry["resource"]).split("/", 1)[0], str(entry["needs"]))

@@ -23,7 +23,7 @@ latest (client-go, certificate manager); two weeks before the end something is w
 AUTHORITY_PROBLEM_DAYS, AUTHORITY_NOTICE_DAYS = 90, 365
 """A change of authority has several stages, with everything restarted in between."""
 RENEW = "certs_renew"
-ROTATE = "ca_rotate -e ironspan_authority={name} -e ironspan_stage={stage}"
+ROTATE = "ca_rotate -e ironspan_authority={name} -e ironspan_authority_stage={stage}"
 
 
 def certificates(evidence: Evidence) -> Iterator[Finding]:

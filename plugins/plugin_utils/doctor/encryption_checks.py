@@ -20,7 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_sta
     kind_of,
 )
 
-ROTATE = "encryption_rotate -e ironspan_stage={stage}"
+ROTATE = "encryption_rotate -e ironspan_encryption_stage={stage}"
 
 
 def secrets(evidence: Evidence) -> Iterator[Finding]:

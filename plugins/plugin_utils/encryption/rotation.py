@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_sta
     Encryption,
     kind_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
@@ -29,7 +30,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.loaded import Apis
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import Secret
 
-STAGE_VARIABLE = "ironspan_stage"
+STAGE_VARIABLE = "ironspan_encryption_stage"
 GO_ON, REWRITE, END = "next", "rewrite", "end"
 """Not stages: whatever comes next, storing everything anew, and that the last stage was followed by all."""
 SHOWN = 10
@@ -41,7 +42,7 @@ def stage_of(arguments: Mapping[str, t.Any]) -> str:
     Raises:
         OperationError: it is none of the stages.
     """
-    stage = str(arguments.get(STAGE_VARIABLE, GO_ON))
+    stage = str(value_of(arguments, STAGE_VARIABLE))
     if stage not in (GO_ON, REWRITE, *MOVES):
         names = ", ".join((GO_ON, *MOVES, REWRITE))
         raise OperationError(f"{STAGE_VARIABLE} is {stage!r}", f"write one of {names}")

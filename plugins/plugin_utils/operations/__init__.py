@@ -4,23 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Operation
+
 SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
-OPERATIONS: dict[str, str] = {
-    "backup_store": "backup_store",
-    "member_add": "member_add",
-    "member_remove": "member_remove",
-    "member_replace": "member_replace",
-    "ca_rotate": "ca_rotate",
-    "certs_renew": "certs_renew",
-    "cni_migrate": "cni_migrate",
-    "encryption_rotate": "encryption_rotate",
-    "etcd_restore": "etcd_restore",
-    "node_add": "node_add",
-    "node_remove": "node_remove",
-    "node_replace": "node_replace",
-    "rollback": "rollback",
-    "upgrade": "upgrade",
-}
-"""Name of an operation, which is that of its playbook, to the module here that knows its steps."""
+OPERATIONS: dict[str, Operation] = {name: catalogue.OPERATIONS[name] for name in catalogue.PLANNED}
+"""Operations that can be planned: the module of their name here works out their steps."""

@@ -7,10 +7,6 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
-HOSTS = "none"
-CLUSTER = False
-REMOTE = ("backup_container",)
-
 
 def steps(context: Context) -> list[Step]:
     """Return none: what is done to a container stands with it in the plan."""

@@ -22,8 +22,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "none"
-"""Documents follow from the stage: they are planned once it was entered."""
 _DISRUPTION = {
     ("etcd", TRUST): "members and API servers restart, one after the other",
     ("etcd", DROP): "members and API servers restart, one after the other",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
-HOSTS = "all"
 _SECONDS_A_CONTROL_PLANE = 30
 """Renewing all seven of kubeadm's and restarting two programs took 8 s in the lab; and some."""
 

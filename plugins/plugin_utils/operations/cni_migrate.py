@@ -23,14 +23,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
     in_waves,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "none"
-"""Documents are as they were: site.yml brought what both networks need."""
-TAKES_GROUPS = True
 TO_VARIABLE = "ironspan_pod_network"
 ONLY = "cilium-only"
 """Value of ``TO_VARIABLE`` for the last stage, after which there is no way back."""
@@ -45,7 +43,7 @@ def steps(context: Context) -> list[Step]:
         OperationError: the site declares no migration, a node is not Ready, or pods would be lost.
     """
     site = context.site
-    to = str(context.arguments.get(TO_VARIABLE) or "cilium")
+    to = value_of(context.arguments, TO_VARIABLE)
     way = way_of(site, "cilium" if to == ONLY else to)
     nodes = context.nodes()
     if to == ONLY:

@@ -8,7 +8,9 @@ import importlib
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS, SITE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import renamed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
@@ -20,15 +22,6 @@ if t.TYPE_CHECKING:
 HOSTS_VARIABLE = "ironspan_hosts"
 CONSENT_VARIABLE = "ironspan_allow_destructive"
 
-_OF_THE_RUN = {
-    CONSENT_VARIABLE,
-    *(
-        f"ironspan_{name}"
-        for name in ("plan", "plan_file", "planned", "purpose", "operation", "scope", "slice")
-    ),
-}
-"""Variables that say how a playbook is run and not what it does."""
-
 
 class Context:
     """Inventory and live state, asked for only when needed.
@@ -36,13 +29,13 @@ class Context:
     Args:
         session: the site's cluster.
         arguments: the variables of the run.
-        operation: whose steps are worked out; its module says with ``TAKES_GROUPS`` that groups can be named.
+        operation: whose steps are worked out; it says whether groups can be named.
     """
 
     def __init__(self, session: Session, arguments: Mapping[str, t.Any], operation: str = SITE) -> None:
         self.session = session
         self.arguments = arguments
-        self._groups = operation != SITE and bool(getattr(module_of(operation), "TAKES_GROUPS", False))
+        self._groups = operation in OPERATIONS and OPERATIONS[operation].groups
         self._api: Api | None = None
         self._members: list[Member] | None = None
 
@@ -80,17 +73,18 @@ class Context:
         return self._members
 
 
-def arguments_of(extra_variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return what the operator asks of an operation, which its plan fixes.
+def arguments_of(operation: str, extra_variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return what the operator asks of an operation, which its plan fixes, under the names of today.
 
     Args:
+        operation: its name.
         extra_variables: of the command line.
     """
-    return {
-        name: value
-        for name, value in sorted(extra_variables.items())
-        if name.startswith("ironspan_") and name not in _OF_THE_RUN
-    }
+    declared = catalogue.OPERATIONS.get(operation)
+    if declared is None:
+        return {}
+    own = {entry.name for entry in declared.arguments if not entry.of_run and not entry.secret}
+    return {name: value for name, value in sorted(renamed(extra_variables, declared).items()) if name in own}
 
 
 def insist_on_the_same(given: Mapping[str, t.Any], planned: Mapping[str, t.Any]) -> None:
@@ -151,7 +145,7 @@ def module_of(operation: str) -> t.Any:
             f"there is no operation {operation!r}", f"write one of {', '.join(sorted([SITE, *OPERATIONS]))}"
         )
     package = __name__.rpartition(".")[0]
-    return importlib.import_module(f"{package}.{OPERATIONS[operation]}")
+    return importlib.import_module(f"{package}.{operation}")
 
 
 def steps_of(operation: str, context: Context) -> list[Step]:
@@ -159,8 +153,15 @@ def steps_of(operation: str, context: Context) -> list[Step]:
 
     Raises:
         OperationError: it is refused.
+        ValueError: it has a step that it does not declare, so that no play is known to perform it.
     """
-    return [] if operation == SITE else list(module_of(operation).steps(context))
+    if operation == SITE:
+        return []
+    steps: list[Step] = list(module_of(operation).steps(context))
+    declared = {*OPERATIONS[operation].steps, *OPERATIONS[operation].said}
+    if undeclared := {step.action for step in steps} - declared:
+        raise ValueError(f"{operation} does not declare {', '.join(sorted(undeclared))} among its steps")
+    return steps
 
 
 def left_for_site(operation: str, steps: Sequence[Step]) -> list[str]:
@@ -176,7 +177,7 @@ def left_for_site(operation: str, steps: Sequence[Step]) -> list[str]:
 
 def hosts_in_any_order(operation: str) -> bool:
     """Tell whether hosts may come in another order than in the plan, see ``unplanned``."""
-    return operation != SITE and bool(getattr(module_of(operation), "HOSTS_IN_ANY_ORDER", False))
+    return operation != SITE and OPERATIONS[operation].any_order
 
 
 def bound_to(operation: str, context: Context) -> dict[str, t.Any]:
@@ -199,15 +200,10 @@ def insist_on_the_state(operation: str, context: Context, planned: Mapping[str, 
 
 
 def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> list[str]:
-    """Return the hosts whose documents a plan of the operation compares, by the module's ``HOSTS``.
-
-    ``all`` (the default), ``none``, ``named`` by the operator, ``targets`` of the steps, or ``others``: those
-    of the targets that nobody named.
-    """
+    """Return the hosts whose documents a plan of the operation compares, as it declares."""
     site = context.site
     if operation == SITE:
         return list(site.hosts)
-    which = getattr(module_of(operation), "HOSTS", "all")
     choices: dict[str, list[str]] = {
         "all": list(site.hosts),
         "none": [],
@@ -215,34 +211,34 @@ def compared_hosts(operation: str, context: Context, steps: Sequence[Step]) -> l
         "targets": targets_of(steps),
         "others": [name for name in targets_of(steps) if name not in {host.name for host in context.hosts}],
     }
-    return choices[which]
+    return choices[OPERATIONS[operation].compared]
 
 
 def remote_kinds(operation: str) -> tuple[str, ...]:
-    """Return the kinds of remote things that an operation is about, by the module's ``REMOTE``."""
-    return () if operation == SITE else tuple(getattr(module_of(operation), "REMOTE", ()))
+    """Return the kinds of remote things that an operation is about."""
+    return () if operation == SITE else OPERATIONS[operation].remote
 
 
 def touches_cluster(operation: str) -> bool:
-    """Tell whether a plan of the operation compares the cluster, by the module's ``CLUSTER``."""
-    return operation == SITE or bool(getattr(module_of(operation), "CLUSTER", True))
+    """Tell whether a plan of the operation compares the cluster."""
+    return operation == SITE or OPERATIONS[operation].cluster
 
 
 def step_groups(operation: str, steps: Sequence[Step]) -> dict[str, list[str]]:
     """Return groups of hosts by what is done on them, for operations whose plays are about such groups.
 
     Args:
-        operation: its module says so with ``GROUPED``.
+        operation: it declares itself so.
         steps: what is done.
 
     Returns:
-        ``ironspan_step_`` and the action -> hosts, in the order of the steps.
+        ``__ironspan_step_`` and the action -> hosts, in the order of the steps.
     """
-    if operation == SITE or not getattr(module_of(operation), "GROUPED", False):
+    if operation == SITE or not OPERATIONS[operation].grouped:
         return {}
     actions = dict.fromkeys(step.action for step in steps)
     return {
-        f"ironspan_step_{action.replace('-', '_')}": targets_of([s for s in steps if s.action == action])
+        f"__ironspan_step_{action.replace('-', '_')}": targets_of([s for s in steps if s.action == action])
         for action in actions
     }
 

@@ -17,8 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_sta
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "none"
-"""Documents follow from the stage: they are planned once it was entered."""
 _SECONDS_A_CONTROL_PLANE = 45
 _SECONDS_TO_LOAD = 60
 """An API server looks at its file once a minute."""

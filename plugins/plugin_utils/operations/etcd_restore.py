@@ -12,24 +12,20 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
     Context,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "none"
-"""What the hosts have is renamed and made anew before they could be compared with a plan."""
 SURVEY = "etcd_restore_survey"
 """The variable that the survey's task registers on each host."""
-FORCE_VARIABLE = "ironspan_force"
+FORCE_VARIABLE = "ironspan_force_restore"
 LATEST = "latest"
 SOURCES = ("auto", "backup", "survivor")
-GROUPED = True
-"""Hosts are put into groups by their steps: the playbook's plays are about these."""
 REBUILD_SECONDS, RESTORE_SECONDS, API_SECONDS, JOIN_SECONDS = 10, 5, 15, 15
 """Seen in the lab with a tiny store; a GiB adds about a minute to the first two."""
 _POINT = re.compile(
@@ -135,11 +131,11 @@ def point_of(value: str) -> str:
 
 
 def _point(context: Context) -> str:
-    return point_of(str(context.arguments.get("ironspan_point") or LATEST).strip())
+    return point_of(value_of(context.arguments, "ironspan_point"))
 
 
 def _source(context: Context) -> str:
-    source = str(context.arguments.get("ironspan_source") or SOURCES[0])
+    source = value_of(context.arguments, "ironspan_source")
     if source not in SOURCES:
         raise OperationError(f"ironspan_source is {source!r}", f"write {', '.join(SOURCES)}")
     if source == "survivor" and _point(context) != LATEST:
@@ -151,7 +147,7 @@ def _source(context: Context) -> str:
 
 
 def _forced(context: Context) -> bool:
-    return bool(boolean(context.arguments.get(FORCE_VARIABLE, False), strict=False))
+    return bool(value_of(context.arguments, FORCE_VARIABLE))
 
 
 def _surveys(context: Context, group: str) -> dict[str, Survey]:

@@ -16,8 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "targets"
-
 
 def steps(context: Context) -> list[Step]:
     """Return the steps of the named hosts; none for one that is a member already.

@@ -14,8 +14,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "others"
-
 
 def steps(context: Context) -> list[Step]:
     """Return the steps: nobody talks to a leaving host any more when it goes.

@@ -23,9 +23,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.members
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "targets"
-GROUPED = True
-
 
 def steps(context: Context) -> list[Step]:
     """Return the steps of the one host that is replaced.

@@ -15,10 +15,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
-HOSTS = "targets"
-ONLY_NAMED = True
-"""No other host is contacted, so only documents of the named ones are rendered."""
-
 
 def steps(context: Context) -> list[Step]:
     """Return one step a host: those named, or all workers of the inventory that are no whole nodes yet.

@@ -13,10 +13,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
 
-HOSTS = "none"
-ONLY_NAMED = True
-"""No other host is contacted, so only documents of the named ones are rendered."""
-
 
 def steps(context: Context) -> list[Step]:
     """Return the steps of the named hosts, in the order of the waves.

@@ -8,10 +8,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     HOSTS_VARIABLE,
     Context,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
-HOSTS = "targets"
-TAKES_GROUPS = True
 SECONDS = 20
 """Files and restarts of services; what has to be fetched again takes longer."""
 
@@ -28,7 +27,7 @@ def steps(context: Context) -> list[Step]:
             "no host was named",
             f"write which ones go back: -e {HOSTS_VARIABLE}=HOST,... (ironspan rollback HOST)",
         )
-    to = str(context.arguments.get("ironspan_to") or "")
+    to = value_of(context.arguments, "ironspan_digest") or ""
     where = f"the document {to}" if to else "the document applied before"
     return [
         Step(

@@ -29,7 +29,6 @@ def rendered_hosts(
         return None
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
         HOSTS_VARIABLE,
-        module_of,
         named_hosts,
         touches_cluster,
     )
@@ -37,6 +36,6 @@ def rendered_hosts(
     if not touches_cluster(operation):
         return []
 
-    if planning or not getattr(module_of(operation), "ONLY_NAMED", False):
+    if planning or not OPERATIONS[operation].only_named:
         return None
     return [host.name for host in named_hosts(site, variables.get(HOSTS_VARIABLE))] or None

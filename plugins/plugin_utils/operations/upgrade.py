@@ -21,9 +21,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Operat
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
 
-HOSTS = "targets"
-HOSTS_IN_ANY_ORDER = True
-"""Nodes that are out of service come first, and those are others after a run that was cut short."""
 # Measured in the lab on two cores that other work shared; a real host is faster.
 SNAPSHOT_SECONDS, ETCD_SECONDS, CONTROL_PLANE_SECONDS, NODE_SECONDS = 10, 20, 120, 60
 ADDON_SECONDS = 30

@@ -7,7 +7,6 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Mapping, Sequence
 
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_in_service
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.dead_node import (
@@ -24,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves i
     rack_of,
     waves,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
@@ -102,7 +102,7 @@ def previews(context: Context, hosts: Sequence[Host]) -> dict[str, Outcome]:
 
 def forced(context: Context) -> bool:
     """Tell whether pods without a controller may be lost."""
-    return bool(boolean(context.arguments.get(FORCE_VARIABLE, False), strict=False))
+    return bool(value_of(context.arguments, FORCE_VARIABLE))
 
 
 def emptying_steps(

@@ -100,7 +100,7 @@ def _added(state: Encryption, kind: str) -> str:
         raise PkiError(
             f"Secrets are encrypted by {state.writes} already, with whatever version of its key is newest.",
             "Make a new version in the vault (az keyvault key rotate), then run this with "
-            "-e ironspan_stage=rewrite. For another vault go by way of secretbox.",
+            "-e ironspan_encryption_stage=rewrite. For another vault go by way of secretbox.",
         )
     numbers = [int(name.partition("-")[2] or 0) for name in state.known if kind_of(name) == kind]
     return named(kind, max(numbers, default=0) + 1)

@@ -64,6 +64,10 @@ class Problems:
         """Record one problem at a place."""
         self._found[Problem(place.file, place.line, path, message, remedy)] = None
 
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Record problems that were found elsewhere."""
+        self._found.update(dict.fromkeys(problems))
+
     def __len__(self) -> int:
         return len(self._found)
 

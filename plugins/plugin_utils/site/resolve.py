@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import EncryptedString
 from ansible.template import Templar, trust_as_template
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import problems_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
@@ -24,7 +27,7 @@ _CONNECTION = {
 }
 POLICY_PREFIX = "site_plan_"
 """Variables that say who must approve what. Whoever may start a run may not choose them for this run."""
-_ALLOWED_PREFIXES = ("ansible_", "user_", "ironspan_", "awx_", "tower_")
+_ALLOWED_PREFIXES = ("ansible_", "user_", "awx_", "tower_")
 
 
 def needs_template(value: t.Any) -> bool:
@@ -91,6 +94,13 @@ class Resolver:
         for setting in settings:
             name = str(setting.key)
             if name in known or name.startswith(_ALLOWED_PREFIXES):
+                continue
+            if name.startswith(PREFIX):
+                # Operations take them from the inventory too, each its own.
+                asked = {setting.key: setting.value}
+                self._draft.problems.extend(
+                    problems_in(asked, catalogue.OPERATIONS.values(), self._draft.setting_place)
+                )
                 continue
             near = nearest(name, known)
             remedy = (

@@ -64,7 +64,7 @@ class Api:
     [
         ({}, "ironspan_authority is ''"),
         ({"ironspan_authority": "etdc"}, "write -e ironspan_authority= with one of etcd"),
-        ({"ironspan_authority": "etcd", "ironspan_stage": "later"}, "write one of next, trust"),
+        ({"ironspan_authority": "etcd", "ironspan_authority_stage": "later"}, "write one of next, trust"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-9"}, "rack-9"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-1,az-2"}, "names az-2; only workers"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": ["az-1"]}, "names az-1; only workers"),
@@ -79,7 +79,8 @@ def test_a_wish_that_makes_no_sense_is_refused(arguments: dict[str, t.Any], word
 @pytest.mark.parametrize("left", ["rack-1, rack-2", ["rack-1", "rack-2"]])
 def test_a_wish(left: t.Any) -> None:
     wish = rotation.wish_of(
-        {"ironspan_authority": "etcd", "ironspan_stage": TRUST, "ironspan_leave_behind": left}, HOSTS
+        {"ironspan_authority": "etcd", "ironspan_authority_stage": TRUST, "ironspan_leave_behind": left},
+        HOSTS,
     )
     assert wish == rotation.Wish("etcd", TRUST, ("rack-1", "rack-2"), rotation.TOKEN_MINUTES)
 
@@ -183,7 +184,7 @@ def test_steps_of_the_stages(tmp_path: Path) -> None:
     session = FakeSession(tmp_path)
 
     def step(stage: str) -> t.Any:
-        return ca_rotate.steps(context(session, ironspan_authority="etcd", ironspan_stage=stage))[0]
+        return ca_rotate.steps(context(session, ironspan_authority="etcd", ironspan_authority_stage=stage))[0]
 
     with pytest.raises(OperationError, match="etcd is not being changed"):
         step("next")

@@ -47,7 +47,7 @@ CASES = [
     (
         ["rollback", "nodes", "az-1", "--to", "ab12", "--try", "5m"],
         "rollback",
-        {"ironspan_hosts": "nodes,az-1", "ironspan_to": "ab12", "ironspan_try": "5m"},
+        {"ironspan_hosts": "nodes,az-1", "ironspan_digest": "ab12", "ironspan_try": "5m"},
     ),
     (["rollback", "rack-1", "--list"], "history", {}),
     (["confirm"], "confirm", {}),

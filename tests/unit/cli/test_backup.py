@@ -227,7 +227,7 @@ def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None
         "ironspan_point": "revision:12",
         "ironspan_hosts": "az-2",
         "ironspan_source": "backup",
-        "ironspan_force": True,
+        "ironspan_force_restore": True,
         "ironspan_allow_destructive": True,
     }
 
@@ -244,7 +244,7 @@ def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None
 )
 def test_the_program_knows_what_the_playbooks_ask(verb: str, words: list[str]) -> None:
     plays = yaml.safe_load((PLAYBOOKS / f"backup_{verb}.yml").read_text())
-    tasks = [task for play in plays for task in play["tasks"]]
+    tasks = [task for play in plays for task in play.get("tasks", ())]
     (asking,) = [task for task in tasks if "ironspan.hybrid.etcd_backup" in task]
     assert asking["ironspan.hybrid.etcd_backup"]["verb"] == verb
     parsed = program_parser().parse_args([verb, *words, "--json"])

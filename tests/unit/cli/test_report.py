@@ -210,7 +210,7 @@ def test_changes_are_counted_per_phase_and_host() -> None:
 
 
 def test_hosts_whose_turn_never_came_are_not_finished() -> None:
-    due = {"changed": False, "groups": ["ironspan_pending"]}
+    due = {"changed": False, "groups": ["__ironspan_pending"]}
     run = run_of(
         play("Compare"),
         *(result("ok", name, due) for name in ("az-1", "rack-1", "rack-2")),
@@ -232,7 +232,7 @@ def test_a_host_that_anothers_failure_stopped_half_way_is_not_finished() -> None
     changes = [{"resource": "base/sysctl"}, {"resource": "containerd/unit"}]
     due = {
         "changed": False,
-        "groups": ["ironspan_pending"],
+        "groups": ["__ironspan_pending"],
         "changes": changes,
         "pending": [{"resource": "node/kubeadm", "needs": "join"}],
     }
@@ -257,6 +257,6 @@ def test_a_host_that_anothers_failure_stopped_half_way_is_not_finished() -> None
 
 
 def test_without_a_failure_a_comparison_alone_is_the_end() -> None:
-    due = {"changed": False, "groups": ["ironspan_pending"]}
+    due = {"changed": False, "groups": ["__ironspan_pending"]}
     run = run_of(play("Compare"), result("ok", "a", due), stats("a"))
     assert run.summary() == ["1 of 1 hosts finished, 0 changes, 0.0 s"]

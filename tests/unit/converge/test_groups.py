@@ -56,8 +56,10 @@ def test_a_host_gets_into_no_group_of_a_layer_that_it_does_not_have(
             layer = group.removeprefix("ironspan_").partition("_")[2]
             assert group in (PENDING_GROUP, RECOVERY_GROUP) or layer in layers, (name, group)
         assert (RECOVERY_GROUP in controller.groups[name]) is (mode == "apply" and host.in_group("etcd"))
-    assert "ironspan_pending_node" in controller.groups["rack-1"] or mode == "apply"
-    assert not {"ironspan_starting_control_plane", "ironspan_bare_etcd"} & set(controller.groups["rack-1"])
+    assert "__ironspan_pending_node" in controller.groups["rack-1"] or mode == "apply"
+    assert not {"__ironspan_starting_control_plane", "__ironspan_bare_etcd"} & set(
+        controller.groups["rack-1"]
+    )
 
 
 def test_a_kind_is_what_the_document_says(
@@ -103,4 +105,4 @@ def test_a_document_of_the_hosts_making_leads_into_no_phase(
     controller.run("rack-1", lies, monkeypatch)
     found = set(controller.groups["rack-1"])
     assert PENDING_GROUP in found
-    assert all(group == PENDING_GROUP or group.startswith("ironspan_restart_") for group in found)
+    assert all(group == PENDING_GROUP or group.startswith("__ironspan_restart_") for group in found)

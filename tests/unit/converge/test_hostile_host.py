@@ -147,7 +147,7 @@ def test_any_answer_is_that_host_s_own_affair(answer: t.Any, mode: str) -> None:
         assert controller.folder.read("other") == other
         assert not any("certificates" in sent for sent in controller.sent)
         assert all(sent["secrets"] == {} for sent in controller.sent)
-        assert set(controller.groups["h"]) <= {"ironspan_pending", "ironspan_restart_base"}
+        assert set(controller.groups["h"]) <= {"__ironspan_pending", "__ironspan_restart_base"}
         for host, entry in controller.folder.assessments().items():
             assert host == "h"
             shown(entry)

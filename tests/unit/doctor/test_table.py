@@ -205,13 +205,14 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("link", "notice", network("api", {"ms": 200.0}), "a round trip to the API takes 200 ms", "WAN link"),
     ("link", "problem", network("api", {"ms": 900.0}), "takes 900 ms", "WAN link"),
     ("authorities", "notice", known(authorities={"etcd": int(NOW) + 200 * DAY}), "authority etcd ends in 200",
-     "ironspan plan ca_rotate -e ironspan_authority=etcd -e ironspan_stage=trust"),
+     "ironspan plan ca_rotate -e ironspan_authority=etcd -e ironspan_authority_stage=trust"),
     ("authorities", "notice", known(authorities={"etcd": int(NOW) + 200 * DAY}, rotating={"etcd": "trust"}),
-     "authority etcd ends in 200", "ironspan_stage=next"),
+     "authority etcd ends in 200", "ironspan_authority_stage=next"),
     ("authorities", "problem", known(authorities={"etcd": SOON}), "the authority etcd ends in 3 days",
      "ca_rotate"),
     ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
-     "in the stage write since 2026-11-22", "ironspan apply encryption_rotate -e ironspan_stage=next"),
+     "in the stage write since 2026-11-22",
+     "ironspan apply encryption_rotate -e ironspan_encryption_stage=next"),
     ("run", "notice", known(lock_holder="process 7 on here"), "process 7 on here", "wait until"),
     ("plans", "problem", known(open_plans=[PLAN]), "the plan abababababab was begun 10 minutes ago",
      "ironspan apply /state/plan.json"),
@@ -362,8 +363,8 @@ def test_operations_that_remedies_name_have_what_they_need(case: tuple[str, str,
     needs = {
         "node_add": ["-e ironspan_hosts="],
         "member_replace": ["-e ironspan_hosts="],
-        "ca_rotate": ["-e ironspan_authority=", "-e ironspan_stage="],
-        "encryption_rotate": ["-e ironspan_stage="],
+        "ca_rotate": ["-e ironspan_authority=", "-e ironspan_authority_stage="],
+        "encryption_rotate": ["-e ironspan_encryption_stage="],
     }
     for check in examined(case[2])["checks"]:
         for finding in check["findings"]:

@@ -129,7 +129,7 @@ def test_what_is_asked_before_a_move(state: Encryption, move: str, followers: bo
 @pytest.mark.parametrize("stage", ["", "trust", "Read"])
 def test_what_is_no_stage(stage: str) -> None:
     with pytest.raises(OperationError, match="is '"):
-        rotation.stage_of({"ironspan_stage": stage})
+        rotation.stage_of({"ironspan_encryption_stage": stage})
 
 
 def test_the_next_stage_is_the_default() -> None:

@@ -62,11 +62,11 @@ def test_upgrade_gives_every_part_its_version(part: str) -> None:
 
 def test_what_a_member_loses_is_asked_for() -> None:
     text = (ROOT / "playbooks" / "member_replace.yml").read_text()
-    assert f"ironspan_reset_phase: {MEMBERSHIP}" in text
+    assert f"__ironspan_reset_phase: {MEMBERSHIP}" in text
 
 
 def test_no_playbook_asks_for_a_phase_that_there_is_not() -> None:
-    there = {*all_layers().phases(), "{{ ironspan_reset_phase | default(omit) }}"}
+    there = {*all_layers().phases(), "{{ __ironspan_reset_phase | default(omit) }}"}
     assert asked().keys() <= there
 
 

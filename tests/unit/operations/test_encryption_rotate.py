@@ -27,7 +27,7 @@ def step(state: Encryption, stage: str, wish: str = "secretbox") -> Step:
     host = types.SimpleNamespace(variables={"control_plane_secrets_encryption": wish})
     store = types.SimpleNamespace(encryption=types.SimpleNamespace(state=lambda: state))
     context = types.SimpleNamespace(
-        arguments={"ironspan_stage": stage} if stage else {},
+        arguments={"ironspan_encryption_stage": stage} if stage else {},
         session=types.SimpleNamespace(store=store),
         site=types.SimpleNamespace(group=lambda name: [host] * 3),
     )
@@ -78,7 +78,7 @@ def test_stages(state: Encryption, stage: str, wish: str, action: str, what: str
         (Encryption(), "", "secretbox", "not being changed"),
         (Encryption(), "read", "none", "in clear already"),
         (Encryption(), "write", "secretbox", "in no stage"),
-        (Encryption(), "rotate", "secretbox", "ironspan_stage is 'rotate'"),
+        (Encryption(), "rotate", "secretbox", "ironspan_encryption_stage is 'rotate'"),
         (Encryption(("kms-1",)), "read", "key_vault", "encrypted by kms-1 already"),
     ],
 )

@@ -99,8 +99,8 @@ def test_by_a_plan_the_others_join_afterwards(make: Make, how: str) -> None:
 
 def test_hosts_are_grouped_by_their_steps(make: Make) -> None:
     groups = step_groups("etcd_restore", etcd_restore.steps(make(NOBODY)))
-    assert groups["ironspan_step_etcd_set_aside"] == ["az-2", "az-3"]
-    assert groups["ironspan_step_start_control_plane"] == ["az-1", "az-2"]
+    assert groups["__ironspan_step_etcd_set_aside"] == ["az-2", "az-3"]
+    assert groups["__ironspan_step_start_control_plane"] == ["az-1", "az-2"]
     assert step_groups("member_add", [Step("join", "az-1", "joins")]) == {}
 
 

@@ -27,7 +27,7 @@ FAILING = {"user_fails": True}
 def play_of_the_nodes() -> dict[str, t.Any]:
     """Return the play of the waves; hosts do nothing, and the second of them breaks at its first change."""
     plays: list[dict[str, t.Any]] = yaml.safe_load((ROOT / "playbooks" / "upgrade.yml").read_text())
-    play = next(play for play in plays if play.get("hosts") == "ironspan_upgrade_nodes")
+    play = next(play for play in plays if play.get("hosts") == "__ironspan_upgrade_nodes")
     replaced = 0
     for task in play["tasks"]:
         for action in [name for name in task if name.startswith("ironspan.")]:

@@ -50,7 +50,7 @@ def converged(book: str, scope: str = "") -> dict[str, list[str]]:
     """Return the layers that a playbook converges, each with the hosts' patterns of its plays."""
     found: dict[str, list[str]] = {}
     for entry in yaml.safe_load((BOOKS / book).read_text()):
-        inner = str(entry.get("vars", {}).get("ironspan_scope", scope))
+        inner = str(entry.get("vars", {}).get("__ironspan_scope", scope))
         if "ansible.builtin.import_playbook" in entry:
             for layer, patterns in converged(entry["ansible.builtin.import_playbook"], inner).items():
                 found.setdefault(layer, []).extend(patterns)
@@ -90,12 +90,12 @@ def test_a_member_that_was_replaced_gets_its_backup_agent_and_access_too() -> No
     """They are not reset: spools and closed databases stay. Another machine has neither."""
     reset = ["etcd", "etcd_events", "control_plane", "node"]
     groups = groups_after_reset(reset, [*all_layers().order])
-    assert {f"ironspan_pending_{layer}" for layer in all_layers().pending} <= set(groups)
+    assert {f"__ironspan_pending_{layer}" for layer in all_layers().pending} <= set(groups)
     worker = groups_after_reset(["node"], ["base", "containerd", "node"])
-    assert set(worker) == {"ironspan_pending", "ironspan_pending_node"}
+    assert set(worker) == {"__ironspan_pending", "__ironspan_pending_node"}
 
 
 def test_layers_of_members_are_never_converged_beside_their_reset() -> None:
     """What makes a host a member of something is begun only by those who took its membership away."""
     groups = groups_after_reset(["node"], [*all_layers().order])
-    assert not {"ironspan_pending_etcd", "ironspan_pending_control_plane"} & set(groups)
+    assert not {"__ironspan_pending_etcd", "__ironspan_pending_control_plane"} & set(groups)

@@ -112,7 +112,7 @@ def test_every_operation_has_its_module_and_its_playbook() -> None:
     ("which", "hosts"), [("all", ["w1", "w2"]), ("none", []), ("named", ["w2"]), ("targets", ["w1"])]
 )
 def test_hosts_that_a_plan_compares(which: str, hosts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "module_of", lambda name: types.SimpleNamespace(HOSTS=which))
+    monkeypatch.setattr(context, "OPERATIONS", {"x": types.SimpleNamespace(compared=which)})
     session = types.SimpleNamespace(site=site_with("w1", "w2"))
     made = context.Context(t.cast("t.Any", session), {"ironspan_hosts": "w2"})
     steps = [Step("drain", "w1", "drain"), Step("check", "", "check"), Step("reset", "w1", "reset")]
@@ -157,7 +157,7 @@ def test_arguments_of_an_operation() -> None:
         "ironspan_allow_destructive": True,
         "site_name": "small",
     }
-    given = context.arguments_of(variables)
+    given = context.arguments_of("node_remove", variables)
     assert given == {"ironspan_hosts": "w1"}
     context.insist_on_the_same(given, {"ironspan_hosts": "w1"})
     context.insist_on_the_same({"ironspan_days": "90"}, {"ironspan_days": 90})

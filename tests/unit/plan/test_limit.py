@@ -193,7 +193,7 @@ CASES = [
     ("validate", (), 0, 0, "ok=1"),
     ("site", (), 4, 1, LEFT_OUT[:60]),
     ("plan", (), 4, 1, "unreachable=1"),
-    ("reset", (), 2, 0, "-e reset_consent=example"),
+    ("reset", (), 2, 0, "-e ironspan_reset_site=example"),
     ("doctor", (), 2, 1, "reachable: gpu-a-01: cannot be reached"),
 ]
 

@@ -44,5 +44,5 @@ def test_consent(
         return
     if given == host:
         consent.insist_on_consent("site", host, given, variables, check_mode=True)
-    with pytest.raises(ExchangeError, match="reset_consent=site"):
+    with pytest.raises(ExchangeError, match="ironspan_reset_site=site"):
         consent.insist_on_consent("site", host, given, variables)

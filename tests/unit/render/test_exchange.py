@@ -216,16 +216,16 @@ def test_an_unfit_host_says_every_reason() -> None:
     [
         ({}, []),
         ({"changes": [], "pending": []}, []),
-        ({"changes": [{"resource": "base/x", "action": "create"}]}, ["ironspan_pending"]),
-        ({"pending": [{"resource": "node/join"}]}, ["ironspan_pending", "ironspan_pending_node"]),
-        ({"changes": [{"resource": "node/kubelet", "kind": "artifact"}]}, ["ironspan_pending"]),
+        ({"changes": [{"resource": "base/x", "action": "create"}]}, ["__ironspan_pending"]),
+        ({"pending": [{"resource": "node/join"}]}, ["__ironspan_pending", "__ironspan_pending_node"]),
+        ({"changes": [{"resource": "node/kubelet", "kind": "artifact"}]}, ["__ironspan_pending"]),
         (
             {"changes": [{"resource": "node/join", "kind": "kubeadm"}]},
-            ["ironspan_pending", "ironspan_pending_node"],
+            ["__ironspan_pending", "__ironspan_pending_node"],
         ),
         (
             {"changes": [{"resource": "control_plane/audit-policy", "kind": "file"}]},
-            ["ironspan_pending", "ironspan_pending_control_plane"],
+            ["__ironspan_pending", "__ironspan_pending_control_plane"],
         ),
         (
             {
@@ -234,15 +234,15 @@ def test_an_unfit_host_says_every_reason() -> None:
                     {"resource": "a/b", "action": "start"},
                 ]
             },
-            ["ironspan_pending", "ironspan_pending_etcd", "ironspan_restart_etcd"],
+            ["__ironspan_pending", "__ironspan_pending_etcd", "__ironspan_restart_etcd"],
         ),
         (
             {"pending": [{"resource": "etcd_backup/key-2", "needs": "secret:backup-key-2"}]},
-            ["ironspan_pending", "ironspan_pending_etcd_backup"],
+            ["__ironspan_pending", "__ironspan_pending_etcd_backup"],
         ),
         (
             {"changes": [{"resource": "access/settings", "kind": "file"}]},
-            ["ironspan_pending", "ironspan_pending_access"],
+            ["__ironspan_pending", "__ironspan_pending_access"],
         ),
     ],
 )
@@ -252,7 +252,7 @@ def test_groups(result: dict[str, t.Any], groups: list[str]) -> None:
 
 def test_only_a_host_with_another_copy_of_the_pki_store_brings_it_to_the_backups() -> None:
     assert recovery_groups({"changes": [{"resource": "etcd_backup/recovery"}]}) == [
-        "ironspan_recovery_changed"
+        "__ironspan_recovery_changed"
     ]
     assert recovery_groups({"changes": [{"resource": "etcd_backup/settings"}]}) == []
     assert recovery_groups({}) == []
@@ -292,21 +292,21 @@ BARE = {"pending": [{"resource": "etcd/config", "needs": "membership:etcd"}]}
 STARTING = {"changes": [{"resource": "control_plane/member", "kind": "kubeadm", "after": {"action": "init"}}]}
 MEMBERSHIP = [
     (["base", "node"], BARE, True, []),
-    (["etcd"], {}, True, ["ironspan_compared_etcd"]),
-    (["etcd"], BARE, True, ["ironspan_compared_etcd", "ironspan_bare_etcd"]),
+    (["etcd"], {}, True, ["__ironspan_compared_etcd"]),
+    (["etcd"], BARE, True, ["__ironspan_compared_etcd", "__ironspan_bare_etcd"]),
     (["etcd"], {}, False, []),
-    (["etcd"], BARE, False, ["ironspan_joining_etcd"]),
+    (["etcd"], BARE, False, ["__ironspan_joining_etcd"]),
     (
         ["etcd", "control_plane"],
         {"pending": [{"resource": "control_plane/member", "needs": "cluster:start-or-join"}]},
         True,
-        ["ironspan_compared_etcd", "ironspan_compared_control_plane", "ironspan_bare_control_plane"],
+        ["__ironspan_compared_etcd", "__ironspan_compared_control_plane", "__ironspan_bare_control_plane"],
     ),
     (
         ["control_plane"],
         STARTING,
         True,
-        ["ironspan_compared_control_plane", "ironspan_starting_control_plane"],
+        ["__ironspan_compared_control_plane", "__ironspan_starting_control_plane"],
     ),
     (["control_plane"], STARTING, False, []),
 ]

@@ -72,7 +72,7 @@ def test_validate_assess_converge_and_again(tmp_path: Path) -> None:
     for consent in ("", "other"):
         refused = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"), *TWO, "-e", f"consent={consent}")
         assert refused.returncode == 2
-        assert "run it again with -e reset_consent=small" in " ".join(refused.stdout.split())
+        assert "run it again with -e ironspan_reset_site=small" in " ".join(refused.stdout.split())
         assert files(tmp_path) == before
 
     reset = play(tmp_path, ALONE.format(roles=ROLES, mode="reset"), *TWO, "-e", "consent=small")

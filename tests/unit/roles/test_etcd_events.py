@@ -96,10 +96,10 @@ def test_another_version_is_another_unit_which_restarts(render: Render) -> None:
 @pytest.mark.parametrize(
     ("actions", "group"),
     [
-        (["create", "start"], "ironspan_pending_etcd_events"),
-        (["update", "restart"], "ironspan_pending_etcd_events"),
-        (["stop", "delete"], "ironspan_retired_etcd_events"),
-        (["delete"], "ironspan_retired_etcd_events"),
+        (["create", "start"], "__ironspan_pending_etcd_events"),
+        (["update", "restart"], "__ironspan_pending_etcd_events"),
+        (["stop", "delete"], "__ironspan_retired_etcd_events"),
+        (["delete"], "__ironspan_retired_etcd_events"),
     ],
 )
 def test_hosts_that_only_lose_it_wait_for_the_api_servers(actions: list[str], group: str) -> None:

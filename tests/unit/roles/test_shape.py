@@ -24,13 +24,13 @@ PHASES = (
     "verify",
 )  # fmt: skip
 SCOPED = {
-    "prepare": ":&ironspan_pending",
-    "etcd": ":&ironspan_pending_etcd",
-    "etcd_events": ":&ironspan_pending_etcd_events",
-    "etcd_backup": ":&ironspan_pending_etcd_backup",
-    "control_plane": ":&ironspan_pending_control_plane",
-    "access": ":&ironspan_pending_access",
-    "nodes": ":&ironspan_pending_node",
+    "prepare": ":&__ironspan_pending",
+    "etcd": ":&__ironspan_pending_etcd",
+    "etcd_events": ":&__ironspan_pending_etcd_events",
+    "etcd_backup": ":&__ironspan_pending_etcd_backup",
+    "control_plane": ":&__ironspan_pending_control_plane",
+    "access": ":&__ironspan_pending_access",
+    "nodes": ":&__ironspan_pending_node",
 }
 
 
@@ -84,16 +84,16 @@ def test_site_goes_through_the_phases() -> None:
     plays = load("playbooks", "site.yml")
     assert [play["ansible.builtin.import_playbook"] for play in plays] == [f"{phase}.yml" for phase in PHASES]
     for play, phase in zip(plays, PHASES, strict=True):
-        scope = play.get("vars", {}).get("ironspan_scope")
+        scope = play.get("vars", {}).get("__ironspan_scope")
         assert scope in (SCOPED.get(phase), f":&{RETIRED_GROUP}")
     # Before API servers are pointed to it, and after they have been pointed away.
     first, second = (number for number, phase in enumerate(PHASES) if phase == "etcd_events")
     assert first < PHASES.index("control_plane") < second
-    assert plays[first]["vars"]["ironspan_scope"] == SCOPED["etcd_events"]
+    assert plays[first]["vars"]["__ironspan_scope"] == SCOPED["etcd_events"]
 
 
 def test_the_groups_that_phases_take_are_made() -> None:
-    layers = {scope.partition("ironspan_pending_")[2] for scope in SCOPED.values()} - {""}
+    layers = {scope.partition("__ironspan_pending_")[2] for scope in SCOPED.values()} - {""}
     assert layers == set(all_layers().pending)
 
 
@@ -101,7 +101,7 @@ def test_the_groups_that_phases_take_are_made() -> None:
 def test_a_phase_leaves_out_hosts_with_nothing_to_do_and_works_alone(phase: str) -> None:
     for play in load("playbooks", f"{phase}.yml"):
         if play["hosts"] not in ON_THE_CONTROLLER:
-            assert "{{ ironspan_scope | default('') }}" in play["hosts"]
+            assert "{{ __ironspan_scope | default('') }}" in play["hosts"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -133,7 +133,7 @@ def test_reset_insists_on_consent_before_it_contacts_a_host() -> None:
     plays = load("playbooks", "reset.yml")
     assert plays[0]["hosts"] == CONTROLLER
     (consent,) = [task for task in plays[0]["tasks"] if "ansible.builtin.assert" in task]
-    assert "reset_consent" in consent["ansible.builtin.assert"]["that"]
+    assert "ironspan_reset_site" in consent["ansible.builtin.assert"]["that"]
     assert all(play["hosts"] != CONTROLLER for play in plays[1:])
 
 
@@ -145,5 +145,5 @@ def test_reset_hands_the_consent_to_every_host() -> None:
         if "ironspan.hybrid.converge" in task
     ]
     assert len(converging) == 2
-    wanted = {"mode": "reset", "consent": "{{ reset_consent | default('') }}"}
+    wanted = {"mode": "reset", "consent": "{{ lookup('ironspan.hybrid.argument', 'ironspan_reset_site') }}"}
     assert all(arguments == wanted for arguments in converging)

@@ -1,0 +1,303 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is asked for, held against what its operation declares: unknown names, values of another type.
+
+``ansible-playbook -e`` takes any name, and a misspelt one would do nothing without a word.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ansible import context
+from ansible.module_utils.parsing.convert_bool import BOOLEANS, boolean
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import (
+    PREFIX,
+    Argument,
+    Operation,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of_setting
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+PLANNED, SITE = "ironspan_planned", "site"
+COLLECTION = "ironspan.hybrid."
+_TIME = re.compile(r"[0-9]{1,6}[smh]?")
+_COMMAND_LINE = Place("<command line>", 0)
+Placing = Callable[[t.Any, t.Any], Place]
+
+
+class Wrong(t.NamedTuple):
+    """What is wrong with a value, and what to write instead."""
+
+    message: str
+    remedy: str
+
+
+def of_command_line(key: t.Any, value: t.Any) -> Place:
+    """Return where a variable of the command line was written: a file (``-e @FILE``), or the option."""
+    return place_of_setting(key, value) or _COMMAND_LINE
+
+
+def operations_of_run(given: Mapping[str, t.Any]) -> list[Operation]:
+    """Return the operations that this run of ``ansible-playbook`` is, with the one that it plans.
+
+    Args:
+        given: variables of the command line.
+
+    Returns:
+        Empty when a playbook of somebody else's runs, which may import any of ours.
+    """
+    playbooks = context.CLIARGS.get("args") or ()
+    names = [_operation(name) for name in playbooks] if isinstance(playbooks, (list, tuple)) else [""]
+    if PLANNED in given:
+        # An unknown one is refused as such, and nobody knows what it takes.
+        names.append(str(given[PLANNED]))
+    found = [catalogue.OPERATIONS[name] for name in names if name in catalogue.OPERATIONS]
+    return found if found and len(found) == len(names) else []
+
+
+def _operation(playbook: str) -> str:
+    if playbook.startswith(COLLECTION):
+        return playbook.removeprefix(COLLECTION)
+    path = Path(playbook)
+    ours = (ROLES_FOLDER.parent / "playbooks").resolve()
+    return path.stem if path.resolve().parent == ours else ""
+
+
+def problems_of_run(given: Mapping[str, t.Any], variables: Mapping[str, t.Any]) -> list[Problem]:
+    """Return what is wrong with the arguments of this run.
+
+    Args:
+        given: variables of the command line.
+        variables: of a task, which has those of the inventory too.
+    """
+    operations = operations_of_run(given)
+    wanted = operations or list(catalogue.OPERATIONS.values())
+    found = list(problems_in(given, wanted, of_command_line, _names(operations)))
+    found += _twice(given, operations)
+    found += _missing(variables, operations)
+    found += _planned(given)
+    return sorted(found)
+
+
+def _planned(given: Mapping[str, t.Any]) -> Iterator[Problem]:
+    """Yield the problem that nobody knows the operation to be planned, or that it has no steps."""
+    name, known = str(given.get(PLANNED) or SITE), (*catalogue.PLANNED, SITE)
+    if name not in known:
+        near = nearest(name, known)
+        where = of_command_line(PLANNED, given[PLANNED])
+        yield Problem(
+            where.file,
+            where.line,
+            PLANNED,
+            f"there is no operation {name!r} that can be planned",
+            f"write {near}" if near else f"write one of {', '.join(sorted(known))}",
+        )
+
+
+def _names(operations: Iterable[Operation]) -> str:
+    return " and ".join(entry.name for entry in operations)
+
+
+def _missing(variables: Mapping[str, t.Any], operations: Iterable[Operation]) -> Iterator[Problem]:
+    for operation in operations:
+        for argument in operation.arguments:
+            if argument.required and _first(variables, argument) is None:
+                yield Problem(
+                    *_COMMAND_LINE,
+                    argument.name,
+                    f"{operation.name} needs it",
+                    f"write -e {argument.name}=..., {argument.what}",
+                )
+
+
+def _first(variables: Mapping[str, t.Any], argument: Argument) -> t.Any:
+    given = (variables.get(key) for key in (argument.name, argument.formerly) if key)
+    return next((value for value in given if not _says_nothing(argument, value)), None)
+
+
+def _says_nothing(argument: Argument, value: t.Any) -> bool:
+    # Where a word has to be chosen, an empty one is a mistake.
+    return value is None or value == [] or (value == "" and not argument.choices)
+
+
+def problems_in(
+    given: Mapping[str, t.Any], operations: Iterable[Operation], place: Placing, names: str = ""
+) -> Iterator[Problem]:
+    """Yield a problem for each argument that none of the operations has, or that is of another type.
+
+    Args:
+        given: variables; those that do not begin with ``ironspan_`` are no arguments.
+        operations: what may take them.
+        place: returns where a name and its value were written.
+        names: of the operations, for people; empty for all.
+    """
+    known = _by_name(entry for operation in operations for entry in operation.arguments)
+    for name, value in given.items():
+        if not name.startswith(PREFIX):
+            continue
+        where = place(name, value)
+        if name not in known:
+            yield Problem(where.file, where.line, name, *_unknown(name, known, names))
+            continue
+        # An old name may have become several; which one is meant, its operation knows.
+        wrong = [wrong_value(argument, value) for argument in known[name]]
+        if all(wrong) and wrong[0]:
+            yield Problem(where.file, where.line, name, *wrong[0])
+
+
+def _by_name(arguments: Iterable[Argument]) -> dict[str, list[Argument]]:
+    """Return arguments by their names and old names."""
+    found: dict[str, list[Argument]] = {}
+    for entry in arguments:
+        for name in (entry.name, entry.formerly):
+            if name and entry not in found.setdefault(name, []):
+                found[name].append(entry)
+    return found
+
+
+def _unknown(name: str, known: Mapping[str, Sequence[Argument]], names: str) -> Wrong:
+    message = f"unknown argument of {names}" if names else "unknown argument"
+    if near := _nearest(name, known):
+        return Wrong(message, f"write {near}")
+    everywhere = _by_name(catalogue.arguments().values())
+    if meant := name if name in everywhere else _nearest(name, everywhere):
+        takers = [entry.name for entry in catalogue.OPERATIONS.values() if entry.argument(meant)]
+        instead = "" if meant == name else f"did you mean {meant}? "
+        return Wrong(message, f"leave it out; {instead}it is for {', '.join(takers)}")
+    current = sorted({entry.name for entries in known.values() for entry in entries})
+    return Wrong(message, f"leave it out; known here: {', '.join(current)}")
+
+
+def _nearest(name: str, known: Mapping[str, Sequence[Argument]]) -> str | None:
+    """Return the argument whose name looks most like another, by what follows the prefix that all have."""
+    words = {key.removeprefix(PREFIX): entries[0].name for key, entries in known.items()}
+    near = nearest(name.removeprefix(PREFIX), words)
+    return words[near] if near else None
+
+
+def _twice(given: Mapping[str, t.Any], operations: Iterable[Operation]) -> Iterator[Problem]:
+    for name, argument in _outdated(given, operations):
+        if argument.name in given:
+            where = of_command_line(name, given[name])
+            yield Problem(
+                where.file,
+                where.line,
+                name,
+                f"the old name of {argument.name}, which is given too",
+                "leave the old one out",
+            )
+
+
+def _outdated(given: Mapping[str, t.Any], operations: Iterable[Operation]) -> Iterator[tuple[str, Argument]]:
+    arguments = {entry.name: entry for operation in operations for entry in operation.arguments}
+    for argument in arguments.values():
+        if argument.formerly and argument.formerly in given:
+            yield argument.formerly, argument
+
+
+def warnings_of_run(given: Mapping[str, t.Any]) -> list[str]:
+    """Return a sentence for each old name among the variables of the command line."""
+    return [
+        f"{name} is called {argument.name} now; the old name works until the next release"
+        for name, argument in _outdated(given, operations_of_run(given))
+    ]
+
+
+def renamed(given: Mapping[str, t.Any], operation: Operation) -> dict[str, t.Any]:
+    """Return arguments under the names that they have now.
+
+    Args:
+        given: variables; those that the operation does not have are left out.
+        operation: whose arguments they are.
+    """
+    return {
+        entry.name: given[name]
+        for entry in operation.arguments
+        for name in (entry.name, entry.formerly)
+        if name and name in given
+    }
+
+
+def wrong_value(argument: Argument, value: t.Any) -> Wrong | None:
+    """Return what is wrong with a value of an argument, None when it is well or says nothing.
+
+    Expressions are left to Ansible, which knows what they come to.
+    """
+    expression = isinstance(value, str) and ("{{" in value or "{%" in value)
+    if expression or _says_nothing(argument, value):
+        return None
+    shown = "" if argument.secret else f"{str(value)!r} is "
+    kind = argument.type
+    if kind == "bool":
+        # The names that Ansible takes for yes and no.
+        word = value.lower() if isinstance(value, str) else value
+        right = isinstance(word, (str, int, float)) and word in BOOLEANS
+        return None if right else Wrong(f"{shown}neither true nor false", "write true or false")
+    if kind == "int":
+        return _wrong_number(argument, value, shown)
+    if kind == "time":
+        if not isinstance(value, bool) and _TIME.fullmatch(str(value).strip()):
+            return None
+        return Wrong(f"{shown}no time", "write seconds, or a time such as 90s or 5m")
+    if kind in ("list", "hosts"):
+        if isinstance(value, str) or (isinstance(value, Sequence) and not isinstance(value, bytes)):
+            return None
+        return Wrong(f"{shown}no list", "write a list, or texts with commas between")
+    if isinstance(value, (Mapping, list, tuple, bool)):
+        return Wrong(f"{shown}no text", "write one text")
+    text = str(value).strip()
+    if argument.choices and text not in argument.choices:
+        near = nearest(text, argument.choices)
+        remedy = f"write {near}; one of {', '.join(argument.choices)}" if near else _one_of(argument.choices)
+        return Wrong(f"{shown}none of its values", remedy)
+    if argument.pattern and not re.fullmatch(argument.pattern, text):
+        return Wrong(f"{shown}not of its form", f"write {argument.example or argument.what}")
+    return None
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    return f"write one of {', '.join(choices)}"
+
+
+def _wrong_number(argument: Argument, value: t.Any, shown: str) -> Wrong | None:
+    try:
+        if isinstance(value, (bool, float)):
+            raise ValueError
+        number = int(value)
+    except (TypeError, ValueError):
+        return Wrong(f"{shown}no whole number", "write one in digits")
+    if argument.least is not None and number < argument.least:
+        return Wrong(f"{number} is too small", f"write {argument.least} or more")
+    if argument.most is not None and number > argument.most:
+        return Wrong(f"{number} is too large", f"write {argument.most} or less")
+    return None
+
+
+def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
+    """Return what a run is asked for: converted to its type, under its old name too, or else the default.
+
+    Args:
+        variables: of a task.
+        name: of the argument; the name that it has now.
+
+    Raises:
+        KeyError: no operation declares it.
+    """
+    argument = catalogue.arguments()[name]
+    value = _first(variables, argument)
+    if value is None:
+        return list(argument.default) if isinstance(argument.default, tuple) else argument.default
+    if argument.type == "bool":
+        return boolean(value, strict=False)
+    if argument.type == "int":
+        return int(value)
+    if argument.type in ("list", "hosts"):
+        parts = value.split(",") if isinstance(value, str) else list(value)
+        return [text for part in parts if (text := str(part).strip())]
+    return str(value).strip()
