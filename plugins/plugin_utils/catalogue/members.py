@@ -25,7 +25,12 @@ OPERATIONS = (
         "balancers follow.",
         command=("member", "add"),
         hosts="the new members, and those that follow",
-        arguments=(named("the hosts that become members", required=True), PLAN, *EVERYWHERE),
+        arguments=(
+            named("the hosts that become members", required=True),
+            ALLOW_DESTRUCTIVE,
+            PLAN,
+            *EVERYWHERE,
+        ),
         limit=False,
         steps=(*_JOINING, *_FOLLOWING),
         compared="targets",

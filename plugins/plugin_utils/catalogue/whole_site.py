@@ -34,7 +34,7 @@ OPERATIONS = (
         "touched.",
         command=("try",),
         hosts="all",
-        arguments=(changed(TRY, required=True, option="TIME"), PLAN, *EVERYWHERE),
+        arguments=(changed(TRY, required=True, option="TIME"), ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),
     ),
     Operation(
         name="confirm",
@@ -68,6 +68,7 @@ OPERATIONS = (
                 formerly="ironspan_to",
             ),
             TRY,
+            ALLOW_DESTRUCTIVE,
             PLAN,
             *EVERYWHERE,
         ),

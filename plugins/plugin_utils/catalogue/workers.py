@@ -22,7 +22,12 @@ OPERATIONS = (
         details="Without names: all workers of the inventory that are no nodes yet.",
         command=("node", "add"),
         hosts="the new workers",
-        arguments=(named("the workers that join (all that are no nodes yet)"), PLAN, *EVERYWHERE),
+        arguments=(
+            named("the workers that join (all that are no nodes yet)"),
+            ALLOW_DESTRUCTIVE,
+            PLAN,
+            *EVERYWHERE,
+        ),
         limit=False,
         steps=("join",),
         compared="targets",
