@@ -15,9 +15,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
-MODULE = "ironspan.hybrid.certificates"
+PROGRAM = "certificates"
 
-bind_children()  # here, because the main process imports this file before it starts workers
+bind_children()
+payload.engine()  # both here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -32,10 +33,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Run the module, write its answer into the run's folder."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        payload.prepare(MODULE)
         given = dict(self._task.args)
         answer = read_whole(
-            self._execute_module(MODULE, module_args=given, task_vars=variables), CERTIFICATES
+            payload.execute(self._execute_module, PROGRAM, given, variables, keep=False), CERTIFICATES
         )
         if answer.get("failed") or answer.get("unreachable"):
             return {**result, **answer}

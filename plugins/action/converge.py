@@ -62,7 +62,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
-MODULE = "ironspan.hybrid.converge"
+PROGRAM = "converge"
 ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade", JOIN_INPUT)
 """What only the controller can say, in one run: how a host without data starts, that it is its turn to join,
 that one may be upgraded."""
@@ -71,7 +71,8 @@ WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
 
 bind_children()
-prepare()  # both here, because the main process imports this file before it starts workers
+prepare()
+payload.engine()  # all three here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -101,16 +102,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Converge one host."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        payload.prepare(MODULE)
         variables = task_vars or {}
         arguments = self._task.args
         mode = arguments.get("mode") or "apply"
         if "document" in arguments or mode in WITHOUT_DOCUMENT:
             # The module used directly, with a document of the caller's own.
-            return {
-                **result,
-                **read(self._execute_module(MODULE, module_args=dict(arguments), task_vars=variables)),
-            }
+            return {**result, **read(self._on_host(dict(arguments), variables))}
         if "trial" in arguments:
             raise AnsibleActionFail("trial goes with document; otherwise write -e ironspan_try=5m")
         if mode not in MODES:
@@ -160,11 +157,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 more=more,
                 composed=notes["composed"],
             )
-            execute = Stopwatch(
-                lambda given: read(
-                    self._execute_module(MODULE, module_args=given, task_vars=variables), given["mode"]
-                )
-            )
+            execute = Stopwatch(lambda given: read(self._on_host(given, variables), given["mode"]))
             shown = self._task.diff
             # The texts that differ are compared with those of the plan.
             self._task.diff = shown or bool(planned and mode in ("assess", "rollback"))
@@ -215,6 +208,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if planned and mode == "apply":
             planned.report(host, result)
         return result
+
+    def _on_host(self, given: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+        mode = given.get("mode")
+        keep = not self._task.check_mode and mode not in WITHOUT_DOCUMENT
+        at_once = mode == "assess" and RunFolder().bare_hosts_expected()
+        return payload.execute(self._execute_module, PROGRAM, given, variables, keep, at_once)
 
     def _ways_back(self, mode: str, variables: dict[str, t.Any], notes: HostNotes) -> dict[str, t.Any]:
         """Return the module's parameters for trials and rollbacks; ``to`` only when a host goes back."""

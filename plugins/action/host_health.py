@@ -16,10 +16,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, read_early
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
-MODULE = "ironspan.hybrid.host_health"
+PROGRAM = "host_health"
 
 bind_children()
-read_early()  # both here, because the main process imports this file before it starts workers
+read_early()
+payload.engine()  # all three here, because the main process imports this file before it starts workers
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -32,7 +33,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Look; a host that does not answer is part of the answer, not a failure."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        payload.prepare(MODULE)
         variables = task_vars or {}
         host = str(variables["inventory_hostname"])
         notebook = Notebook(RunFolder())
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         started = time.time()
         try:
             answer = read_whole(
-                self._execute_module(MODULE, module_args=arguments, task_vars=variables), HEALTH
+                payload.execute(self._execute_module, PROGRAM, arguments, variables, keep=False), HEALTH
             )
         except AnsibleConnectionFailure as error:
             reason = _first_line(str(getattr(error, "message", "") or error))

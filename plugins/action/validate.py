@@ -41,6 +41,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind
 
 PURPOSES = ("arguments", "check", "plan", "apply", "reset")
 CHECK = "check"
+OF_NEW_HOSTS = ("node_add", "node_replace")
+"""Operations that contact no hosts but new ones."""
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 bind_children()
@@ -90,6 +92,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             only = rendered_hosts(operation, site, task_vars or {}, planning=purpose == "plan")
             documents = RunFolder().write(site, renderer, only=only)
             authorities.uid()  # a site whose documents nobody needs is given its identity here
+            if operation in OF_NEW_HOSTS or "store" in authorities.made:
+                RunFolder().expect_bare_hosts()
         except PlanError as error:
             return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
         except SiteError as error:

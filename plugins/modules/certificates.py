@@ -62,13 +62,12 @@ public_keys:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _certificates
 
 
 def main() -> None:
-    """Read them."""
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
-    module.exit_json(changed=False, **_certificates.read(module.params["root"]))
+    """Refuse to run: the action plugin sends what the host executes."""
+    module = AnsibleModule(argument_spec={})
+    module.fail_json(msg="ironspan.hybrid.certificates is run by its action plugin, which was not found")
 
 
 if __name__ == "__main__":

@@ -201,46 +201,12 @@ rolled_back:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
-
-MODES = ("apply", "assess", "rollback", "history", "confirm", "revert")
-
-
-class ConvergeModule(AnsibleModule):  # type: ignore[misc]
-    """Keeps the document, which may be long, out of the host's log."""
-
-    def _log_invocation(self) -> None:
-        self.log(f"mode={self.params['mode']} check_mode={self.check_mode}")
 
 
 def main() -> None:
-    """Run the engine with the module's parameters."""
-    module = ConvergeModule(
-        argument_spec={
-            "document": {"type": "dict"},
-            "layers": {"type": "list", "elements": "str", "default": []},
-            "mode": {"type": "str", "choices": list(MODES), "default": "apply"},
-            "secrets": {"type": "dict", "default": {}, "no_log": True},
-            "certificates": {"type": "dict", "default": {}},
-            "mirror": {"type": "str", "default": ""},
-            "plan": {"type": "str", "default": ""},
-            "release": {"type": "dict", "default": {}},
-            "trial": {"type": "dict", "default": {}},
-            "to": {"type": "str", "default": ""},
-            "root": {"type": "path", "default": "/"},
-        },
-        required_if=[("mode", mode, ["document"]) for mode in MODES[:2]],
-        supports_check_mode=True,
-    )
-    _bytecode.use(module.params["root"])
-    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
-
-    result = run(module.params, check_mode=module.check_mode, diff=module._diff)
-    # Otherwise Ansible sends all parameters back, and the document is most of them.
-    result["invocation"] = {"module_args": {"mode": module.params["mode"], "root": module.params["root"]}}
-    if result.get("failed"):
-        module.fail_json(**result)
-    module.exit_json(**result)
+    """Refuse to run: the action plugin sends what the host executes."""
+    module = AnsibleModule(argument_spec={})
+    module.fail_json(msg="ironspan.hybrid.converge is run by its action plugin, which was not found")
 
 
 if __name__ == "__main__":

@@ -66,33 +66,12 @@ unreachable_because:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
-
-
-class HealthModule(AnsibleModule):  # type: ignore[misc]
-    """Keeps the document, which may be long, out of the host's log."""
-
-    def _log_invocation(self) -> None:
-        self.log(f"root={self.params['root']}")
 
 
 def main() -> None:
-    """Look around with the module's parameters."""
-    module = HealthModule(
-        argument_spec={
-            "document": {"type": "dict"},
-            "probes": {"type": "dict", "default": {}},
-            "units": {"type": "list", "elements": "str", "default": []},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    _bytecode.use(module.params["root"])
-    from ansible_collections.ironspan.hybrid.plugins.module_utils._health import look
-
-    # Otherwise Ansible sends all parameters back, and the document is most of them.
-    invocation = {"module_args": {"root": module.params["root"]}}
-    module.exit_json(changed=False, health=look(module.params), invocation=invocation)
+    """Refuse to run: the action plugin sends what the host executes."""
+    module = AnsibleModule(argument_spec={})
+    module.fail_json(msg="ironspan.hybrid.host_health is run by its action plugin, which was not found")
 
 
 if __name__ == "__main__":

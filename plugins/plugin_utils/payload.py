@@ -1,214 +1,130 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A smaller payload: what Ansible sends to each host, without documentation, comments and deep indentation.
+"""What is sent to a host: what to do, and the engine's code only where the host does not have it.
 
-Ansible packs a module and everything it imports into a zip, once a run, and keeps it in the run's private
-cache; every worker sends it from there. Texts for readers of the repository are left out, which makes
-the payload a third smaller, which counts on a WAN. So are the types of parameters and results of this
-collection's functions, which nothing asks for at run time. Code keeps its lines, so tracebacks stay true.
+The module that is sent brings none of Ansible's code along (that alone is 167 kB), only what checks and runs
+the engine that an earlier run has kept on the host (``module_utils/_kept.py``). A host that lacks this engine
+answers so, and is asked again with the engine at once.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
-import dataclasses
-import fcntl
+import functools
 import hashlib
-import io
-import tokenize
+import json
 import typing as t
-import zipfile
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
-from ansible import constants
-from ansible.executor import module_common
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
-from ansible.utils.display import Display
+from ansible.module_utils.common.json import Direction, get_module_encoder
 
-COMPRESSION = "ZIP_DEFLATED"
-OWN = "ansible_collections/ironspan/"
-BYTECODE = "/module_utils/_bytecode.py"
-_FOR_READERS = frozenset({"DOCUMENTATION", "EXAMPLES", "RETURN"})
-"""What ansible-doc reads in a module."""
+MODULE = "ironspan.hybrid.engine"
+SENT_ALWAYS = ("_start.py", "_kept.py", "_system/paths.py")
+"""What checks the engine on a host."""
+PROGRAMS = "_programs"
+"""Programs of their own, which roles install; no part of the engine."""
+LONGEST_WORD = 300
+"""Characters of what a host says about its engine that are shown."""
+_CODE = Path(__file__).parent.parent / "module_utils"
+
+Result = dict[str, t.Any]
 
 
-def shortened(source: str, types: bool = True) -> str:
-    """Return Python source, narrowly indented, with empty lines for documentation and whole-line comments.
+class Execute(t.Protocol):
+    """``_execute_module`` of Ansible's actions."""
 
-    Four spaces of indentation become one.
+    def __call__(
+        self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]
+    ) -> dict[str, t.Any]:
+        """Run a module on the task's host."""
+
+
+class Engine(t.NamedTuple):
+    """The engine's code: its SHA-256, its texts as they are sent, and those that check it."""
+
+    digest: str
+    packed: str
+    sent_always: dict[str, str]
+
+
+@functools.cache
+def engine() -> Engine:
+    """Return the engine: ``module_utils``. Read once, by the process that starts workers."""
+    files = sorted(path for path in _CODE.rglob("*.py") if path.parent.name != PROGRAMS)
+    texts = {path.relative_to(_CODE).as_posix(): path.read_text("utf-8") for path in files}
+    data = json.dumps(texts, sort_keys=True).encode("ascii")
+    sent_always = {name: texts[name] for name in SENT_ALWAYS}
+    return Engine(hashlib.sha256(data).hexdigest(), _packed(data), sent_always)
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode("ascii")
+
+
+def question(program: str, parameters: Mapping[str, t.Any], keep: bool) -> dict[str, t.Any]:
+    """Return the arguments of the module that ask a host to run a program; see ``execute``."""
+    # Values that came from templates have types of Ansible's own.
+    encoder = get_module_encoder("legacy", Direction.CONTROLLER_TO_MODULE)
+    request = {
+        "program": program,
+        "parameters": dict(parameters),
+        "digest": engine().digest,
+        "code": engine().sent_always,
+        "keep": keep,
+    }
+    return {"request": _packed(json.dumps(request, cls=encoder).encode("ascii"))}
+
+
+def execute(
+    run: Execute,
+    program: str,
+    parameters: Mapping[str, t.Any],
+    variables: dict[str, t.Any],
+    keep: bool,
+    at_once: bool = False,
+) -> Result:
+    """Run a program of the engine on a host: one execution, two if the host lacks the engine.
 
     Args:
-        source: the text of a module.
-        types: keep the types of functions' parameters, results and own names.
+        run: ``_execute_module`` of the action.
+        program: its name in ``module_utils/_entry.py``.
+        parameters: of the program.
+        variables: of the host.
+        keep: let the host keep an engine that it lacked; not in check mode.
+        at_once: send the engine with the first question, because the host most likely lacks it.
 
     Returns:
-        Text that compiles to the same code on every Python that the original does, but for ``__doc__``,
-        the texts of ansible-doc, and ``__annotations__`` of functions where types are not kept.
-
-    Raises:
-        SyntaxError: it is not Python of the running version.
+        The program's answer, with a warning if what the host had kept was not used.
     """
-    lines = source.splitlines(keepends=True)
-    # Only statements are looked at: visiting every expression as well takes ten times as long.
-    blocks: list[tuple[t.Any, bool]] = [(ast.parse(source), False)]
-    untyped: list[tuple[int, int, int]] = []
-    while blocks:
-        node, local = blocks.pop()
-        if not types and local and isinstance(node, ast.AnnAssign):
-            untyped += _type_of_a_local(node)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for statement in node.body:
-                _blank(statement, lines)
-            if not types and not isinstance(node, ast.Module | ast.ClassDef):
-                untyped += _types(node, lines)
-            # Types of a class's own names are fields to named tuples.
-            local = not isinstance(node, ast.Module | ast.ClassDef)
-        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            blocks.extend((inner, local) for inner in getattr(node, part, ()))
-    # From the right, so that what is left of them keeps its place.
-    for row, start, end in sorted(untyped, reverse=True):
-        line = lines[row].encode()
-        lines[row] = (line[:start] + line[end:]).decode()
-    text = "".join(lines)
-    within_text: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        row, column = token.start
-        within_text.update(range(row, token.end[0]))
-        if token.type == tokenize.COMMENT and not lines[row - 1][:column].strip():
-            lines[row - 1] = "\n"
-    return "".join(line if row in within_text else _narrow(line) for row, line in enumerate(lines))
+    arguments = question(program, parameters, keep)
+    lacks: str | None = ""
+    if not at_once:
+        answer = run(MODULE, module_args=dict(arguments), task_vars=variables)
+        lacks = _word(answer, "lacks")
+        if lacks is None:
+            return answer
+    answer = run(MODULE, module_args={**arguments, "engine": engine().packed}, task_vars=variables)
+    if _word(answer, "lacks") is not None:
+        text = "This host was sent the engine and says it has none. Look into what runs there."
+        return {"failed": True, "changed": False, "msg": text}
+    host, trouble = variables["inventory_hostname"], _word(answer, "trouble")
+    words = []
+    if lacks:
+        then = "It is replaced." if keep and not trouble else "It is left as it is."
+        words.append(f"{host}: the engine kept there was not run: {lacks}. {then}")
+    if trouble:
+        words.append(f"{host} cannot keep the engine and is sent it each time: {trouble}.")
+    if words:
+        answer["warnings"] = [*(answer.get("warnings") or ()), *words]
+    return answer
 
 
-def _type_of_a_local(node: ast.AnnAssign) -> list[tuple[int, int, int]]:
-    """Return where the type of a function's own name is that gets a value; Python does not look at it."""
-    kind, name = node.annotation, node.target
-    if node.value is None or not isinstance(name, ast.Name) or name.lineno != kind.end_lineno:
-        return []
-    return [(name.lineno - 1, name.end_col_offset or 0, kind.end_col_offset or 0)]
-
-
-def _types(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> list[tuple[int, int, int]]:
-    """Return row, first and last column, in bytes, of the types in a function's head that lie in one line."""
-    found = []
-    given = function.args
-    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
-    for argument in every:
-        kind = argument.annotation if argument else None
-        if argument and kind and argument.lineno == kind.end_lineno:
-            start = argument.col_offset + len(argument.arg.encode())
-            found.append((argument.lineno - 1, start, kind.end_col_offset or 0))
-    if function.returns and function.returns.lineno == function.returns.end_lineno:
-        row = function.returns.lineno - 1
-        # Whatever follows a type is a colon, and before it nothing but the arrow and spaces.
-        start = lines[row].encode().rfind(b"->", 0, function.returns.col_offset)
-        if start >= 0:
-            found.append((row, start, function.returns.end_col_offset or 0))
-    return found
-
-
-def _narrow(line: str) -> str:
-    code = line.lstrip(" ")
-    depth = len(line) - len(code)
-    return " " * (depth // 4 + depth % 4) + code
-
-
-def _blank(statement: ast.stmt, lines: list[str]) -> None:
-    """Replace documentation by an empty string: without one a body might be empty."""
-    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
-    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-        return
-    name = ""
-    if isinstance(statement, ast.Assign):
-        name = ast.unparse(statement.targets[0])
-        if name not in _FOR_READERS:
-            return
-    first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
-    # The parser counts columns in bytes.
-    before = lines[first].encode()[: statement.col_offset]
-    after = lines[last].encode()[statement.end_col_offset :]
-    if before.strip() or after.strip():
-        return
-    assigned = f"{name} = " if name else ""
-    lines[first : last + 1] = [f'{before.decode()}{assigned}""\n', *["\n"] * (last - first)]
-
-
-def compact(archive: bytes) -> bytes:
-    """Return a zip of Python modules without docstrings, packed as tightly as possible."""
-    packed = io.BytesIO()
-    identity = hashlib.sha256()
-    with (
-        zipfile.ZipFile(io.BytesIO(archive)) as source,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target,
-    ):
-        # The module that holds the identity comes last, when all the others have been seen.
-        for info in sorted(source.infolist(), key=lambda info: info.filename.endswith(BYTECODE)):
-            data = source.read(info)
-            if info.filename.endswith(".py"):
-                # Of others it is not known that nothing asks.
-                types = not info.filename.startswith(OWN)
-                data = shortened(data.decode("utf-8"), types).encode("utf-8")
-            identity.update(f"{info.filename} {len(data)}\n".encode() + data)
-            if info.filename.endswith(BYTECODE):
-                data = data.replace(b'IDENTITY = ""', f'IDENTITY = "{identity.hexdigest()}"'.encode())
-            fresh = zipfile.ZipInfo(info.filename, info.date_time)
-            fresh.compress_type = zipfile.ZIP_DEFLATED
-            target.writestr(fresh, data, compresslevel=9)
-    return packed.getvalue()
-
-
-def prepare(module: str) -> None:
-    """Make Ansible send the small payload of a module for the rest of this run.
-
-    To be called before the module is executed; what is done already costs one look at the file system. If
-    Ansible's cache is not as expected, nothing is changed and the ordinary payload is sent.
-
-    Args:
-        module: fully qualified name, such as ``ironspan.hybrid.converge``.
-    """
-    namespace, collection, name = module.split(".")
-    folder = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
-    cached = (
-        folder / f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}-{COMPRESSION}-none"
-    )
-    done = cached.with_name(cached.name + ".compact")
-    if done.exists() or constants.DEFAULT_MODULE_COMPRESSION != COMPRESSION:
-        return
-    try:
-        folder.mkdir(exist_ok=True)
-        with cached.with_name(cached.name + ".compact-lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                _rewrite(module, cached)
-                done.touch()
-    except Exception as error:
-        Display().vv(f"{module} is sent as Ansible packs it: {type(error).__name__}: {error}")
-
-
-def _rewrite(module: str, cached: Path) -> None:
-    if not cached.exists():
-        build(module)
-    entry: t.Any = module_common._CachedModule.load(str(cached))
-    small = base64.b64encode(compact(base64.b64decode(entry.zip_data)))
-    if len(small) < len(entry.zip_data):
-        dataclasses.replace(entry, zip_data=small).dump(str(cached))
-
-
-def build(module: str) -> bytes:
-    """Return the payload of a module with no arguments, as Ansible would send it; also fills the run's cache.
-
-    Args:
-        module: fully qualified name, in this collection.
-    """
-    built: t.Any = module_common.modify_module(
-        module_name=module,
-        # Not resolved: Ansible reads the collection's name from the path.
-        module_path=str(Path(__file__).parent.parent / "modules" / f"{module.rpartition('.')[2]}.py"),
-        module_args={},
-        templar=Templar(DataLoader()),
-        task_vars={"ansible_python_interpreter": "/usr/bin/python3"},
-        module_compression=COMPRESSION,
-    )
-    data: bytes = built.b_module_data
-    return data
+def _word(answer: t.Any, name: str) -> str | None:
+    """Return what a host says about its engine, in one line of printable characters; None if nothing."""
+    said = answer.get("engine") if isinstance(answer, Mapping) else None
+    text = said.get(name) if isinstance(said, Mapping) else None
+    if not isinstance(text, str):
+        return None
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_WORD])

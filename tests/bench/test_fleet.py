@@ -94,7 +94,7 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
     table.note(section, "no-op: controller CPU of a run on one host", f"{one.controller_cpu:.2f} s")
     table.note(section, "no-op: controller CPU, all of it, a host", f"{cheapest / fleet.count:.3f} s")
     cpu("no-op: CPU of a host", min(run.each("target_cpu") for run in runs), 0.3, target)
-    table.add(section, "one execution: bytes sent", one.bytes_sent / 1000, 256, "kB", "module and document")
+    table.add(section, "no-op: bytes sent to a host", one.bytes_sent / 1000, 40, "kB", "module and document")
     wall = min(run.wall for run in runs)
     table.note(section, "no-op: whole run", f"{wall:.1f} s", "controller and hosts share the machine")
     table.note(section, "largest controller process", f"{max(run.memory_kib for run in runs) / 1024:.0f} MiB")

@@ -80,7 +80,10 @@ class Controller:
         """
         module = "ansible_collections.ironspan.hybrid.plugins.action.converge"
         monkeypatch.setattr(f"{module}.RunFolder", lambda: self.folder)
-        monkeypatch.setattr(f"{module}.payload.prepare", lambda name: None)
+        monkeypatch.setattr(
+            f"{module}.payload.execute",
+            lambda run, program, parameters, variables, *_: run(program, parameters, variables),
+        )
         monkeypatch.setattr(f"{module}.site_lock.take_for_run", lambda *a, **k: None)
         task: t.Any = types.SimpleNamespace(
             args=arguments, check_mode=check, diff=False, async_val=0, action="converge"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import (
     UNKNOWN,
@@ -266,12 +265,7 @@ class _Run:
             self.kept.owned.update(owned)
             self.store.save(self.kept)
         if document.forget and not comparison.waiting() and not self.kept.owned:
-            # What this execution still imports may lie in the folder that goes.
-            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import facts  # noqa: F401
-
             self.store.remove()
-        else:
-            _bytecode.keep(self.root)
         self._list(document, applied, comparison)
         self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
 

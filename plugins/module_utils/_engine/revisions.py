@@ -23,9 +23,6 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files impo
     write_atomically,
 )
 
-if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State
-
 Revision = t.Dict[str, t.Any]
 
 REVISIONS_KEPT = 5
@@ -180,9 +177,14 @@ def insist_on_origin(back: t.Mapping[str, t.Any], revisions: Revisions) -> Revis
     raise EngineError([Problem("", text, "Compare again: run the rollback (or its plan) anew.")])
 
 
-def taken_over(history: History, kept: State) -> t.List[str]:
-    """Return the paths at which something of somebody else's was: it is not kept beyond the transaction."""
-    mine = {path for paths in kept.owned.values() for path in paths}
+def taken_over(history: History, owned: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+    """Return the paths at which something of somebody else's was: it is not kept beyond the transaction.
+
+    Args:
+        history: of the transaction.
+        owned: resource id -> paths that were the engine's before it.
+    """
+    mine = {path for paths in owned.values() for path in paths}
     return sorted(
         {
             record["path"]

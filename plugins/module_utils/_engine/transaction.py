@@ -109,7 +109,7 @@ class Transaction:
             "owned": {**before.get("owned", {}), **owned},
             "gone": sorted({*before.get("gone", ()), *gone}),
             "layers": sorted({*before.get("layers", ()), *layers}),
-            "taken": taken_over(history, self._kept),
+            "taken": taken_over(history, self._kept.owned),
             "revision": revision,
         }
         if trial:

@@ -18,10 +18,11 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _bytecode, _unattended
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _kept
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import FOLDER
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.files import (
     remove_if_there,
@@ -36,6 +37,8 @@ UNITS = "/etc/systemd/system"
 SERVICE = "ironspan-revert.service"
 TIMER = "ironspan-revert.timer"
 WANTED = f"timers.target.wants/{TIMER}"
+PROGRAM = "revert.py"
+"""In the engine's folder: the engine as one program, which the timer starts."""
 BALLAST_BYTES = 8 << 20
 """Set free when a trial ends: a full disk must not keep the host from going back (copies are below 4 MiB)."""
 NOT_TRIED = ("kubeadm",)
@@ -83,16 +86,14 @@ def arm(host: LocalHost, trial: Trial, folder: str) -> None:
         trial: from ``next_trial``.
         folder: the engine's folder on this machine.
 
-    Raises:
-        EngineError: the engine's code is not kept on the host.
     """
-    code = _bytecode.keep(host.root)
-    if not code and host.root == "/":
-        text = "a trial needs the engine's code on the host, and it could not be kept there"
-        raise EngineError([Problem("", text, f"Make room for some 1 MB below {_bytecode.FOLDER}.")])
+    script = os.path.join(folder, PROGRAM)
+    if _kept.code:
+        # A copy of its own: whatever becomes of the engine's, this one stays until the trial is over.
+        write_atomically(script, _kept.program_text("_unattended", _kept.code).encode("ascii"), 0o600)
     values = {
         "program": sys.executable or "/usr/bin/python3",
-        "script": os.path.join(code, _unattended.PROGRAM),
+        "script": script,
         "service": SERVICE,
         **trial,
         "until": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trial["until"])),
@@ -125,8 +126,9 @@ def disarm(host: LocalHost) -> None:
     host.run(["systemctl", "stop", TIMER], check=False)
     host.crash.reach()
     # The timer's own file goes last: as long as it is there, the rest is still to be done.
-    for name in (WANTED, SERVICE, TIMER):
-        remove_if_there(os.path.join(units, name))
+    gone = [os.path.join(units, name) for name in (WANTED, SERVICE)]
+    for path in (*gone, host.path(f"{FOLDER}/{PROGRAM}"), os.path.join(units, TIMER)):
+        remove_if_there(path)
     sync_folder(units)
     host.run(["systemctl", "daemon-reload"], check=False)
     host.crash.reach()

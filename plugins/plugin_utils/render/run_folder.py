@@ -227,6 +227,15 @@ class RunFolder:
             return None
         return t.cast("dict[str, t.Any]", json.loads(text))
 
+    def expect_bare_hosts(self) -> None:
+        """Note that the hosts of this run have had nothing to do with ironspan so far, as a rule."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.path / "bare-hosts").touch()
+
+    def bare_hosts_expected(self) -> bool:
+        """Tell whether ``expect_bare_hosts`` noted that."""
+        return (self.path / "bare-hosts").exists()
+
     def assessments(self) -> dict[str, dict[str, t.Any]]:
         """Return what the plan will say, by host."""
         return {

@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import VARIABLE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
+
+from tests.support.host_process import wire
 
 if t.TYPE_CHECKING:
     from tests.unit.conftest import Mirror, Sandbox
@@ -230,9 +233,9 @@ def test_the_real_module_process_killed(tmp_path: Path, sandbox: Sandbox, mirror
             "mirror": host.mirror,
             "secrets": {"k": "key material"},
         }
-        text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
-        module = "ansible_collections.ironspan.hybrid.plugins.modules.converge"
-        argv = [sys.executable, "-m", module]
+        question = payload.question("converge", arguments, keep=True)
+        text = wire({**question, "engine": payload.engine().packed, "_ansible_no_log": True})
+        argv = [sys.executable, "-"]
         killed = subprocess.run(
             argv, input=text, text=True, env={**os.environ, VARIABLE: str(step)}, check=False
         )

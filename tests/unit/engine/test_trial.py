@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -22,8 +21,9 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._unattended import
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.host_process import HostProcess
+
 from .test_killed import fresh
-from .test_payload import built
 from .test_random_machines import machine_with, machines, without_readings
 
 if t.TYPE_CHECKING:
@@ -406,37 +406,28 @@ def test_a_full_disk_at_the_confirmation_leaves_the_trial_open(host: Sandbox, mo
 
 
 def test_the_program_works_from_its_place_only() -> None:
-    assert root_of("/var/lib/ironspan/code/x-3") == "/"
-    assert root_of("/a/root/var/lib/ironspan/code/x-3") == "/a/root"
+    assert root_of("/var/lib/ironspan/revert.py") == "/"
+    assert root_of("/a/root/var/lib/ironspan/revert.py") == "/a/root"
     with pytest.raises(SystemExit):
         root_of("/somewhere/else")
 
 
-def test_the_program_on_the_host_needs_no_ansible(tmp_path: Path, host: Sandbox) -> None:
-    """The real payload keeps its code, and what systemd would start runs from there alone."""
-    build = tmp_path / "build"
-    build.mkdir()
-    data = built(build).decode()
-    arguments = {
-        "ANSIBLE_MODULE_ARGS": {
-            "document": host.document(*resources("new\n")),
-            "root": str(host.root),
-            "trial": TRIAL,
-        }
-    }
-    empty = "params='{\"ANSIBLE_MODULE_ARGS\": {}}'"
-    text = data.replace(empty, f"params={json.dumps(arguments)!r}")
-    done = subprocess.run([sys.executable, "-"], input=text, text=True, capture_output=True, check=True)
-    assert json.loads(done.stdout)["changed"]
+def test_the_program_on_the_host_needs_no_ansible(host: Sandbox) -> None:
+    """What is sent leaves the program, and what systemd would start runs from there alone."""
+    process = HostProcess(host.root)
+    assert process.converge(host.document(*resources("new\n")), trial=TRIAL)["changed"]
+    shutil.rmtree(host.root / "var/lib/ironspan/engine")
     unit = (host.root / "etc/systemd/system" / trial.SERVICE).read_text()
     argv = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).partition("=")[2].split()
     assert argv[1] == "-I"
-    shutil.rmtree(build)
+    program = Path(argv[2]).read_text()
     reverted = subprocess.run(
         argv, text=True, capture_output=True, check=True, cwd="/", env={"PATH": "/usr/bin:/bin"}
     )
     assert reverted.stdout == "taken back: l/service, l/more, l/config\n"
     assert host.read("etc/app/app.conf") == OLD
+    assert not Path(argv[2]).exists()
+    Path(argv[2]).write_text(program)
     again = subprocess.run(
         argv, text=True, capture_output=True, check=True, cwd="/", env={"PATH": "/usr/bin:/bin"}
     )
