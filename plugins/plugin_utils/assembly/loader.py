@@ -114,9 +114,12 @@ def load_from_ansible(
     except AnsibleError as error:
         report_broken(marks, problems)
         return None, list(problems) or [problem_of(error, sources[0] if sources else "inventory")]
-    specification = load_specification(roles_folder)
-    if roles_folder == ROLES_FOLDER:
-        all_layers().insist_on(specification.options)
+    try:
+        specification, layers = load_specification(roles_folder), all_layers()
+        if roles_folder == ROLES_FOLDER:
+            layers.insist_on(specification.options)
+    except SiteError as error:
+        return None, error.problems
     draft = Draft(
         inventory=inventory,
         specification=specification,

@@ -100,7 +100,7 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        home = folder / "collections" / "ansible_collections" / "ironspan" / "hybrid"
+        self.home = home = folder / "collections" / "ansible_collections" / "ironspan" / "hybrid"
         home.mkdir(parents=True)
         for name in ("plugins", "playbooks", "galaxy.yml", "meta", "artifacts.lock.yml"):
             (home / name).symlink_to(ROOT / name)
@@ -198,6 +198,21 @@ def test_its_variables_and_groups_are_checked_as_any(house: House) -> None:
     assert "shelf_bords_count: unknown variable; write shelf_boards_count" in said
     assert "groups.shelv: unknown group; write shelf" in said
     assert "groups.shelf: host w2 is not in the group nodes" in said
+
+
+def test_a_layer_that_is_wrong_is_refused_before_any_host_is_contacted(house: House) -> None:
+    file = house.home / "roles" / "shelf" / "meta" / "layer.yml"
+    text = file.read_text()
+    file.write_text(text.replace("phase: prepare", "phase: prepair"))
+    try:
+        result = house.play(PLAN, "-e", "user_plan=unused")
+    finally:
+        file.write_text(text)
+    assert result.returncode == 2
+    assert "shelf/meta/layer.yml:6: phase: is prepair, which nothing is called; write prepare" in re.sub(
+        r"\s+", " ", result.stdout
+    )
+    assert "no host was contacted" in result.stdout
 
 
 def test_the_index_of_layers_names_every_layer() -> None:
