@@ -135,7 +135,7 @@ def _point(context: Context) -> str:
 
 
 def _source(context: Context) -> str:
-    source = value_of(context.arguments, "ironspan_source")
+    source = str(value_of(context.arguments, "ironspan_source"))
     if source not in SOURCES:
         raise OperationError(f"ironspan_source is {source!r}", f"write {', '.join(SOURCES)}")
     if source == "survivor" and _point(context) != LATEST:
