@@ -79,6 +79,9 @@ def _heading(cell: Cell) -> str:
 
 def _keys(row: Sequence[Cell], headings: Sequence[str], found: Findings) -> list[str]:
     """Return the key of every column of our own, "" for one that is not known."""
+    if len(headings) > MOST_COLUMNS:
+        found.add(row[0].line, 0, "", f"{len(headings)} columns", f"write at most {MOST_COLUMNS}")
+        return []
     keys: list[str] = []
     for cell, heading in zip(row, headings, strict=True):
         key = heading.lower()
@@ -95,9 +98,6 @@ def _keys(row: Sequence[Cell], headings: Sequence[str], found: Findings) -> list
             found.at(place, "the column is there twice", "keep one of them")
             key = ""
         keys.append(key)
-    if len(keys) > MOST_COLUMNS:
-        found.add(row[0].line, 0, "", f"{len(keys)} columns", f"write at most {MOST_COLUMNS}")
-        return []
     return keys
 
 

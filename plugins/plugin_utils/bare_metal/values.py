@@ -285,7 +285,7 @@ def reader_of(key: str) -> Reader | None:
 
 def nearest_key(key: str) -> str | None:
     """Return the known key that looks most like an unknown one, None when none is close."""
-    plain = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
+    plain = re.sub(r"[^a-z0-9]+", "_", key[:LONGEST].lower()).strip("_")
     if reader_of(plain):
         return plain
     digits = _DIGITS.search(plain)

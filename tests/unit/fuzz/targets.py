@@ -27,6 +27,14 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import a
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import sealed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import write
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.compare import compare
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.index import Index
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.inventory import (
+    Source,
+    read_expected,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import read_inspection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.stored import key_id
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import sealing
@@ -53,6 +61,7 @@ from ironspan.etcd.errors import EtcdError
 from ironspan.etcd.stream import Stream
 from ironspan.kms import handover
 from ironspan.program.errors import ProgramError
+from tests.support import racks
 from tests.support.backup_log import CLUSTER, NAMES, PlainKeys, add_log, add_snapshot, revision
 from tests.support.fuzzing import Target
 from tests.support.memory_store import MemoryStore, Thing
@@ -352,6 +361,22 @@ def _handover(data: bytes) -> None:
     handover.open_sealed(b"wrapped", data, {_KEY: _KEY})
 
 
+# -- servers in racks --------------------------------------------------------------------------------
+
+
+def _racks(data: bytes) -> None:
+    read_expected([Source("racks.yml", data)])
+
+
+def _inspection(data: bytes) -> None:
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    expected = racks.server(0)
+    compare(expected, [read_inspection("in band", said)], Index([expected]))
+
+
 def _targets() -> t.Iterator[Target]:
     log = _sample_log()
     segment = bytes(next(thing.data for name, thing in log.things.items() if name.endswith(".log")))
@@ -425,6 +450,10 @@ def _targets() -> t.Iterator[Target]:
     yield Target(
         "kms", _handover, (handover.seal(b"wrapped", b"s" * 32, {_KEY: _KEY}),), (), ("kms/handover.py",)
     )
+    listing = write.as_yaml(racks.fleet(2))
+    yield Target("racks", _racks, (listing,), (), ("plugin_utils/bare_metal/",))
+    answer = json.dumps(racks.in_band(racks.server(0))).encode()
+    yield Target("inspection", _inspection, (answer,), (), ("plugin_utils/bare_metal/",))
     yield Target("encrypted", key_id, (b"\x0a\x03abc\x12\x02id\x18\x05",), (), ("encryption/stored.py",))
 
 

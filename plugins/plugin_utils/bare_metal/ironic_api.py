@@ -1,0 +1,256 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic's API, as far as it is used: one list of all nodes, one request a step, and waiting.
+
+It runs on openstacksdk (``pip install ironspan[metal]``), which knows every way to log in. The SDK repeats
+each 409 for 15 s, also one that will never change; so it is told not to, and this repeats what is worth it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import typing as t
+import urllib.parse
+from collections.abc import Callable, Collection, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import quoted
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+
+MICROVERSION = "1.90"
+"""Of the API: old enough for Ironic of 2024, new enough for all that is asked."""
+BUSY_S = 300.0
+"""For how long an Ironic that has no worker left (503), or a node that is locked (409), is asked again."""
+PAUSE_S = 1.0
+_FIELDS = (
+    "uuid", "name", "provision_state", "target_provision_state", "power_state", "maintenance",
+    "maintenance_reason", "fault", "last_error", "reservation", "protected", "retired", "automated_clean",
+    "properties",
+)  # fmt: skip
+_VERBS = {move.verb for moves in ironic_states.MOVES.values() for move in moves}
+PROVISION: t.Final = frozenset({*_VERBS, "inspect", "clean", "service", "abort"})
+"""Steps that are a target of the provision state."""
+
+
+class IronicApi:
+    """One Ironic.
+
+    Args:
+        session: a session of keystoneauth1 (``Connection.baremetal`` of openstacksdk is one).
+        clock: monotonic seconds.
+        sleep: waits some seconds.
+    """
+
+    def __init__(
+        self,
+        session: t.Any,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._sleep = sleep
+
+    def nodes(self) -> dict[str, tuple[str, Node]]:
+        """Return UUID and node by name (by UUID where it has none), with one request a thousand nodes."""
+        # Whose conductor is which is not asked: Ironic 39.0.0 answers 500 to a list with that field.
+        alive = bool(self.conductors())
+        found: dict[str, tuple[str, Node]] = {}
+        path = f"/nodes?fields={','.join(_FIELDS)}&limit=1000"
+        while path:
+            page = self._ask("GET", path)
+            for entry in page.get("nodes", ()):
+                found[str(entry.get("name") or entry["uuid"])] = (str(entry["uuid"]), _node(entry, alive))
+            path = _path_of(page.get("next"))
+        return found
+
+    def node(self, uuid: str) -> Node:
+        """Return one node."""
+        entry = self._ask("GET", f"/nodes/{uuid}?fields={','.join(_FIELDS)}")
+        return _node(entry, alive=True)
+
+    def conductors(self) -> set[str]:
+        """Return the names of the conductors that are alive."""
+        answer = self._ask("GET", "/conductors")
+        return {str(entry["hostname"]) for entry in answer.get("conductors", ()) if entry.get("alive")}
+
+    def enrol(self, name: str, body: Mapping[str, t.Any], macs: Collection[str]) -> str:
+        """Make a server known with its ports; what is known already is left as it is.
+
+        Args:
+            name: of the node.
+            body: its driver, interfaces, ``driver_info`` and ``properties``.
+            macs: addresses of its ports.
+
+        Returns:
+            The node's UUID.
+
+        Raises:
+            RemoteError: Ironic refused, or a port is another node's.
+        """
+        known = self._ask("GET", f"/nodes/{name}?fields=uuid", missing={})
+        uuid = str(known["uuid"] if known else self._ask("POST", "/nodes", {**body, "name": name})["uuid"])
+        for mac in macs:
+            ports = self._ask("GET", f"/ports?address={mac}&fields=uuid,node_uuid,address").get("ports", ())
+            if not ports:
+                self._ask("POST", "/ports", {"node_uuid": uuid, "address": mac})
+            elif ports[0]["node_uuid"] != uuid:
+                remedy = "look which node has it, and remove it there"
+                raise RemoteError(f"the port {mac} of {name} is another node's", remedy)
+        return uuid
+
+    def take(self, uuid: str, verb: str, arguments: Mapping[str, t.Any] | None = None) -> None:
+        """Ask for a step, and do not wait for its end.
+
+        Args:
+            uuid: of the node.
+            verb: as the steps of a way have it.
+            arguments: ``clean_steps``, ``service_steps``, ``configdrive`` or ``rescue_password``.
+        """
+        if verb in PROVISION:
+            self._ask("PUT", f"/nodes/{uuid}/states/provision", {"target": verb, **(arguments or {})})
+        elif verb in ("power_on", "power_off"):
+            self._ask("PUT", f"/nodes/{uuid}/states/power", {"target": verb.replace("_", " ")})
+        elif verb == "end_maintenance":
+            self._ask("DELETE", f"/nodes/{uuid}/maintenance")
+        elif verb == "retire":
+            self._ask("PATCH", f"/nodes/{uuid}", [{"op": "replace", "path": "/retired", "value": True}])
+        elif verb == "delete":
+            self._ask("DELETE", f"/nodes/{uuid}", missing={})
+        else:
+            raise RemoteError(f"no step '{quoted(verb)}' is known", "correct the plan")
+
+    def settled(self, uuid: str, say: Callable[[str], None], patience_s: float) -> Node:
+        """Wait until nothing goes on with a node by itself any more.
+
+        Args:
+            uuid: of the node.
+            say: told what goes on, whenever it changes.
+            patience_s: how long.
+
+        Raises:
+            RemoteError: it takes longer.
+        """
+        until = self._clock() + patience_s
+        said = ""
+        while True:
+            node = self.node(uuid)
+            state = ironic_states.STATES.get(node.state or "")
+            moving = state is not None and state.sort in ("moving", "waiting")
+            if not moving and not node.reserved_by:
+                return node
+            if state is not None and state.means != said:
+                said = state.means
+                say(said)
+            if self._clock() > until:
+                reason = (
+                    f"{said or 'it is locked'}, for longer than {patience_s:g} s{explained(node.last_error)}"
+                )
+                raise RemoteError(reason, "look at the conductor's log")
+            self._sleep(PAUSE_S)
+
+    def inspection(self, uuid: str) -> Mapping[str, t.Any] | None:
+        """Return what the last inspection said (``inventory``, ``plugin_data``), None when there was none."""
+        return self._ask("GET", f"/nodes/{uuid}/inventory", missing={}) or None
+
+    def firmware(self, uuid: str) -> Mapping[str, t.Any]:
+        """Return the components and versions that Ironic knows."""
+        return self._ask("GET", f"/nodes/{uuid}/firmware", missing={})
+
+    def _ask(
+        self, method: str, path: str, body: t.Any = None, missing: Mapping[str, t.Any] | None = None
+    ) -> Mapping[str, t.Any]:
+        """Ask, again while Ironic or the node is busy.
+
+        Args:
+            method: of HTTP.
+            path: below the endpoint of version 1 of the API.
+            body: sent as JSON; None for none.
+            missing: what is returned when there is no such thing; None: that is an error.
+        """
+        until = self._clock() + BUSY_S
+        while True:
+            options = {"json": body} if body is not None else {}
+            answer = self._session.request(
+                path, method, microversion=MICROVERSION, raise_exc=False, status_code_retries=0, **options
+            )
+            if answer.status_code == 404 and missing is not None:
+                return missing
+            if answer.status_code < 400:
+                return answer.json() if answer.content else {}
+            said = _said(answer)
+            if not _is_busy(answer.status_code, said) or self._clock() > until:
+                asked = f"{method} {path.split('?')[0]} (HTTP {answer.status_code})"
+                raise RemoteError(f"Ironic refused {asked}{explained(said)}")
+            self._sleep(PAUSE_S)
+
+
+def connected(cloud: str = "", **login: t.Any) -> IronicApi:
+    """Return Ironic by a cloud of ``clouds.yaml``, or by what openstacksdk takes instead.
+
+    Args:
+        cloud: name in ``clouds.yaml``; "" for none.
+        login: for example ``auth_type="http_basic"``, ``auth`` (endpoint, username, password),
+            ``baremetal_endpoint_override`` and ``cacert``.
+
+    Raises:
+        RemoteError: openstacksdk is not installed.
+    """
+    try:
+        import openstack.connection
+    except ImportError:
+        raise RemoteError(
+            "openstacksdk is not installed", "install it: pip install 'ironspan[metal]'"
+        ) from None
+    return IronicApi(openstack.connection.Connection(cloud=cloud or None, **login).baremetal)
+
+
+def _said(answer: t.Any) -> str:
+    """Return the words of a refusal; Ironic puts JSON into JSON."""
+    try:
+        said = answer.json()["error_message"]
+        with contextlib.suppress(ValueError):
+            said = json.loads(said)
+        if isinstance(said, Mapping):
+            said = said.get("faultstring") or said.get("description") or said
+        return str(said)
+    except (ValueError, KeyError, TypeError):
+        return str(answer.text)
+
+
+def _is_busy(status: int, said: str) -> bool:
+    """Return whether it is worth asking again: no worker is free, or a conductor has the node just now."""
+    return status == 503 or (status == 409 and "is locked by host" in said)
+
+
+def _node(entry: Mapping[str, t.Any], alive: bool) -> Node:
+    properties = entry.get("properties") or {}
+    memory = str(properties.get("memory_mb") or "")
+    return Node(
+        state=entry.get("provision_state") or "available",
+        target=entry.get("target_provision_state"),
+        power=entry.get("power_state"),
+        maintenance=bool(entry.get("maintenance")),
+        maintenance_reason=entry.get("maintenance_reason") or "",
+        fault=entry.get("fault") or "",
+        last_error=entry.get("last_error") or "",
+        reserved_by=entry.get("reservation") or "",
+        protected=bool(entry.get("protected")),
+        retired=bool(entry.get("retired")),
+        # Where the node says nothing the conductor's setting holds: it cleans, if nobody switched that off.
+        automated_clean=entry.get("automated_clean") is not False,
+        conductor_alive=alive,
+        memory_mib=int(memory) if memory.isdecimal() and memory.isascii() else None,
+    )
+
+
+def _path_of(link: str | None) -> str:
+    """Return the path and query of a link to the next page, "" when there is none."""
+    if not link:
+        return ""
+    parts = urllib.parse.urlsplit(link)
+    return f"/{parts.path.rpartition('/v1/')[2]}?{parts.query}"
