@@ -79,7 +79,11 @@ def cluster_items(cluster: Mapping[str, t.Any]) -> Iterator[Item]:
     """Yield what changes in the cluster."""
     for change in cluster["changes"]:
         action = "delete" if not change["after"] else "update" if change["before"] else "create"
-        yield Item(change["name"], change["kind"], action, "", difference(change["before"], change["after"]))
+        lines = difference(change["before"], change["after"])
+        if action == "delete":
+            lost = change.get("loss")
+            lines = [Line("!", f"{lost} is lost: needs consent")] if lost else []
+        yield Item(change["name"], change["kind"], action, change.get("why", ""), lines)
 
 
 def remote_items(things: Sequence[Mapping[str, t.Any]]) -> Iterator[Item]:

@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions import pruning
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import Admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.enforce import (
+    LAYER,
     TOLD,
     Enforced,
     enforce,
     leave_files,
-    removals,
     try_new,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import objects_of, of_file
@@ -23,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_secu
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import UnreachableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
@@ -30,9 +33,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects
     diff_of,
     name_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
-LAYER = "admission"
 PATIENCE = 5.0
 """Seconds to wait for an API that may not have been built yet."""
 
@@ -47,30 +50,34 @@ class ActionModule(ClusterAction):
 
     def visit(self, session: Session, arguments: dict[str, t.Any]) -> Result:
         """Compile, try and apply."""
-        admission = of_file(session.site)
-        declared = objects_of(session.site)
+        admission, site = of_file(session.site), session.site.name
+        declared = owned.labelled(objects_of(session.site), site, LAYER)
         if self.planned is not None:
             declared = self.planned["objects"].get(LAYER, [])
         policies = [item for item in declared if item["kind"] != "ConfigMap" and not is_always(item)]
         if admission and admission.from_files:
-            policies = self._of_files(admission, declared)
+            policies = self._of_files(admission, declared, site)
         if arguments["state"] == "tried":
             return self._tried(session, declared, policies)
-        self._insist_listed(session.api(), declared)
-        done = enforce(session.api(), declared, policies, check=self._task.check_mode, progress=self.say)
-        return _result(done)
+        api, check = session.api(), self._task.check_mode
+        gone = pruning.undeclared(pruning.there(api, site), LAYER, declared)
+        self._insist_listed(api, declared, gone)
+        return _result(enforce(api, declared, policies, check=check, progress=self.say, gone=gone))
 
-    def _insist_listed(self, api: Api, declared: list[t.Any]) -> None:
+    def _insist_listed(self, api: Api, declared: list[t.Any], gone: list[Owned]) -> None:
         """Refuse to change objects in another way than the plan lists, if there is one."""
         if self.planned is not None:
             would = apply_objects(api, declared, dry_run=True)
             whole = [(name_of(item), item) for item in declared]
-            listed.insist_on_objects(self.planned, would, whole, removals(api, declared))
+            listed.insist_on_objects(self.planned, would, whole, gone)
+        if not self._task.check_mode:
+            pruning.insist_on_consent(gone, self._variables)
 
-    def _of_files(self, admission: Admission, declared: list[t.Any]) -> list[t.Any]:
+    def _of_files(self, admission: Admission, declared: list[t.Any], site: str) -> list[t.Any]:
         """Return the policies that API servers read; those of a plan are in the hosts' documents."""
         policies = admission.policies()
-        if self.planned is not None and admission.record() not in declared:
+        record = owned.labelled([admission.record()], site, LAYER)[0]
+        if self.planned is not None and record not in declared:
             raise PlanError("the policy file has changed since the plan was made", "make a new plan")
         return policies
 
@@ -88,9 +95,9 @@ class ActionModule(ClusterAction):
             if self._task.check_mode:
                 return {"changed": False, "refused": insecure}
             if not admission.from_files:
-                done = leave_files(
-                    api, declared, policies, self.say, lambda: self._insist_listed(api, declared)
-                )
+                gone = pruning.undeclared(pruning.there(api, session.site.name), LAYER, declared)
+                insist = functools.partial(self._insist_listed, api, declared, gone)
+                done = leave_files(api, declared, policies, self.say, insist, gone)
                 return _result(done._replace(refused=[*insecure, *done.refused]))
             refused = try_new(api, declared, policies, self.say)
         except UnreachableError as error:

@@ -17,9 +17,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_r
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import named_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import SITE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
+    CONSENT_VARIABLE,
+    named_hosts,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.scope import rendered_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import lost_in_the_cluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
     claimed_digest,
@@ -31,6 +36,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import (
     problems_of_run,
+    value_of,
     warnings_of_run,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import LEFT_OUT, limited_to
@@ -86,7 +92,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 site_lock.take_for_run(RunFolder().path, site.pki_store, shared)
             if file:
                 operation = str(self._task.args.get("operation") or "")
-                return {**result, **_planned(file, site, changing, operation, hints)}
+                return {**result, **_planned(file, site, changing, operation, hints, task_vars or {})}
             renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
             operation = str(self._task.args.get("operation") or "")
             only = rendered_hosts(operation, site, task_vars or {}, planning=purpose == "plan")
@@ -124,10 +130,29 @@ def _warned(warnings: list[str]) -> dict[str, t.Any]:
     return {"warnings": warnings} if warnings else {}
 
 
-def _planned(file: str, site: Site, changing: bool, operation: str, hints: list[str]) -> dict[str, t.Any]:
+def _insist_on_consent(content: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    """Refuse here, before any host is contacted, what a phase at the end of the run would refuse."""
+    lost = lost_in_the_cluster(content)
+    if lost and not value_of(variables, CONSENT_VARIABLE):
+        raise PlanError(
+            f"the plan deletes objects of the cluster, and what is in brackets is lost: {', '.join(lost)}",
+            f"if that is what you want, run it again with -e {CONSENT_VARIABLE}=true (--allow-destructive)",
+        )
+
+
+def _planned(
+    file: str,
+    site: Site,
+    changing: bool,
+    operation: str,
+    hints: list[str],
+    variables: t.Mapping[str, t.Any],
+) -> dict[str, t.Any]:
     run = PlannedRun(RunFolder())
     plan = run.lay_out(file, site, keeping=changing, operation=operation)
     head = run.head()
+    if changing and operation == SITE:
+        _insist_on_consent(plan.content, variables)
     warnings = [*hints, *([MOVED] if head["inventory_moved"] else [])]
     return {
         "changed": False,

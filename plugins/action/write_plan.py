@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ansible import constants, context
 from ansible.plugins.action import ActionBase
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions import pruning
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import PATIENCE_OF_A_CHECK
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import enforce as admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import of_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.pod_security import (
     about_to_be_refused,
@@ -25,7 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ClusterError,
     UnreachableError,
@@ -159,13 +159,14 @@ def _cluster(site: Site, roles_folder: Path, asked: bool = True) -> Content:
         for node in nodes.declare(api, declared, dry_run=True):
             name = listed.node_name(node.node)
             lines[name] = listed.entry(listed.NODE, name, node.before, node.after)
-        there = {str(node["metadata"]["name"]) for node in api.get("/api/v1/nodes")["items"]}
-        lines = {**dict.fromkeys(map(listed.node_name, there)), **lines}
+        nodes_there = {str(node["metadata"]["name"]) for node in api.get("/api/v1/nodes")["items"]}
+        lines = {**dict.fromkeys(map(listed.node_name, nodes_there)), **lines}
         for item, change in compared(api, [o for layer in objects.values() for o in layer]):
             lines[name_of(item)] = change and _line(change)
-        for enforced, layer in ((admission, "admission"), (identity, "identity")):
-            for name in enforced.removals(api, objects.get(layer, [])):
-                lines[name] = listed.removal(name)
+        there = owned.found(api, site.name)
+        for layer in (*LAYERS, *CLUSTER_LAYERS):
+            for gone in pruning.undeclared(there, layer, objects.get(layer, [])):
+                lines[gone.title] = listed.removal(gone)
         found["refused"] = about_to_be_refused(api, of_file(site))
     except UnreachableError as error:
         found["state"] = f"no API answers: the cluster does not exist yet, or is down. {error}"

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import simulate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.declared import RECORD
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import LABEL, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
     ObjectChange,
     apply_objects,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Owned
 
+LAYER = "admission"
 _RECORD = f"/api/v1/namespaces/kube-system/configmaps/{RECORD}"
 TOLD = 20
 """How many pods are named while a run goes on; its result has all of them."""
@@ -37,15 +40,17 @@ def enforce(
     *,
     check: bool = False,
     progress: Callable[[str], None] = lambda text: None,
+    gone: Sequence[Owned] | None = None,
 ) -> Enforced:
     """Make the cluster's policies those that are declared.
 
     Args:
         api: the cluster.
-        declared: all objects to apply; without any of a policy file, every policy made from one is removed.
+        declared: all objects to apply.
         policies: the policies among them, or those that API servers have read from files.
         check: only tell what would change.
         progress: told what goes on.
+        gone: what is not declared any more and goes in the end; asked of the cluster when left out.
 
     Raises:
         ClusterError: the API server does not compile them, or the cluster's own pods do not pass; none but
@@ -60,7 +65,10 @@ def enforce(
     refused = _passed(api, policies, check, progress) if later else []
     if later and not check:
         later = apply_objects(api, rest)
-    return Enforced([*changes, *later], _removed(api, rest, check), refused)
+    if gone is None:
+        gone = owned.undeclared(owned.found(api), LAYER, declared)
+    removed = [one.title for one in gone] if check else owned.remove(api, gone)
+    return Enforced([*changes, *later], removed, refused)
 
 
 def _parted(declared: Sequence[Object]) -> tuple[list[Object], list[Object]]:
@@ -69,17 +77,13 @@ def _parted(declared: Sequence[Object]) -> tuple[list[Object], list[Object]]:
     return first, [item for item in declared if not is_always(item)]
 
 
-def removals(api: Api, declared: Sequence[Object]) -> list[str]:
-    """Return the policies that ``enforce`` would remove; nothing is changed."""
-    return _removed(api, _parted(declared)[1], check=True)
-
-
 def leave_files(
     api: Api,
     declared: Sequence[Object],
     policies: Sequence[Object],
     progress: Callable[[str], None],
     insist: Callable[[], None] = lambda: None,
+    gone: Sequence[Owned] | None = None,
 ) -> Enforced:
     """Make objects of policies before API servers stop reading them from files, so that some hold always.
 
@@ -89,6 +93,7 @@ def leave_files(
         policies: the policies among them.
         progress: told what goes on.
         insist: asked before anything is done; raises what forbids it.
+        gone: what is not declared any more.
 
     Returns:
         What was done; nothing where policies are objects already.
@@ -97,7 +102,7 @@ def leave_files(
     if record.get("data", {}).get("kept") != "files":
         return Enforced([], [], [])
     insist()
-    return enforce(api, declared, policies, progress=progress)
+    return enforce(api, declared, policies, progress=progress, gone=gone)
 
 
 def try_new(
@@ -129,16 +134,3 @@ def _passed(api: Api, policies: Sequence[Object], check: bool, progress: Callabl
     if len(told) > TOLD or outcome.left_out:
         progress(f"{max(0, len(told) - TOLD)} more could not, {outcome.left_out} were not tried")
     return told
-
-
-def _removed(api: Api, declared: Sequence[Object], check: bool) -> list[str]:
-    if not declared and api.find(_RECORD) is None:
-        return []
-    keep = {(str(item["kind"]), str(item["metadata"]["name"])) for item in declared}
-    if check:
-        found = simulate.found(api, LABEL)
-        return [f"{kind} {name}" for kind, name, _ in found if (kind, name) not in keep]
-    removed = simulate.remove(api, LABEL, keep)
-    if not declared and api.delete(_RECORD):
-        removed.append(f"ConfigMap kube-system/{RECORD}")
-    return removed

@@ -205,6 +205,8 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
         )
     if cluster["state"] != "compared":
         warnings.append(f"Objects of the cluster were not compared: {cluster['state']}")
+    if lost := lost_in_the_cluster({"cluster": cluster}):
+        warnings.append(f"Needs consent, because what is in brackets is lost: {', '.join(lost)} deleted.")
     refused = cluster.get("refused") or []
     if refused:
         warnings.append(
@@ -244,6 +246,14 @@ def kinds_of(content: Mapping[str, t.Any]) -> set[str]:
 def needs_consent(content: Mapping[str, t.Any]) -> bool:
     """Tell whether a plan does something that is asked about once more where it is applied."""
     steps = [step for thing in content["remote"] for step in thing["steps"]]
-    return any(step["destructive"] for step in content["steps"]) or any(
-        CONSENTED & set(step["effects"]) for step in steps
+    return (
+        any(step["destructive"] for step in content["steps"])
+        or any(CONSENTED & set(step["effects"]) for step in steps)
+        or bool(lost_in_the_cluster(content))
     )
+
+
+def lost_in_the_cluster(content: Mapping[str, t.Any]) -> list[str]:
+    """Return the objects whose deletion takes data or somebody's access with it."""
+    lines = content["cluster"]["changes"]
+    return [f"{line['name']} ({line['loss']})" for line in lines if line.get("loss")]

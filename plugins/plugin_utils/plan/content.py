@@ -110,6 +110,7 @@ _CHANGE_SHAPE: dict[str, type] = {
 }
 _PENDING_SHAPE: dict[str, type] = {"resource": str, "kind": str, "needs": str}
 _OBJECT_SHAPE: dict[str, type] = {"kind": str, "name": str, "before": str, "after": str}
+_DELETION_SHAPE: dict[str, type] = {"uid": str, "why": str, "loss": str}
 _CLUSTER_SHAPE: dict[str, type] = {"state": str, "objects": dict, "nodes": dict, "changes": list}
 
 
@@ -236,6 +237,10 @@ def _misshapen(content: Content) -> str:
         return wrong
     if wrong := _list_difference("cluster.changes", content["cluster"]["changes"], _OBJECT_SHAPE):
         return wrong
+    for number, line in enumerate(content["cluster"]["changes"]):
+        gone = not line["after"] and line["kind"] == "object"
+        if wrong := _difference(line, _DELETION_SHAPE) if gone else "":
+            return f"cluster.changes.{number}.{wrong}"
     if wrong := _things_difference(content["remote"]):
         return wrong
     for name, host in content["hosts"].items():

@@ -50,6 +50,26 @@ class NodeChange(t.Protocol):
         """Labels and taints as they would be."""
 
 
+class Gone(t.Protocol):
+    """An object that a layer made and does not declare any more."""
+
+    @property
+    def layer(self) -> str:
+        """The layer."""
+
+    @property
+    def title(self) -> str:
+        """Kind, namespace and name."""
+
+    @property
+    def uid(self) -> str:
+        """What no other object ever has."""
+
+    @property
+    def loss(self) -> str:
+        """What goes with it: ``data``, ``access`` or nothing."""
+
+
 def entry(kind: str, name: str, before: Content, after: Content) -> Content:
     """Return a line of the list.
 
@@ -67,9 +87,11 @@ def entry(kind: str, name: str, before: Content, after: Content) -> Content:
     }
 
 
-def removal(name: str) -> Content:
-    """Return a line of the list for an object that goes away."""
-    return {"kind": OBJECT, "name": name, "before": REMOVED, "after": ""}
+def removal(gone: Gone) -> Content:
+    """Return a line of the list for an object that goes away: which one, why, and what goes with it."""
+    why = f"its layer {gone.layer} does not declare it any more"
+    line = {"kind": OBJECT, "name": gone.title, "before": REMOVED, "after": ""}
+    return {**line, "uid": gone.uid, "why": why, "loss": gone.loss}
 
 
 def node_name(node: str) -> str:
@@ -81,7 +103,7 @@ def insist_on_objects(
     planned: Mapping[str, t.Any],
     changes: Sequence[Change],
     declared: Iterable[tuple[str, Content]] = (),
-    removed: Sequence[str] = (),
+    removed: Sequence[Gone] = (),
 ) -> None:
     """Refuse to apply objects whose changes the plan does not list.
 
@@ -91,7 +113,7 @@ def insist_on_objects(
         changes: what a dry run says would change now.
         declared: name and content of the objects to apply. One that was listed whole, because it was not
             there yet or could not be compared, is applied as it was listed.
-        removed: names of objects that would be deleted.
+        removed: objects that would be deleted; each must be the very one that is listed.
 
     Raises:
         PlanError: some are not listed, or listed with another outcome.
@@ -104,8 +126,23 @@ def insist_on_objects(
         if change.name not in lists
         or lists[change.name] not in (yaml.safe_dump(change.after), whole.get(change.name))
     ]
-    wrong += [f"{name} (deleted)" for name in removed if lists.get(name) != ""]
+    gone = {line["name"]: line.get("uid") for line in planned.get("changes") or () if line["after"] == ""}
+    wrong += [f"{one.title} (deleted)" for one in removed if gone.get(one.title) != one.uid]
     _insist(planned, wrong, bool(changes or removed))
+
+
+def insist_on_consent(removed: Sequence[Gone], allowed: bool) -> None:
+    """Refuse to delete what data or somebody's access goes with, unless that was consented to.
+
+    Raises:
+        PlanError: it was not.
+    """
+    refused = [f"{one.title} ({one.loss} is lost)" for one in removed if one.loss and not allowed]
+    if refused:
+        raise PlanError(
+            f"nothing declares these any more, and deleting them needs consent: {', '.join(refused)}",
+            "declare them, or run it again with -e ironspan_allow_destructive=true (--allow-destructive)",
+        )
 
 
 def insist_on_nodes(planned: Mapping[str, t.Any], changes: Sequence[NodeChange]) -> None:

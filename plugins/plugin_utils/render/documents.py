@@ -20,6 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
     ArtifactsIndex,
     load_index,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render import programs
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME, Authorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
@@ -152,7 +153,7 @@ class Renderer:
             return []
         variables = dict(hosts[0].variables) if hosts else {}
         content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
-        return t.cast("list[dict[str, t.Any]]", content or [])
+        return owned.labelled(content or [], self._site.name, layer)
 
     def _piece(self, layer: str, template: str, host: Host, shape: Callable[[str, t.Any], Piece]) -> Piece:
         name = f"{layer}/{template}"

@@ -42,20 +42,25 @@ class FakeApi:
         return self.kept.get(path)
 
     def get(self, path: str, **query: str) -> Object:
-        wanted = {tuple(each.split("=")) for each in query["labelSelector"].split(",")}
+        plural = path.rpartition("/")[2]
+        terms = [each.partition("=") for each in query["labelSelector"].split(",")]
         items = [
             item
             for name, item in self.kept.items()
-            if name.startswith(f"{path}/") and wanted <= item["metadata"]["labels"].items()
+            if name.split("/")[-2] == plural
+            and all(
+                key in item["metadata"]["labels"] and (not sign or item["metadata"]["labels"][key] == value)
+                for key, sign, value in terms
+            )
         ]
-        return {"kind": KINDS[path.rpartition("/")[2]] + "List", "items": items}
+        return {"kind": KINDS.get(plural, "") + "List", "items": items}
 
     def apply(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
         if not dry_run:
             self.kept[path] = body
         return body
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str, body: Object) -> bool:
         return self.kept.pop(path, None) is not None
 
 

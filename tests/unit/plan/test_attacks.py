@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.action import operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import NodeChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import ObjectChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import approvals, check, listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import Content, Plan, parse, seal
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import kinds_verdict
@@ -221,6 +222,8 @@ def test_a_plan_without_enough_signatures_is_held_to_the_free_kinds(tmp_path: Pa
 OLD, NEW = {"a": 0}, {"a": 1}
 LINE = listed.entry(listed.OBJECT, "ConfigMap x/y", OLD, NEW)
 NAME = "ClusterRoleBinding mine"
+GONE = Owned("identity", "ClusterRoleBinding", "", "mine", "uid-1", "access")
+ANEW = GONE._replace(uid="uid-2")
 
 
 @pytest.mark.parametrize(
@@ -241,19 +244,21 @@ NAME = "ClusterRoleBinding mine"
             "",
         ),
         ([listed.entry("object", NAME, {}, NEW)], [ObjectChange(NAME, {}, BINDING)], [], None, NAME),
-        ([listed.removal(NAME)], [], [NAME], None, ""),
-        ([], [], [NAME], None, f"{NAME} (deleted)"),
-        ([listed.entry("object", NAME, {}, BINDING)], [], [NAME], None, f"{NAME} (deleted)"),
+        ([listed.removal(GONE)], [], [GONE], None, ""),
+        ([], [], [GONE], None, f"{NAME} (deleted)"),
+        ([listed.removal(GONE)], [], [ANEW], None, f"{NAME} (deleted)"),
+        ([{**listed.removal(GONE), "uid": ""}], [], [GONE], None, f"{NAME} (deleted)"),
+        ([listed.entry("object", NAME, {}, BINDING)], [], [GONE], None, f"{NAME} (deleted)"),
         ([LINE], [ObjectChange("ConfigMap x/y", OLD, NEW)], [], ["cluster_object"], ""),
         ([LINE], [ObjectChange("ConfigMap x/y", OLD, NEW)], [], ["file"], "was not approved"),
         ([LINE], [], [], ["file"], ""),
-        ([listed.removal(NAME)], [], [NAME], ["file"], "was not approved"),
+        ([listed.removal(GONE)], [], [GONE], ["file"], "was not approved"),
     ],
 )
 def test_objects_are_held_against_the_list(
     lines: list[Content],
     changes: list[ObjectChange],
-    removed: list[str],
+    removed: list[Owned],
     free: list[str] | None,
     refused: str,
 ) -> None:

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.action import cluster_objects, node_metadata, write_plan
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions import pruning
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity import enforce as identity_enforce
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ClusterError,
     UnreachableError,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import ObjectChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 
 from ironspan.cli import plan_view
@@ -52,6 +54,7 @@ def test_objects_come_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
         return []
 
     monkeypatch.setattr(cluster_objects, "apply_objects", apply)
+    monkeypatch.setattr(pruning, "there", lambda api, site: [])
     run = action(cluster_objects.ActionModule, PLANNED)
     run.visit(session(), {"layers": ["gvisor", "unknown"]})
     assert applied == [RUNTIME_CLASS]
@@ -130,7 +133,8 @@ def cluster(
         "declare",
         lambda api, wanted, dry_run: [NodeChange("w1", {"labels": {}}, {"labels": {"a": "b"}})],
     )
-    monkeypatch.setattr(identity_enforce, "removals", lambda api, declared: ["RoleBinding x/gone"])
+    gone = [Owned("identity", "RoleBinding", "x", "gone", "uid-1", "access")]
+    monkeypatch.setattr(owned, "found", lambda api, site: gone)
     return write_plan._cluster(small_site(folder), ROLES)
 
 
@@ -154,7 +158,7 @@ def test_what_the_api_says_is_in_the_plan(tmp_path: Path, monkeypatch: pytest.Mo
         OTHER,
         {"kind": "node", "name": "Node w1", "before": "labels: {}\n", "after": "labels:\n  a: b\n"},
         new_node("w9"),
-        {"kind": "object", "name": "RoleBinding x/gone", "before": listed.REMOVED, "after": ""},
+        listed.removal(Owned("identity", "RoleBinding", "x", "gone", "uid-1", "access")),
     ]
     assert found["nodes"]["w1"] == {"labels": {"a": "b"}, "taints": []}
     made = samples.plan(cluster=found)
