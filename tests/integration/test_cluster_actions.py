@@ -559,7 +559,7 @@ def test_admission_policies_are_tried_then_applied_and_go_with_the_file(site: Si
     api.delete(f"{SPACES}/kube-system/pods/dns", {"gracePeriodSeconds": 0})
 
 
-# -- identity_roles, access_review -----------------------------------------------------------------
+# -- roles of people, access_review -----------------------------------------------------------------
 
 PEOPLE = {
     "identity_tenant_id": "11111111-2222-3333-4444-555555555555",
@@ -571,7 +571,7 @@ PEOPLE = {
 def test_people_get_their_roles_which_a_review_tells_and_lose_them(site: Site) -> None:
     api, option = site.control.api(), f"-e{json.dumps(PEOPLE)}"
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/ironspan-node-operator:Operators"
-    give: list[Object] = [{"ironspan.hybrid.identity_roles": None}]
+    give: list[Object] = [{"ironspan.hybrid.cluster_objects": {"layers": ["identity"]}}]
     assert changed(run(site, give, option, "--check")) == 1
     assert api.find(path) is None
     assert changed(run(site, give, option, "--diff")) == 1
@@ -580,6 +580,9 @@ def test_people_get_their_roles_which_a_review_tells_and_lose_them(site: Site) -
     text = run(site, [{"ironspan.hybrid.access_review": {"can": ["create", "pods/eviction"]}}])
     assert "who can create pods/eviction:" in text
     assert "Group entra:Operators, by ClusterRoleBinding ironspan-node-operator:Operators" in text
-    assert changed(run(site, give)) == 1
+    # Somebody loses access, so it is asked about first.
+    refused = run(site, give, status=2)
+    assert "ironspan-node-operator:Operators (access is lost)" in refused and api.find(path)
+    assert changed(run(site, give, "-eironspan_allow_destructive=true")) == 1
     assert api.find(path) is None
     assert changed(run(site, give)) == 0

@@ -16,13 +16,17 @@ import urllib3
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import policy_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import read_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Binding, Identity
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.enforce import enforce
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.review import review
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.roles import named_roles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.used import read_usage
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import Paths, apply_objects
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import (
+    ObjectChange,
+    Paths,
+    apply_objects,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 
@@ -32,6 +36,21 @@ from tests.support import entra
 
 from .loopback_cluster import Control, find_programs, running
 from .test_cluster_api import user_api
+
+
+class Enforced(t.NamedTuple):
+    """What was done."""
+
+    changes: list[ObjectChange]
+    removed: list[str]
+
+
+def enforce(api: Api, declared: Sequence[Object], *, check: bool = False) -> Enforced:
+    """Apply what is declared, and delete what the layer made before."""
+    gone = owned.undeclared(owned.found(api), "identity", declared)
+    changes = apply_objects(api, declared, dry_run=check)
+    return Enforced(changes, [one.title for one in gone] if check else owned.remove(api, gone))
+
 
 pytestmark = pytest.mark.lab
 TEMPLATE = "control_plane/templates/authentication.yaml.j2"

@@ -9,6 +9,9 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import name_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
 from tests.unit.roles.conftest import INVENTORIES, Rendered
 
@@ -93,3 +96,45 @@ def test_the_runtime_class_selects_exactly_the_hosts_with_gvisor(render: Render,
     site = render(inventory).site
     selected = {host.name for host in site.hosts.values() if selector <= host.labels.items()}
     assert selected == {host.name for host in site.group("gvisor")} != set()
+
+
+LAYERS = sorted(path.parent.name for path in ROLES_FOLDER.glob("*/objects.yml.j2"))
+SHARED = {
+    "control_plane": {
+        "ClusterRoleBinding kubeadm:get-nodes",
+        "ClusterRoleBinding kubeadm:kubelet-bootstrap",
+        "ClusterRoleBinding kubeadm:node-autoapprove-bootstrap",
+    },
+    "dns": {
+        "ConfigMap kube-system/coredns",
+        "Deployment kube-system/coredns",
+        "Service kube-system/kube-dns",
+    },
+    "egress": {"Namespace research"},
+}
+"""What others made, or have their things in: it is never deleted."""
+EVERYTHING = {
+    "access_enabled": True,
+    "dns_managed": True,
+    "access_roles": [{"role": "node-operator", "approvals": 1, "cluster_wide": True}],
+    "access_requester_groups": ["entra:people"],
+    "access_approver_groups": ["entra:leads"],
+    "egress_enabled": True,
+    "egress_namespaces": [{"name": "research"}],
+    "identity_tenant_id": "11111111-2222-3333-4444-555555555555",
+    "identity_audiences": ["99999999-8888-7777-6666-555555555555"],
+    "identity_bindings": [{"group": "Operators", "role": "node-operator"}],
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_object_says_whose_it_is_and_can_be_found_again(render: Render, layer: str) -> None:
+    rendered = render(variables=EVERYTHING)
+    objects = rendered.renderer.objects(layer)
+    assert objects or layer in ("cilium", "gvisor")
+    assert {item["metadata"]["labels"][owned.SITE] for item in objects} <= {rendered.renderer._site.name}
+    owners = {name_of(item): item["metadata"]["labels"][owned.LAYER] for item in objects}
+    assert {name for name, owner in owners.items() if owner == owned.SHARED} == SHARED.get(layer, set())
+    assert set(owners.values()) <= {layer, owned.SHARED}
+    kept = {item["kind"] for item in objects if owners[name_of(item)] == layer}
+    assert kept <= owned.KINDS.keys(), "what is not in the list is never found again"
