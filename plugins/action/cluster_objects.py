@@ -51,9 +51,13 @@ class ActionModule(ClusterAction):
             listed.insist_on_objects(self.planned, would, [(name_of(item), item) for item in objects], gone)
         if not self._task.check_mode:
             pruning.insist_on_consent(gone, self._variables)
-        changes = apply_objects(api, objects, dry_run=self._task.check_mode)
-        removed = [one.title for one in gone] if self._task.check_mode else owned.remove(api, gone)
-        if not self._task.check_mode:
+        check = self._task.check_mode
+        # Access ends before any is given; what protects goes after what comes in its place.
+        ended = [one for one in gone if one.loss == "access"]
+        removed = [one.title for one in gone] if check else owned.remove(api, ended)
+        changes = apply_objects(api, objects, dry_run=check)
+        if not check:
+            removed += owned.remove(api, [one for one in gone if one not in ended])
             day_zero.remember(session.site)
         return {
             "changed": bool(changes or removed),

@@ -130,7 +130,7 @@ def _warned(warnings: list[str]) -> dict[str, t.Any]:
     return {"warnings": warnings} if warnings else {}
 
 
-def _insist_on_consent(content: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+def insist_on_consent(content: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
     """Refuse here, before any host is contacted, what a phase at the end of the run would refuse."""
     lost = lost_in_the_cluster(content)
     if lost and not value_of(variables, CONSENT_VARIABLE):
@@ -152,7 +152,7 @@ def _planned(
     plan = run.lay_out(file, site, keeping=changing, operation=operation)
     head = run.head()
     if changing and operation == SITE:
-        _insist_on_consent(plan.content, variables)
+        insist_on_consent(plan.content, variables)
     warnings = [*hints, *([MOVED] if head["inventory_moved"] else [])]
     return {
         "changed": False,

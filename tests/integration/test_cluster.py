@@ -492,7 +492,7 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
 
 
 def test_what_nothing_declares_goes_as_the_plan_lists_it(cluster: Cluster) -> None:
-    """A layer's former objects: seen in the plan, asked about, and deleted only if they still are the same."""
+    """Objects that a layer had: seen in the plan, asked about, deleted only if they are the same still."""
     name = cluster.kubectl("get", "runtimeclass")["items"][0]["metadata"]["labels"]["ironspan.io/site"]
     mark = f"ironspan.io/site={name},ironspan.io/layer="
 

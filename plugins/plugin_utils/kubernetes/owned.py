@@ -68,7 +68,7 @@ class Owned(t.NamedTuple):
         where: its namespace, empty for the whole cluster.
         name: its name.
         uid: what no other object ever has.
-        loss: what goes with it: ``data``, ``access`` or nothing.
+        loss: what goes with it: ``data``, somebody's ``access``, a namespace's ``isolation``, or nothing.
     """
 
     layer: str
@@ -142,6 +142,8 @@ def _listed(api: Api, kind: str, selector: str, layer: str = "") -> Iterator[Own
 def _loss(kind: str, item: Object) -> str:
     if kind in _DATA:
         return "data"
+    if kind == "NetworkPolicy":
+        return "isolation"
     people = [one for one in item.get("subjects") or () if one.get("kind") in _PEOPLE]
     return "access" if people else ""
 

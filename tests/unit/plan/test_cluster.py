@@ -4,16 +4,23 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.action import cluster_objects, node_metadata, write_plan
+from ansible_collections.ironspan.hybrid.plugins.action import (
+    cluster_objects,
+    node_metadata,
+    validate,
+    write_plan,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions import pruning
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import nodes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.nodes import Declared, NodeChange
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
     ClusterError,
@@ -22,6 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import ObjectChange
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import parse, seal
 
 from ironspan.cli import plan_view
 from tests.unit.plan import samples
@@ -205,3 +213,23 @@ def test_pods_that_pod_security_would_refuse_are_a_warning(
     (warning,) = [text for text in made.content["warnings"] if "Pod Security" in text]
     assert "team/0: runAsNonRoot" in warning and "and 1 more" in warning
     assert "team/20" not in warning
+
+
+def test_a_plan_that_loses_something_is_refused_before_any_host_is_contacted() -> None:
+    lost = Owned("identity", "ClusterRoleBinding", "", "former", "uid-1", "access")
+    made = samples.plan(cluster={"changes": [listed.removal(lost), listed.removal(lost._replace(loss=""))]})
+    assert any("ClusterRoleBinding former (access) deleted" in text for text in made.content["warnings"])
+    with pytest.raises(PlanError, match=r"ClusterRoleBinding former \(access\)"):
+        validate.insist_on_consent(made.content, {})
+    validate.insist_on_consent(made.content, {"ironspan_allow_destructive": "yes"})
+    validate.insist_on_consent(samples.plan().content, {})
+
+
+@pytest.mark.parametrize("name", ["uid", "why", "loss"])
+def test_a_deletion_that_does_not_say_which_and_why_is_no_plan(name: str) -> None:
+    line = listed.removal(Owned("identity", "ClusterRoleBinding", "", "former", "uid-1", "access"))
+    made = samples.plan(cluster={"changes": [line]})
+    content = json.loads(json.dumps(made.content))
+    del content["cluster"]["changes"][0][name]
+    with pytest.raises(PlanError, match=rf"cluster\.changes\.0\.{name}"):
+        parse(seal(content).data)
