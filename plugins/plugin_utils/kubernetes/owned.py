@@ -95,7 +95,8 @@ def labelled(objects: Sequence[Object], site: str, layer: str) -> list[Object]:
     made = []
     for item in objects:
         metadata = item["metadata"]
-        labels = {LAYER: layer, SITE: site, **(metadata.get("labels") or {})}
+        # Ansible's own kind of text cannot be shown as YAML.
+        labels = {LAYER: str(layer), SITE: str(site), **(metadata.get("labels") or {})}
         made.append({**item, "metadata": {**metadata, "labels": labels}})
     return made
 

@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.always import is_always
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import WITHOUT_IT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.part import of_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 
 from tests.support import admission_cases as cases
 
@@ -56,7 +57,7 @@ def test_objects(render: Render, policy: str) -> None:
     assert [item["kind"] for item in objects[:2]] == ["ConfigMap", "MutatingAdmissionPolicy"]
     admission = of_file(rendered.site)
     assert admission
-    assert objects == admission.objects()
+    assert objects == owned.labelled(admission.objects(), rendered.site.name, "admission")
     resources = rendered.resources("az-1")
     assert f"{FOLDER}/validating/policies.json" not in [r.get("path") for r in resources.values()]
     assert api_server(rendered, "az-1")[0]["admission-control-config-file"] == f"{FOLDER}/configuration.json"
