@@ -164,7 +164,7 @@ def _cluster(site: Site, roles_folder: Path, asked: bool = True) -> Content:
         for item, change in compared(api, [o for layer in objects.values() for o in layer]):
             lines[name_of(item)] = change and _line(change)
         there = owned.found(api, site.name)
-        for layer in (*LAYERS, *CLUSTER_LAYERS):
+        for layer in (*all_layers().order, *all_layers().cluster):
             for gone in pruning.undeclared(there, layer, objects.get(layer, [])):
                 lines[gone.title] = listed.removal(gone)
         found["refused"] = about_to_be_refused(api, of_file(site))

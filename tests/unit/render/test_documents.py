@@ -226,7 +226,10 @@ def test_an_empty_template_is_an_empty_layer(tmp_path: Path, roles: Path) -> Non
 def test_objects_of_a_layer(tmp_path: Path, roles: Path) -> None:
     (roles / "base" / "objects.yml.j2").write_text("- kind: Namespace\n  metadata: {name: {{ site.name }}}\n")
     rendering = renderer(small_site(tmp_path, roles), roles)
-    assert rendering.objects("base") == [{"kind": "Namespace", "metadata": {"name": "small"}}]
+    labels = {"ironspan.io/layer": "base", "ironspan.io/site": "small"}
+    assert rendering.objects("base") == [
+        {"kind": "Namespace", "metadata": {"name": "small", "labels": labels}}
+    ]
 
 
 def test_the_run_folder(tmp_path: Path) -> None:

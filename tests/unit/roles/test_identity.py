@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.identity.declared import Identity
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 
 from .conftest import Rendered
 
@@ -54,7 +55,8 @@ def test_objects(render: Render) -> None:
     rendered = render(variables=VARIABLES)
     objects = rendered.renderer.objects("identity")
     identity = rendered.site.part(Identity)
-    assert identity and objects == identity.objects()
+    assert identity
+    assert objects == owned.labelled(identity.objects(), rendered.site.name, "identity")
     names = [
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in objects
     ]
