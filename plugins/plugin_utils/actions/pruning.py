@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import POD_NETWORKS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 def may_prune(layer: str, declared: Sequence[Object]) -> bool:
     """Tell whether a layer's objects may go: a whole pod network is taken away by cni_migrate.yml only."""
-    return bool(declared) or layer not in POD_NETWORKS
+    return bool(declared) or layer not in all_layers().pod_networks
 
 
 def undeclared(there: Sequence[Owned], layer: str, declared: Sequence[Object]) -> list[Owned]:
