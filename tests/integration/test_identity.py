@@ -67,7 +67,8 @@ BINDINGS = (
 
 def configuration(identity: Identity | None) -> str:
     """Return the file that a control plane gets."""
-    site = type("Site", (), {"identity": identity})
+    declared = type("Declared", (), {"identity": identity})
+    site = type("Site", (), {"declared": declared})
     return Templates(ROLES).get(TEMPLATE).render(site=site)
 
 
