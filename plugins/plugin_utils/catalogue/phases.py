@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import (
+    ALLOW_DESTRUCTIVE,
     EVERYWHERE,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Operation
 
 
-def _phase(name: str, summary: str, hosts: str = "", *, changes: bool = True) -> Operation:
-    return Operation(name=name, summary=summary, hosts=hosts, arguments=EVERYWHERE, changes=changes)
+def _phase(
+    name: str, summary: str, hosts: str = "", *, changes: bool = True, deletes: bool = False
+) -> Operation:
+    arguments = (ALLOW_DESTRUCTIVE, *EVERYWHERE) if deletes else EVERYWHERE
+    return Operation(name=name, summary=summary, hosts=hosts, arguments=arguments, changes=changes)
 
 
 OPERATIONS = (
@@ -30,8 +34,8 @@ OPERATIONS = (
     _phase(
         "access", "the programs that grant access for a limited time and read the audit log", "control planes"
     ),
-    _phase("network", "the pod network's objects"),
+    _phase("network", "the pod network's objects", deletes=True),
     _phase("nodes", "workers join, with certificates, labels and taints", "workers"),
-    _phase("names", "what CoreDNS is to be"),
-    _phase("isolation", "runtime classes, admission policies, roles of people"),
+    _phase("names", "what CoreDNS is to be", deletes=True),
+    _phase("isolation", "runtime classes, admission policies, roles of people", deletes=True),
 )
