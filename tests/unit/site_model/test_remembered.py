@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import pathlib
+import pickle
 import re
 import types
 import typing as t
@@ -15,6 +16,7 @@ import pytest
 from ansible import constants
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.utils.display import Display
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly import ansible_run, loader, remembered
@@ -103,9 +105,9 @@ def test_a_site_that_cannot_be_kept_is_said_once(
     tmp_path: pathlib.Path, site: Site, monkeypatch: pytest.MonkeyPatch, fault: t.Any, says: str
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(remembered.Display, "warning", lambda _self, text: said.append(text))
+    monkeypatch.setattr(Display, "warning", lambda _self, text: said.append(text))
     if isinstance(fault, OSError):
-        monkeypatch.setattr(remembered.pickle, "dump", lambda *_, **__: (_ for _ in ()).throw(fault))
+        monkeypatch.setattr(pickle, "dump", lambda *_, **__: (_ for _ in ()).throw(fault))
         place(tmp_path).keep(site)
     else:
         place(tmp_path).keep(dataclasses.replace(site, uid_source=fault))
