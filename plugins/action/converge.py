@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
@@ -17,16 +17,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
-    JOIN_INPUT,
     ExchangeError,
-    Request,
+    Result,
     Stopwatch,
     exchange,
-    layers_asked,
-    only_layers,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.turn import Turn, turn_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     UNREACHED_GROUP,
     clock_verdict,
@@ -49,24 +47,17 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import 
     plan_verdict,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
+    ROLLBACK,
     PlannedRun,
     insist_on_a_plan,
-    plan_file,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.kinds import DESIRED, RESET
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import HostNotes, RunFolder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.secret_names import named_in_text
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 PROGRAM = "converge"
-ONE_TIME_INPUTS = ("etcd-membership", "cluster-start", "upgrade", JOIN_INPUT)
-"""What only the controller can say, in one run: how a host without data starts, that it is its turn to join,
-that one may be upgraded."""
-MODES = ("apply", "assess", "plan", "reset", "rollback")
 WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 """Modes that are the module's alone."""
 
@@ -99,135 +90,157 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
     )
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Converge one host."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
+        result: Result = super().run(tmp, task_vars)
+        try:
+            return {**result, **self._in_mode(task_vars or {})}
+        except (ExchangeError, PlanError, SiteError) as error:
+            return {**result, "failed": True, "msg": str(error)}
+
+    def _in_mode(self, variables: dict[str, t.Any]) -> Result:
+        """Do what the task asks for."""
         arguments = self._task.args
         mode = arguments.get("mode") or "apply"
         if "document" in arguments or mode in WITHOUT_DOCUMENT:
             # The module used directly, with a document of the caller's own.
-            return {**result, **read(self._on_host(dict(arguments), variables))}
+            return read(self._on_host(dict(arguments), variables))
         if "trial" in arguments:
             raise AnsibleActionFail("trial goes with document; otherwise write -e ironspan_try=5m")
-        if mode not in MODES:
-            names = ", ".join([*MODES, *WITHOUT_DOCUMENT])
+        modes: dict[str, Callable[[Turn], Result]] = {
+            "apply": self._apply,
+            "assess": self._assess,
+            "plan": self._plan,
+            "reset": self._reset,
+            "rollback": self._rollback,
+        }
+        if mode not in modes:
+            names = ", ".join([*modes, *WITHOUT_DOCUMENT])
             raise AnsibleActionFail(f"mode is {mode!r}; write one of {names}")
         roles_folder = Path(arguments.get("roles_folder") or ROLES_FOLDER)
-        host = str(variables["inventory_hostname"])
-        try:
-            planned = plan_for(variables, roles_folder) if mode != "reset" else None
-            if planned and planned.host(host) is None:
-                return {**result, "changed": False, "msg": "Not in the plan; this host is left alone."}
-            text, notes = self._document(mode, variables, roles_folder)
-            if mode == "reset":
-                consent = str(arguments.get("consent") or "")
-                check = bool(self._task.check_mode)
-                insist_on_consent(json.loads(text)["site"], host, consent, variables, check_mode=check)
-            if mode in ("apply", "reset") and not self._task.check_mode:
-                shared = planned.slice_of() if planned else ""
-                site_lock.take_for_run(RunFolder().path, notes["pki_store"], shared)
-                if shared and all_layers().dependent & set(layers_asked(arguments)):
-                    site_lock.take_for_run(RunFolder().path, notes["pki_store"], part=site_lock.MEMBERS)
-            if mode == "apply" and planned:
-                planned.insist_compared(host)
-            elif mode == "apply" and not self._task.check_mode:
-                insist_on_a_plan(notes["approvals"])
-            ask = "assess" if mode == "plan" or (planned and mode == "rollback") else mode
-            more = {} if mode == "reset" else self._ways_back(mode, variables, notes)
-            if more.get("to") is not None:
-                ask = "rollback"
-            elif mode == "apply" and (alone := _left_alone(text, host)):
-                return {**result, "changed": False, "warnings": [f"{host} is left alone. {alone}"]}
-            whole, layers = text, layers_asked(arguments)
-            if layers:
-                text = only_layers(text, layers)
-            credentials = Credentials(notes["pki_store"], notes["pki_key_file"])
-            secrets = _secrets(arguments, text, notes, credentials, ask)
-            request = Request(
-                document=whole,
-                mode="apply" if mode == "reset" else ask,
-                mirror=notes["mirror"],
-                secrets=secrets,
-                certificates=joins.certificates_for(RunFolder(), host) if JOIN_INPUT in secrets else {},
-                check_mode=self._task.check_mode,
-                root=arguments.get("root") or "/",
-                plan=planned.head()["digest"] if planned else "",
-                layers=layers,
-                more=more,
-                composed=notes["composed"],
-            )
-            execute = Stopwatch(lambda given: read(self._on_host(given, variables), given["mode"]))
-            shown = self._task.diff
-            # The texts that differ are compared with those of the plan.
-            self._task.diff = shown or bool(planned and mode in ("assess", "rollback"))
-            answer = exchange(request, execute, credentials.sign)
-            self._task.diff = shown
-        except (ExchangeError, PlanError, SiteError) as error:
-            return {**result, "failed": True, "msg": str(error)}
-        except AnsibleConnectionFailure as error:
-            if mode != "reset" or not arguments.get("skip_unreachable"):
-                raise
-            self.add_group(UNREACHED_GROUP, parent_group_names=[])
-            return {**result, "changed": False, "reached": False, "msg": f"Not reached: {error}"}
-        result.update(answer)
-        # The parameters come back with the answer, document included.
-        result.pop("invocation", None)
+        planned = plan_for(variables, roles_folder) if mode != "reset" else None
+        if planned and planned.host(str(variables["inventory_hostname"])) is None:
+            return {"changed": False, "msg": "Not in the plan; this host is left alone."}
+        check = bool(self._task.check_mode)
+        turn = turn_of(variables, arguments, RunFolder(), planned, roles_folder, check=check)
+        return modes[mode](turn)
+
+    def _apply(self, turn: Turn) -> Result:
+        """Make the host as its document says."""
+        if not turn.check:
+            _lock(turn)
+        if turn.planned:
+            turn.planned.insist_compared(turn.host)
+        elif not turn.check:
+            insist_on_a_plan(turn.notes["approvals"])
+        if alone := turn.left_alone():
+            return {"changed": False, "warnings": [f"{turn.host} is left alone. {alone}"]}
+        result, _ = self._ask(turn, "apply", turn.ways_back())
         later = result.pop("csrs", None)
-        if later and mode == "apply" and not (self._task.check_mode or notes["composed"]):
-            joins.keep_requests(RunFolder(), host, whole, later)
-        if result.get("failed"):
-            result["msg"] = failure_message(result)
-        elif mode in ("assess", "plan", "rollback") and not result.get("unreachable"):
-            if ask == "rollback":
-                from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
-
-                text = back.lay_out(result, host, more["to"], RunFolder())
-                notes = {**notes, "composed": True}
-            if planned:
-                self._compare_with_plan(result, planned, host, json.loads(text))
-            self._assess(result, notes, execute, json.loads(text))
-            if mode == "plan" and not result.get("failed"):
-                from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
-
-                entry = build.host_entry(json.loads(text), result, notes["mirror"])
-                if ask == "rollback":
-                    # The document is the host's; which secrets it may name is the inventory's.
-                    entry["secrets"] = notes["secrets"]
-                RunFolder().put_assessment(host, entry)
-                # The plan shows it, for all hosts together.
-                result.pop("diff", None)
-        elif mode == "reset" and not self._task.check_mode:
-            self._join(groups_after_reset(json.loads(text)["layers"], json.loads(whole)["layers"]), notes)
-        elif mode == "apply" and not result.get("unreachable"):
-            document = json.loads(text)
+        if later and not (turn.check or turn.notes["composed"]):
+            joins.keep_requests(turn.folder, turn.host, turn.whole, later)
+        if _answered(result):
+            document = json.loads(turn.text)
             said = within(document, result)
             result["layers"] = document["layers"]
-            self._join(membership_groups(document["layers"], said, assessed=False), notes)
-            self._join([] if self._task.check_mode else recovery_groups(said), notes)
-        if planned and mode == "apply":
-            planned.report(host, result)
+            self._join(membership_groups(document["layers"], said, assessed=False), turn.notes)
+            self._join([] if turn.check else recovery_groups(said), turn.notes)
+        if turn.planned:
+            turn.planned.report(turn.host, result)
         return result
 
-    def _on_host(self, given: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _assess(self, turn: Turn) -> Result:
+        """Compare the host with its document, and say whether it is fit."""
+        return self._judged(turn)[0]
+
+    def _rollback(self, turn: Turn) -> Result:
+        """Ask the host for the document that it had, and compare; a plan has that document already."""
+        return self._judged(turn, back=not turn.planned)[0]
+
+    def _plan(self, turn: Turn) -> Result:
+        """Compare, and keep for the plan what would change."""
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import build
+
+        back = (turn.folder.operation() or {}).get("name") == ROLLBACK
+        result, turn = self._judged(turn, back=back)
+        if _answered(result):
+            entry = build.host_entry(json.loads(turn.text), result, turn.notes["mirror"])
+            if back:
+                # The document is the host's; which secrets it may name is the inventory's.
+                entry["secrets"] = turn.notes["secrets"]
+            turn.folder.put_assessment(turn.host, entry)
+            # The plan shows it, for all hosts together.
+            result.pop("diff", None)
+        return result
+
+    def _reset(self, turn: Turn) -> Result:
+        """Delete from the host what it got."""
+        consent = str(turn.arguments.get("consent") or "")
+        site = json.loads(turn.whole)["site"]
+        insist_on_consent(site, turn.host, consent, turn.variables, check_mode=turn.check)
+        if not turn.check:
+            _lock(turn)
+        try:
+            result, _ = self._ask(turn, "reset", {})
+        except AnsibleConnectionFailure as error:
+            if not turn.arguments.get("skip_unreachable"):
+                raise
+            self.add_group(UNREACHED_GROUP, parent_group_names=[])
+            return {"changed": False, "reached": False, "msg": f"Not reached: {error}"}
+        result.pop("csrs", None)
+        if not (result.get("failed") or turn.check):
+            gone = groups_after_reset(json.loads(turn.text)["layers"], json.loads(turn.whole)["layers"])
+            self._join(gone, turn.notes)
+        return result
+
+    def _on_host(self, given: dict[str, t.Any], variables: dict[str, t.Any]) -> Result:
+        """Run the engine on the host."""
         mode = given.get("mode")
         keep = not self._task.check_mode and mode not in WITHOUT_DOCUMENT
         at_once = mode == "assess" and RunFolder().bare_hosts_expected()
         return payload.execute(self._execute_module, PROGRAM, given, variables, keep, at_once)
 
-    def _ways_back(self, mode: str, variables: dict[str, t.Any], notes: HostNotes) -> dict[str, t.Any]:
-        """Return the module's parameters for trials and rollbacks; ``to`` only when a host goes back."""
-        more: dict[str, t.Any] = {"release": notes.get("release")}
-        planning = mode == "plan" and (RunFolder().operation() or {}).get("name") == "rollback"
-        going_back = planning or (mode == "rollback" and not plan_file(variables))
-        if going_back or variables.get("ironspan_try"):
-            # Imported late: most runs go forward.
-            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
+    def _ask(
+        self, turn: Turn, mode: str, more: Mapping[str, t.Any], *, texts: bool = False
+    ) -> tuple[Result, Stopwatch]:
+        """Ask the host, sign what it asks for, and say what went wrong.
 
-            more["trial"] = back.trial_of(variables, RunFolder())
-            if going_back:
-                more["to"] = value_of(variables, back.DIGEST_VARIABLE) or ""
-        return more
+        Args:
+            turn: the host's.
+            mode: as ``Turn.request`` takes it.
+            more: other parameters of the module.
+            texts: the host returns what differs, whether it is shown or not.
+        """
+        credentials = Credentials(turn.notes["pki_store"], turn.notes["pki_key_file"])
+        request = turn.request(mode, more, credentials)
+        watch = Stopwatch(lambda given: read(self._on_host(given, turn.variables), given["mode"]))
+        shown = self._task.diff
+        self._task.diff = shown or texts
+        try:
+            result = dict(exchange(request, watch, credentials.sign))
+        finally:
+            self._task.diff = shown
+        # The parameters come back with the answer, document included.
+        result.pop("invocation", None)
+        if result.get("failed"):
+            result["msg"] = failure_message(result)
+        return result, watch
+
+    def _judged(self, turn: Turn, *, back: bool = False) -> tuple[Result, Turn]:
+        """Compare the host with its document, or with the one that it had, and judge its answer."""
+        more = turn.ways_back(now=back)
+        # The texts that differ are compared with those of the plan.
+        texts = bool(turn.planned)
+        result, watch = self._ask(turn, "rollback" if back else "assess", more, texts=texts)
+        result.pop("csrs", None)
+        if _answered(result):
+            if back:
+                turn = turn.gone_back(result, more["to"])
+            document = json.loads(turn.text)
+            if turn.planned:
+                self._compare_with_plan(result, turn.planned, turn.host, document)
+            self._judge(result, turn.notes, watch, document)
+        return result, turn
 
     def _compare_with_plan(
         self, result: dict[str, t.Any], planned: PlannedRun, host: str, document: dict[str, t.Any]
@@ -245,36 +258,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if all(verdict["ok"] for verdict in verdicts):
             planned.mark_compared(host)
 
-    def _document(self, mode: str, variables: dict[str, t.Any], roles_folder: Path) -> tuple[str, HostNotes]:
-        folder = RunFolder()
-        template = RESET if mode == "reset" else DESIRED
-
-        def make() -> tuple[t.Any, t.Any]:
-            # Imported late: as a rule the validate action has written the documents already.
-            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
-                site_of_run,
-            )
-            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
-
-            site = site_of_run(variables, roles_folder)
-            if site.is_slice:
-                raise ExchangeError("what a host shall be depends on all hosts, and this job sees a slice")
-            making = template == DESIRED and not self._task.check_mode
-            return site, renderer_for(site, roles_folder, make=making)[0]
-
-        # In an operation only its targets are reset.
-        targets = variables.get("groups", {}).get("__ironspan_targets") if template == RESET else None
-        folder.ensure(template, make, targets)
-        host = str(variables["inventory_hostname"])
-        try:
-            return folder.read(host, template)
-        except KeyError:
-            raise ExchangeError(
-                f"host {host} is not in the inventory that was validated",
-                "list it there, in one of its groups",
-            ) from None
-
-    def _assess(
+    def _judge(
         self, result: dict[str, t.Any], notes: HostNotes, watch: Stopwatch, document: Mapping[str, t.Any]
     ) -> None:
         """Judge the clock, fail a host that does not fit, and mark one that has something to do."""
@@ -305,26 +289,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self.add_group(group, parent_group_names=[])
 
 
-def _left_alone(text: str, host: str) -> str:
-    """Return why a host stays as it is in a rollback of several, an empty text otherwise."""
-    if '"rollback": {' not in text:
-        return ""
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
-
-    return back.left_alone(json.loads(text), host, RunFolder())
+def _answered(result: Mapping[str, t.Any]) -> bool:
+    return not (result.get("failed") or result.get("unreachable"))
 
 
-def _secrets(
-    arguments: dict[str, t.Any], text: str, notes: HostNotes, credentials: Credentials, mode: str
-) -> dict[str, str]:
-    """Return what goes beside the document: the secrets that it names, where they are written to the host."""
-    if "secrets" in arguments:
-        raise AnsibleActionFail("secrets goes with document; otherwise a host gets those its document names")
-    secrets: dict[str, str] = {}
-    if mode == "apply":
-        secrets = credentials.secrets(set(named_in_text(text)) & set(notes["secrets"]))
-    for name, value in (arguments.get("inputs") or {}).items():
-        if name not in ONE_TIME_INPUTS:
-            raise AnsibleActionFail(f"inputs has {name!r}; write one of {', '.join(ONE_TIME_INPUTS)}")
-        secrets[name] = str(value)
-    return secrets
+def _lock(turn: Turn) -> None:
+    """Keep other runs off the site, or off what this slice of it is about."""
+    store, run = turn.notes["pki_store"], turn.folder.path
+    shared = turn.planned.slice_of() if turn.planned else ""
+    site_lock.take_for_run(run, store, shared)
+    if shared and all_layers().dependent & set(turn.layers):
+        site_lock.take_for_run(run, store, part=site_lock.MEMBERS)

@@ -53,7 +53,7 @@ def test_a_host_gets_into_no_group_of_a_layer_that_it_does_not_have(
         controller.run(name, claims, monkeypatch, mode=mode)
         layers = set(site.document(name)["layers"])
         for group in controller.groups[name]:
-            layer = group.removeprefix("ironspan_").partition("_")[2]
+            layer = group.removeprefix("__ironspan_").partition("_")[2]
             assert group in (PENDING_GROUP, RECOVERY_GROUP) or layer in layers, (name, group)
         assert (RECOVERY_GROUP in controller.groups[name]) is (mode == "apply" and host.in_group("etcd"))
     assert "__ironspan_pending_node" in controller.groups["rack-1"] or mode == "apply"
