@@ -23,6 +23,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import rotation as encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate, context
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import (
+    MOVES as ENCRYPTION_MOVES,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import MOVES as AUTHORITY_MOVES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import ROTATABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import Step
@@ -109,8 +113,8 @@ def test_playbooks_write_no_default_of_their_own() -> None:
 def test_choices_are_those_of_the_modules() -> None:
     known = catalogue.arguments()
     assert known["ironspan_authority"].choices == ROTATABLE
-    assert set(known["ironspan_authority_stage"].choices) == {rotation.GO_ON, *rotation.MOVES}
-    stages = {encryption.GO_ON, encryption.REWRITE, *encryption.MOVES}
+    assert set(known["ironspan_authority_stage"].choices) == {rotation.GO_ON, *AUTHORITY_MOVES}
+    stages = {encryption.GO_ON, encryption.REWRITE, *ENCRYPTION_MOVES}
     assert set(known["ironspan_encryption_stage"].choices) == stages
     assert set(known["ironspan_pod_network"].choices) == {*all_layers().pod_networks, cni_migrate.ONLY}
     assert known["ironspan_token_minutes"].default == rotation.TOKEN_MINUTES
