@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "threat-model.md").read_text()
 ROW = re.compile(r'^\| <a id="(?P<name>[a-z-]+)"></a>(?P<cells>.+)\|$', re.MULTILINE)
 ROWS = {found["name"]: found["cells"].split(" | ") for found in ROW.finditer(PAGE)}
 PARTS = {
-    "worker", "answer", "pod", "edit", "control-plane", "etcd-user", "member", "drill", "collector",
+    "worker", "answer", "engine", "pod", "edit", "control-plane", "etcd-user", "member", "drill", "collector",
     "backup-writer", "kms", "controller", "environment", "plans", "awx", "approver", "mirror", "azure-reader",
     "bytes",
 }  # fmt: skip
