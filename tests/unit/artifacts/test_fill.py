@@ -17,7 +17,7 @@ import typing as t
 import pytest
 
 from ironspan import artifacts
-from ironspan.artifacts import cache, download, fill, gobuild, index, inspect, lock, recipes
+from ironspan.artifacts import cache, download, fill, gobuild, index, inspect, lock, lock_file, recipes
 from ironspan.cli.outcome import CommandError, Exit
 
 from .stage import PUBLISHED, Server, small_lock
@@ -449,7 +449,7 @@ def test_ensure_raises_for_what_failed(
     locked: lock.Lock, tmp_path: pathlib.Path, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr(lock, "default_path", lambda: locked.path)
+    monkeypatch.setattr(lock_file, "default_path", lambda: locked.path)
     monkeypatch.setenv("FAKE_GO_FAIL", "example.org/runc")
     with pytest.raises(
         CommandError, match=r"1 artefact\(s\) could not be made:\n  runc/2.0: compiling runc failed"

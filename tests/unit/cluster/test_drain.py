@@ -221,7 +221,7 @@ def test_a_link_that_stays_cut_is_the_reason() -> None:
     assert outcome.state == "stuck"
     insist("drain-cut", outcome.reasons[0])
     made.fault = lambda method, path: None
-    assert drained(made).state == "drained"
+    assert drained(made, Policy(seconds=30)).state == "drained"
 
 
 def test_a_refusal_of_credentials_is_final() -> None:

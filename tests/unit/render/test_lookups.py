@@ -73,6 +73,7 @@ def test_objects_without_a_plugin_loader(tmp_path: Path, monkeypatch: pytest.Mon
     # Options come from the plugin loader, which a unit test has not.
     monkeypatch.setattr(lookup, "set_options", lambda **_options: None)
     monkeypatch.setattr(lookup, "get_option", lambda _name: str(roles))
+    labels = {"ironspan.io/layer": "base", "ironspan.io/site": "small"}
     assert lookup.run(["base"], variables_of(tmp_path)) == [
-        {"kind": "Namespace", "metadata": {"name": "small"}}
+        {"kind": "Namespace", "metadata": {"name": "small", "labels": labels}}
     ]
