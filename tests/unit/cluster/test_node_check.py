@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectations import ExpectedNode
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.node_check import check_named
@@ -41,13 +39,14 @@ def test_what_is_wrong_with_a_node_is_said(made: FakeCluster, problem: str) -> N
 def test_a_node_that_becomes_ready_is_waited_for() -> None:
     made = cluster(ready="False")
 
-    def ready() -> None:
+    said: list[str] = []
+
+    def told(text: str) -> None:
+        said.append(text)
         made.nodes["w1"]["status"]["conditions"][0]["status"] = "True"
 
-    threading.Timer(0.4, ready).start()
-    said: list[str] = []
     with serving(made) as api:
-        assert check_named(api, [W1], 10, said.append) == []
+        assert check_named(api, [W1], 10, told) == []
     assert said == ["waiting for w1 to be Ready"]
 
 
