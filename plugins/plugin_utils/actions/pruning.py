@@ -8,6 +8,7 @@ import json
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.owned import Object, Owned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import CONSENT_VARIABLE
@@ -47,9 +48,7 @@ def there(api: Api, site: str) -> list[Owned]:
         return [Owned(*entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
     found = owned.found(api, site)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = file.with_suffix(".new")
-    temporary.write_text(json.dumps(found), encoding="utf-8")
-    temporary.replace(file)
+    write_file(file, json.dumps(found).encode(), mode=0o600)
     return found
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import ALLOW_DESTRUCTIVE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import ExchangeError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
-
-DESTRUCTIVE = "ironspan_allow_destructive"
 
 
 def insist_on_consent(
@@ -43,7 +42,7 @@ def insist_on_consent(
 
 
 def _allowed(variables: Mapping[str, t.Any]) -> bool:
-    return bool(value_of(variables, DESTRUCTIVE))
+    return bool(value_of(variables, ALLOW_DESTRUCTIVE.name))
 
 
 def _planned(host: str, variables: Mapping[str, t.Any]) -> bool:

@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import ALLOW_DESTRUCTIVE, HOSTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import OPERATIONS, SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import renamed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
@@ -19,8 +20,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
-HOSTS_VARIABLE = "ironspan_hosts"
-CONSENT_VARIABLE = "ironspan_allow_destructive"
+HOSTS_VARIABLE = HOSTS.name
+CONSENT_VARIABLE = ALLOW_DESTRUCTIVE.name
 
 
 class Context:
