@@ -354,7 +354,7 @@ class FakeApi:
 
     def _serves(self, node: str) -> bool:
         return any(
-            path.startswith(f"{REQUESTS}/serving-{node}-") and body["status"].get("conditions")
+            path.startswith(f"{REQUESTS}/serving-{node}-") and body["status"].get("certificate")
             for path, body in self.objects.items()
         )
 
