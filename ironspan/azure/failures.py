@@ -30,7 +30,7 @@ ROLES = {
     "write": "ironspan backup writer",
     "delete": "ironspan backup garbage collector",
 }
-"""The roles that docs/store.md defines, by what they let an identity do with blobs."""
+"""The roles that docs/backup-store.md defines, by what they let an identity do with blobs."""
 _NO_BLOB = ("BlobNotFound", "ResourceNotFound")
 _EXISTS = ("BlobAlreadyExists", "UnauthorizedBlobOverwrite", "InvalidBlobType", "ConditionNotMet")
 _LEASED = ("LeaseAlreadyPresent", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
@@ -153,8 +153,8 @@ def _refused(place: Place, code: str, said: str, need: str) -> ServiceError:
     if code in ("AuthorizationPermissionMismatch", "InsufficientAccountPermissions"):
         return RoleMissing(
             f"{place}: this identity may not {need} blobs ({said}).",
-            f'Assign it the role "{ROLES[need]}" on the container {place.container} (docs/store.md); a new '
-            "assignment takes up to ten minutes to count.",
+            f'Assign it the role "{ROLES[need]}" on the container {place.container} (docs/backup-store.md); '
+            "a new assignment takes up to ten minutes to count.",
         )
     if code == "AuthorizationFailure":
         return Forbidden(

@@ -27,7 +27,9 @@ from ironspan.program.errors import (
 if t.TYPE_CHECKING:
     from ironspan.backup.settings import Settings
 
-_ADVICE_ROLE = "Give this identity the writer's role of docs/store.md and no other role on the container."
+_ADVICE_ROLE = (
+    "Give this identity the writer's role of docs/backup-store.md and no other role on the container."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_cluster import EtcdCluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import EtcdStore
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
     BARE_GROUP,
     COMPARED_GROUP,
@@ -49,7 +49,7 @@ class ActionModule(ClusterAction):
         except ClusterError:
             # It answers, if only to say that it is not well: there is a cluster to join.
             return []
-        if not EtcdStore(session).membership().has_key_below(KEYS):
+        if not EtcdCluster(session).membership().has_key_below(KEYS):
             return bare[:1]
         compared = self.group(COMPARED_GROUP, "control_plane")
         others = [
@@ -59,10 +59,10 @@ class ActionModule(ClusterAction):
         ]
         if others:
             raise ClusterError(
-                f"The cluster {session.site.name} is in the store, but its API {session.site.api_endpoint} "
+                f"The cluster {session.site.name} is in etcd, but its API {session.site.api_endpoint} "
                 f"does not answer, and {', '.join(others)} may hold a control plane of it.",
                 "Repair that one (or the load balancer) first: a host joins through the API. If it is lost, "
                 "include it bare and reachable in this run, or take it out of the inventory.",
             )
-        self.say("every control plane is gone; the first one starts with what the store has")
+        self.say("every control plane is gone; the first one starts with what etcd has")
         return bare[:1]

@@ -49,18 +49,18 @@ class ActionModule(PageAction):
         controller = ask.look_here(session, str(head.get("no_documents") or ""))
         api: Result = {"error": "this site was not built yet"}
         members: list[Member] = []
-        store_error = ""
+        etcd_error = ""
         if controller.built:
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 asked = pool.submit(ask.ask_api, session)
-                members, store_error = ask.ask_store(session)
+                members, etcd_error = ask.ask_etcd(session)
                 api = asked.result()
         whole = dataclasses.replace(
             evidence,
             now=time.time(),
             api=api,
             members=members,
-            store_error=store_error,
+            etcd_error=etcd_error,
             events=ask.ask_events(session) if members else (),
             controller=controller,
         )

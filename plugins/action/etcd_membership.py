@@ -12,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     Result,
     seconds,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd_cluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import PROMOTION_SECONDS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
@@ -62,22 +62,24 @@ class ActionModule(ClusterAction):
             return {}
         joined = set(self.group(COMPARED_GROUP, "control_plane"))
         joined -= set(self.group(BARE_GROUP, "control_plane"))
-        inputs = store.first_start(
+        inputs = etcd_cluster.first_start(
             session.site.group("etcd"), self.group(COMPARED_GROUP, "etcd"), self._bare(), sorted(joined)
         )
         if inputs and not self._task.check_mode:
-            self.say(f"a new store begins on {', '.join(inputs)}")
+            self.say(f"a new etcd cluster starts on {', '.join(inputs)}")
         # Running members that are to be changed are not asked about; these have data and do not run.
         stopped = set(self.group(JOINING_GROUP, "etcd")) & set(self.group(COMPARED_GROUP, "etcd"))
         stopped -= {*self._bare(), *self.group(RESTART_GROUP, "etcd")}
         if stopped:
-            store.EtcdStore(session).insist_listed([session.site.hosts[name] for name in sorted(stopped)])
+            etcd_cluster.EtcdCluster(session).insist_listed(
+                [session.site.hosts[name] for name in sorted(stopped)]
+            )
         return inputs
 
     def _named(self, session: Session) -> Result:
         if session.site.is_slice or session.store.peers_named():
             return {"changed": False}
-        without = store.EtcdStore(session).without_name(PEER_NAME)
+        without = etcd_cluster.EtcdCluster(session).without_name(PEER_NAME)
         if without:
             names = ", ".join(without)
             self.say(f"members do not ask for the name of peers yet; without it, or silent: {names}")
@@ -91,22 +93,24 @@ class ActionModule(ClusterAction):
         return self.group(BARE_GROUP, "etcd")
 
     def _learner(self, session: Session, host: Host) -> Result:
-        etcd = store.EtcdStore(session, without=[host.name])
+        etcd = etcd_cluster.EtcdCluster(session, without=[host.name])
         if self._task.check_mode:
             return {"changed": True, "inputs": {}}
         inputs, numbers = etcd.add(host, self.group(COMPARED_GROUP, "etcd"), self._bare())
-        self.say(f"{host.name} joins the store without a vote ({numbers})")
+        self.say(f"{host.name} joins etcd without a vote ({numbers})")
         return {"changed": True, "inputs": {host.name: inputs}, "arithmetic": numbers}
 
     def _voters(self, session: Session, limit: int) -> Result:
         if session.site.is_slice:
             return {"changed": False}
-        about = [h for h in store.EtcdStore(session).without_vote() if self.is_about(h.name, session.site)]
+        about = [
+            h for h in etcd_cluster.EtcdCluster(session).without_vote() if self.is_about(h.name, session.site)
+        ]
         promoted = [self._voter(session, host, limit)["changed"] for host in about]
         return {"changed": any(promoted)}
 
     def _voter(self, session: Session, host: Host, limit: int) -> Result:
-        etcd = store.EtcdStore(session, without=[host.name])
+        etcd = etcd_cluster.EtcdCluster(session, without=[host.name])
         if self._task.check_mode:
             return {"changed": True}
         promoted = etcd.promote(host, limit, self.say)
@@ -115,7 +119,7 @@ class ActionModule(ClusterAction):
         return {"changed": promoted}
 
     def _absent(self, session: Session, host: Host) -> Result:
-        etcd = store.EtcdStore(session)
+        etcd = etcd_cluster.EtcdCluster(session)
         if self._task.check_mode:
             entry, numbers = etcd.removal(host)
             return {"changed": entry is not None, "arithmetic": numbers}
@@ -125,5 +129,5 @@ class ActionModule(ClusterAction):
             removed, numbers = etcd.remove(host)
             if not removed:
                 return {"changed": changed, "arithmetic": numbers}
-            self.say(f"{host.name} is no member of the store any more ({numbers})")
+            self.say(f"{host.name} is no etcd member any more ({numbers})")
             changed = True

@@ -106,7 +106,7 @@ class ActionModule(ClusterAction):
 def _problems(session: Session, phase: str, hosts: list[Host]) -> list[str]:
     if phase == "etcd":
         problems = gate.etcd_problems(session, hosts)
-        # The store is well when the API says so too.
+        # etcd is well when the API says so too.
         session.api(patience=2).request("GET", "/readyz", timeout=10, patience=2)
         return problems
     if phase == "control_plane":

@@ -11,7 +11,7 @@ module: cluster_follows
 short_description: Wait until controllers and kubelets work with what the API serves
 version_added: "0.3.0"
 description:
-  - After a restore of the store, waits until the controller manager, the scheduler and every kubelet have
+  - After a restore of etcd, waits until the controller manager, the scheduler and every kubelet have
     renewed their leases through the API.
   - Nodes that do not are named; controllers that do not are a failure.
   - It is an action plugin and runs on the controller only, once for the whole site.

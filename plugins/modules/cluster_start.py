@@ -11,11 +11,11 @@ module: cluster_start
 short_description: Choose the control plane that starts the cluster, where there is none
 version_added: "0.1.0"
 description:
-  - Asks the API, and the store when the API does not answer, whether the cluster exists. Where it does,
+  - Asks the API, and etcd when the API does not answer, whether the cluster exists. Where it does,
     every control plane joins it, whatever its place in the inventory. Where it does not, the first of
     O(hosts) that is bare starts it.
   - The chosen host goes into the group C(__ironspan_starting_control_plane).
-  - Refuses when the store has the cluster, the API does not answer, and a control plane may live that this
+  - Refuses when etcd has the cluster, the API does not answer, and a control plane may live that this
     run has not found bare.
   - It is an action plugin and runs on the controller only. Use it with C(run_once).
 author:

@@ -11,9 +11,10 @@ module: etcd_membership
 short_description: Let etcd members start, join, vote and leave
 version_added: "0.1.0"
 description:
-  - Asks the members of the store how they are, computes the quorum before and after, and changes the
+  - Asks the etcd members how they are, computes the quorum before and after, and changes the
     membership.
-  - A step that would lose the quorum is refused, with the numbers. So is a new store beside living data.
+  - A step that would lose the quorum is refused, with the numbers. So is a new etcd cluster beside data that
+    live.
   - It is an action plugin and runs on the controller only.
 author:
   - The ironspan developers
@@ -27,9 +28,9 @@ attributes:
 options:
   state:
     description:
-      - V(started) says how the hosts of the group etcd begin a store, if it is known of all of them that
-        they have no data; it says nothing otherwise.
-      - V(learner) adds O(host), which has no data, to the store that lives, without a vote.
+      - V(started) says how the hosts of the group etcd start a new cluster, if it is known of all of them
+        that they have no data; it says nothing otherwise.
+      - V(learner) adds O(host), which has no data, to the etcd cluster that lives, without a vote.
       - V(voter) waits until O(host) is in sync and gives it its vote; without O(host) all hosts whose members
         have started and have none, as after a run that was killed.
       - V(absent) removes the member with the name or the address of O(host).

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""One host's part of a restore of the store."""
+"""One host's part of a restore of etcd."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a snapshot of the store on one of its members, verifies it, and keeps the last few."""
+"""Takes a snapshot of etcd on one of its members, verifies it, and keeps the last few."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Keep what is in the store now
+- name: Keep what is in etcd now
   ironspan.hybrid.etcd_snapshot:
 """
 
@@ -54,7 +54,7 @@ bytes:
   returned: success
   type: int
 revision:
-  description: Revision of the store that it holds.
+  description: Revision of etcd that it holds.
   returned: success
   type: int
 keys:
@@ -117,7 +117,7 @@ def save(
     free = disk.f_bavail * disk.f_frsize
     if free < size + _LEAST_FREE:
         module.fail_json(
-            msg=f"{folder} has {free} bytes free and the store holds {size}: a snapshot could fill the disk; "
+            msg=f"{folder} has {free} bytes free and etcd holds {size}: a snapshot could fill the disk; "
             "make room, or remove snapshots there"
         )
     name = time.strftime(f"{_PREFIX}%Y%m%dT%H%M%SZ.db", time.gmtime())
@@ -160,7 +160,7 @@ def main() -> None:
         environment = settings(paths.text(module.params["environment_file"]))
         descriptor = own(folder)
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}; is this a member of the store?")
+        module.fail_json(msg=f"{error.filename}: {error.strerror}; is this an etcd member?")
     saved = save(module, folder, descriptor, environment)
     removed = superfluous(paths.names(folder), keep)
     for name in removed:

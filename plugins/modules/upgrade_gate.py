@@ -29,7 +29,7 @@ attributes:
 options:
   phase:
     description:
-      - V(etcd) asks every member of the store, compares their contents, and asks the API whether it is ready.
+      - V(etcd) asks every etcd member, compares their contents, and asks the API whether it is ready.
       - V(control_plane) asks the API servers of O(hosts) directly.
       - V(addons) asks all API servers, then waits until kube-proxy and CoreDNS run everywhere.
       - V(nodes) looks at the Nodes O(hosts), their pods in kube-system, and all PodDisruptionBudgets.
@@ -48,7 +48,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Is the store well with the new version?
+- name: Is etcd well with the new version?
   ironspan.hybrid.upgrade_gate:
     phase: etcd
     hosts: "{{ ansible_play_batch }}"

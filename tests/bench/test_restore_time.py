@@ -29,7 +29,7 @@ from tests.integration.test_etcd_restore_backup import PROGRAM, revision, wait_f
 from tests.support.playbooks import play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-SECTION = "Restore of a lost store"
+SECTION = "Restore of a lost etcd"
 TINY_S, GIB_S = 10, 60
 MEBIBYTES = int(os.environ.get("IRONSPAN_BENCH_MIB", "1024"))
 PREFIX = "/ironspan-bench/"

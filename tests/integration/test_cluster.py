@@ -191,7 +191,7 @@ def test_the_doctor_names_what_is_broken_and_what_mends_it(cluster: Cluster) -> 
     assert code == 1
     assert found["services"] == {"rack-2", "az-3"}, page
     assert found["drift"] == {"rack-1", "rack-2", "az-3"}
-    assert found["store"] == {"az-3"}
+    assert found["etcd"] == {"az-3"}
     assert "az-3 at 10.98." in page and "does not answer: Connection refused" in page
     # What it says mends it, all at once.
     assert f"-> ironspan apply -i {cluster.inventory} --limit rack-1" in page

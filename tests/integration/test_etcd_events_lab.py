@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-STORE, EVENTS = 2379, 2389
+ETCD, EVENTS = 2379, 2389
 MEMBERS = ("az-1", "az-2", "az-3")
 KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
 ON = ("-e", json.dumps({"etcd_events_enabled": True}))
@@ -78,7 +78,7 @@ def site() -> Iterator[Site]:
 def test_events_are_in_the_second_etcd_and_nothing_else_is(site: Site) -> None:
     site.make_event("first")
     assert site.written("first")
-    assert site.events(STORE) == set()
+    assert site.events(ETCD) == set()
     everything = site.etcdctl("az-1", EVENTS, "get --prefix / --keys-only").split()
     # The API servers compact what they write, and keep a note of it there.
     assert {key for key in everything if not key.startswith("/registry/events/")} <= {"compact_rev_key"}
@@ -124,7 +124,7 @@ def test_switched_off_events_are_in_the_store_again(site: Site) -> None:
     played = site.site("-e", json.dumps({"etcd_events_enabled": False}))
     assert played.status == 0, played.output
     site.make_event("off")
-    assert site.written("off", STORE)
+    assert site.written("off", ETCD)
     for host in MEMBERS:
         assert site.on(host, "ls -d /var/lib/etcd-events /etc/etcd/events* 2>/dev/null || true") == ""
         assert site.on(host, "systemctl is-active etcd-events || true") == "inactive"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import EtcdStore
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_cluster import EtcdCluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME
@@ -85,10 +85,10 @@ def test_a_client_s_certificate_is_none_of_a_peer(three: Control) -> None:
     site = types.SimpleNamespace(group=lambda name: hosts(three))
     ours: t.Any = types.SimpleNamespace(site=site, etcd_context=three.etcd_context)
     for number, name in enumerate(names):
-        assert EtcdStore(ours).without_name(PEER_NAME) == names[number:]
+        assert EtcdCluster(ours).without_name(PEER_NAME) == names[number:]
         three.make_certificate(name, PEER_NAME)
         write(three, name)
-    assert EtcdStore(ours).without_name(PEER_NAME) == []
+    assert EtcdCluster(ours).without_name(PEER_NAME) == []
     # Then one after the other restarts and asks for the name.
     three.etcd_flags = (f"--peer-cert-allowed-hostname={PEER_NAME}",)
     for name in names:

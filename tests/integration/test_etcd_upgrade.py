@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Three real members of the store go to the next minor version and back, one by one, and lose nothing."""
+"""Three real etcd members go to the next minor version and back, one by one, and lose nothing."""
 
 from __future__ import annotations
 

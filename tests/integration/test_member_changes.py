@@ -21,8 +21,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_cluster import (
+    INPUT,
+    EtcdCluster,
+    peer_url,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import QuorumError, quorum
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import INPUT, EtcdStore, peer_url
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
@@ -48,10 +52,10 @@ class World:
         }
         self.group = ["etcd-1", "etcd-2", "etcd-3"]
 
-    def store(self, without: str = "") -> EtcdStore:
+    def store(self, without: str = "") -> EtcdCluster:
         site = types.SimpleNamespace(group=lambda _: [self.hosts[name] for name in self.group])
         session: t.Any = types.SimpleNamespace(site=site, etcd_context=self.control.etcd_context)
-        return EtcdStore(session, [without])
+        return EtcdCluster(session, [without])
 
     def add(self, name: str, compared: t.Collection[str] = (), bare: t.Collection[str] = ()) -> str:
         """Add a member as the action does; returns what it joins."""

@@ -96,7 +96,7 @@ class Management:
         if account is None:
             raise StoreSetupError(
                 f"there is no storage account {wanted.account} in the resource group {wanted.resource_group}",
-                "create it (docs/store.md), or correct subscription, resource_group and account",
+                "create it (docs/backup-store.md), or correct subscription, resource_group and account",
             )
         return faults(wanted.account, account)
 

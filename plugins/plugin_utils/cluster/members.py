@@ -130,7 +130,7 @@ class Membership:
                 continue
             if member.started or peer_url not in member.peer_urls:
                 raise ClusterError(
-                    f"{name} cannot join the store at {peer_url}: a member {member.name or 'without a name'} "
+                    f"{name} cannot join etcd at {peer_url}: a member {member.name or 'without a name'} "
                     f"with the id {member.id} is listed there ({', '.join(member.peer_urls)}).",
                     "Replace it with playbooks/member_replace.yml, which removes the old entry first.",
                 )
@@ -139,7 +139,7 @@ class Membership:
         if waiting:
             # etcd takes one learner at a time (--max-learners).
             raise ClusterError(
-                f"{name} cannot join the store: {waiting[0].name or waiting[0].id} is a learner still.",
+                f"{name} cannot join etcd: {waiting[0].name or waiting[0].id} is a learner still.",
                 "Let it be promoted (run its member_add.yml again) or remove it first.",
             )
         answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
@@ -210,7 +210,7 @@ class Membership:
         return listed
 
     def has_key_below(self, prefix: str) -> bool:
-        """Tell whether the store has any key that begins with ``prefix``."""
+        """Tell whether etcd has any key that begins with ``prefix``."""
         return bool(self._range(prefix.encode(), prefix, 1, keys_only=True))
 
     def pairs_below(self, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -271,7 +271,7 @@ class Membership:
             finally:
                 connection.close()
         raise _Leaderless(
-            f"No member of the store answers with a quorum ({'; '.join(reasons) or 'none is known'}).",
+            f"No etcd member answers with a quorum ({'; '.join(reasons) or 'none is known'}).",
             "Look at etcd on these hosts: systemctl status etcd, journalctl -u etcd.",
         )
 

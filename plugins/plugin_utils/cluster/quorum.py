@@ -57,7 +57,7 @@ class Quorum:
 
 
 class QuorumError(ClusterError):
-    """A step is refused, because the store would lose its quorum or has none; the message has the numbers."""
+    """A step is refused, because etcd would lose its quorum or has none; the message has the numbers."""
 
 
 def quorum(members: Sequence[Member]) -> Quorum:
@@ -109,12 +109,12 @@ def insist(before: Quorum, after: Quorum, action: str) -> str:
     missing = f" Not healthy: {', '.join(before.missing)}." if before.missing else ""
     if not before.kept:
         raise QuorumError(
-            f"Cannot {action}: the store has no quorum now ({before}).{missing}",
-            "Bring a member back that still has its data; if none can be, restore the store from a backup.",
+            f"Cannot {action}: etcd has no quorum now ({before}).{missing}",
+            "Bring a member back that still has its data; if none can be, restore etcd from a backup.",
         )
     if not after.kept:
         raise QuorumError(
-            f"Cannot {action}: the store would lose its quorum ({numbers}).{missing}",
+            f"Cannot {action}: etcd would lose its quorum ({numbers}).{missing}",
             "Make the members healthy that are not, or add one first, and try again.",
         )
     return numbers

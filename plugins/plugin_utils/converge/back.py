@@ -113,7 +113,7 @@ def verdicts(facts: Mapping[str, t.Any]) -> list[Verdict]:
                     "ok": False,
                     "found": f"{entry['resource']} would go from {now[0]} back to {then[0]}",
                     "wanted": "the same minor version: neither etcd nor Kubernetes go back from one",
-                    "remedy": "Roll back to a later document (--to), or restore a snapshot of the store.",
+                    "remedy": "Roll back to a later document (--to), or restore a snapshot of etcd.",
                 }
             )
     return found

@@ -193,7 +193,7 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
 
 
 def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assessed: bool) -> list[str]:
-    """Return the groups that tell how the host's membership of the store and the control plane stands.
+    """Return the groups that tell how the host's membership of etcd and the control plane stands.
 
     A comparison puts it into ``__ironspan_compared_LAYER``, and into ``__ironspan_bare_LAYER`` when it has
     nothing there yet, so that only the controller can say how it starts. A control plane that was

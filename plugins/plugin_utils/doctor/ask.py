@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the API, the store and the controller's own files. Reads only."""
+"""Asks the API, etcd and the controller's own files. Reads only."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _milliseconds(api: Api) -> float:
     return (time.monotonic() - began) * 1000
 
 
-def ask_store(session: Session) -> tuple[list[Member], str]:
-    """Return what the members of the store say, and why they could not be asked."""
+def ask_etcd(session: Session) -> tuple[list[Member], str]:
+    """Return what the etcd members say, and why they could not be asked."""
     site = session.site
     try:
         context = session.etcd_context()

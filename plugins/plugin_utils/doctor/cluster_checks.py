@@ -48,7 +48,7 @@ def api(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             level,
             f"the API takes {took:.0f} ms for a small answer (median)",
-            "check the WAN link, then load and disks of the control planes and the store",
+            "check the WAN link, then load and disks of the control planes and etcd",
         )
 
 

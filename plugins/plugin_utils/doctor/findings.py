@@ -67,7 +67,7 @@ class Evidence:
         hosts: host name to its answer; ``unreachable`` or ``error`` in it says why there is none. Hosts that
             were not asked are left out.
         api: the cluster's answers; ``error`` in it says why there are none.
-        members: what the members of the store say; ``store_error`` why they were not asked.
+        members: what the etcd members say; ``etcd_error`` why they were not asked.
         controller: what is known without asking anybody.
         events: what the members of the etcd for events say, empty where there is none.
     """
@@ -77,7 +77,7 @@ class Evidence:
     hosts: Mapping[str, Content] = dataclasses.field(default_factory=dict)
     api: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     members: Sequence[Member] = ()
-    store_error: str = ""
+    etcd_error: str = ""
     controller: Controller = Controller()
     events: Sequence[Member] = ()
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Members of the store that have no data any more: site.yml refuses them, so another command mends it."""
+"""etcd members that have no data any more: site.yml refuses them, so another command mends it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Lost(t.NamedTuple):
     Args:
         hosts: members without data, in the inventory's order.
         down: members that did not answer, whose data may be gone too.
-        store: the rest is too few for a quorum.
+        etcd: the rest is too few for a quorum.
         unsure: it is too few without those that did not answer.
     """
 
     hosts: tuple[str, ...] = ()
     down: tuple[str, ...] = ()
-    store: bool = False
+    etcd: bool = False
     unsure: bool = False
 
 
@@ -56,7 +56,7 @@ def lost(evidence: Evidence) -> Lost:
     if len(bare) + len(down) == len(members) and not joined:
         return Lost()
     left = len(members) - len(bare)
-    return Lost(bare, down, store=left < needed, unsure=left >= needed > left - len(down))
+    return Lost(bare, down, etcd=left < needed, unsure=left >= needed > left - len(down))
 
 
 def _waits(answer: Content, needs: str) -> bool:
@@ -67,10 +67,10 @@ def finding(evidence: Evidence) -> Iterator[Finding]:
     """Say it once for all members."""
     found = lost(evidence)
     if found.hosts:
-        what = "has lost its data, and is a member of the store"
-        if found.store:
+        what = "has lost its data, and is an etcd member"
+        if found.etcd:
             count = len(evidence.site.group("etcd"))
-            what = f"has lost its data, as {len(found.hosts)} of {count} members: the store cannot go on"
+            what = f"has lost its data, as {len(found.hosts)} of {count} members: etcd cannot go on"
         yield Finding(PROBLEM, what, mend(evidence, found.hosts), found.hosts)
 
 
@@ -86,12 +86,12 @@ def mend(evidence: Evidence, hosts: Iterable[str]) -> str:
     gone = [name for name in found.hosts if name in named]
     rest = [name for name in named if name not in gone]
     restore = operation(site, "etcd_restore", destructive=True)
-    parts = [restore] if gone and found.store else []
+    parts = [restore] if gone and found.etcd else []
     if gone and found.unsure:
         parts.append(f"bring {', '.join(found.down)} back (where those data are gone too: {restore})")
     if rest:
         parts.append(apply_command(site, rest))
-    if gone and not found.store:
+    if gone and not found.etcd:
         one = operation(site, f"member_replace -e ironspan_hosts={gone[0]}", destructive=True)
         parts.append(f"{one}{', and the same for ' + ', '.join(gone[1:]) if gone[1:] else ''}")
     return "; then ".join(parts)

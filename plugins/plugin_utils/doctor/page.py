@@ -28,7 +28,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{report['site']}: {_verdict(report, counts)}   "
         f"({asked['hosts_answered']} of {asked['hosts']} hosts answered, "
-        f"API {_WORDS[asked['api']]}, store {_WORDS[asked['store']]}, {report['seconds']:.1f} s)"
+        f"API {_WORDS[asked['api']]}, etcd {_WORDS[asked['etcd']]}, {report['seconds']:.1f} s)"
     )
     for note in report["notes"]:
         yield f"- {note}"

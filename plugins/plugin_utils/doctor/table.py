@@ -11,10 +11,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
     certificate_checks,
     cluster_checks,
     encryption_checks,
+    etcd_checks,
     host_checks,
     network_checks,
     plan_checks,
-    store_checks,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
     NOTICE,
@@ -29,7 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import
 SCHEMA = 1
 HEALTHY, UNHEALTHY, NOTHING_ASKED = 0, 1, 4
 """Exit codes; 4 also is what other commands say when no host answers."""
-HOSTS, ANSWERS, API, STORE, CONTROLLER = "hosts", "answers", "api", "store", "controller"
+HOSTS, ANSWERS, API, ETCD, CONTROLLER = "hosts", "answers", "api", "etcd", "controller"
 
 
 class Check(t.NamedTuple):
@@ -67,10 +67,10 @@ CHECKS: tuple[Check, ...] = (
     Check("mtu", ANSWERS, "ICMP echoes with 'don't fragment' to the other side", network_checks.mtu),
     Check("dns", ANSWERS, "the cluster's DNS service, asked from nodes", network_checks.dns),
     Check("link", ANSWERS, "connections from nodes to the API", network_checks.api_from_hosts),
-    Check("store", STORE, "every member's status", store_checks.health),
-    Check("alarms", STORE, "every member's alarms", store_checks.alarms),
-    Check("space", STORE, "size, size in use and quota of every member", store_checks.space),
-    Check("events", STORE, "every member's status of the etcd for events", store_checks.events),
+    Check("etcd", ETCD, "every member's status", etcd_checks.health),
+    Check("alarms", ETCD, "every member's alarms", etcd_checks.alarms),
+    Check("space", ETCD, "size, size in use and quota of every member", etcd_checks.space),
+    Check("events", ETCD, "every member's status of the etcd for events", etcd_checks.events),
     Check("api", API, "/readyz and five small requests", cluster_checks.api),
     Check("versions", API, "API, kubelets and containerd against the inventory", cluster_checks.versions),
     Check("nodes", API, "nodes and their conditions", cluster_checks.nodes),
@@ -85,10 +85,10 @@ def silence(evidence: Evidence, source: str) -> str:
         return "no host was asked"
     if source == ANSWERS and not any(True for _ in evidence.answers()):
         return "no host answered"
-    if source in (API, STORE) and not evidence.controller.built:
+    if source in (API, ETCD) and not evidence.controller.built:
         return "this site was not built yet"
-    if source == STORE:
-        return evidence.store_error
+    if source == ETCD:
+        return evidence.etcd_error
     if source == API:
         return str(evidence.api.get("error", "" if evidence.api else "it was not asked"))
     return ""
@@ -121,8 +121,8 @@ def examine(evidence: Evidence, started: str, seconds: float) -> Content:
     if evidence.controller.built and evidence.api.get("error"):
         remedy = f"check the load balancer, the link and the API servers: {_api_remedy(evidence)}"
         checks.append(_down("api-down", f"the API gives no answer: {evidence.api['error']}", remedy))
-    if evidence.controller.built and evidence.store_error:
-        checks.append(_down("store-down", f"the store: {evidence.store_error}", _STORE_REMEDY))
+    if evidence.controller.built and evidence.etcd_error:
+        checks.append(_down("store-down", f"the store: {evidence.etcd_error}", _STORE_REMEDY))
     answered = sum(1 for _ in evidence.answers())
     silent = "error" in evidence.api and all(member.error for member in evidence.members)
     nobody = not answered and (silent or not evidence.controller.built)
@@ -139,7 +139,7 @@ def examine(evidence: Evidence, started: str, seconds: float) -> Content:
             "hosts": len(evidence.hosts),
             "hosts_answered": answered,
             "api": not silence(evidence, API),
-            "store": not silence(evidence, STORE),
+            "etcd": not silence(evidence, ETCD),
         },
         "notes": _notes(evidence),
         "checks": checks,
@@ -152,10 +152,10 @@ _STORE_REMEDY = (
 
 
 def _api_remedy(evidence: Evidence) -> str:
-    """Return what brings the API back: where the store has lost its data, that comes first."""
+    """Return what brings the API back: where etcd has lost its data, that comes first."""
     found = lost(evidence)
-    if found.store or found.unsure:
-        return f"the store comes first: {mend(evidence, found.hosts)}"
+    if found.etcd or found.unsure:
+        return f"etcd comes first: {mend(evidence, found.hosts)}"
     return apply_command(evidence.site, ["control_plane", "haproxy"])
 
 

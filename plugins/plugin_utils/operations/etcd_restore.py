@@ -273,9 +273,9 @@ def _joining(context: Context, others: list[str]) -> list[Step]:
         return []
     if {"ironspan_plan", "ironspan_planned"} & context.arguments.keys():
         # A plan fixes documents by what hosts have; these have nothing then.
-        what = f"afterwards, by a plan of member_add, {', '.join(others)} join the store"
+        what = f"afterwards, by a plan of member_add, {', '.join(others)} join etcd"
         return [Step("etcd-join-later", "", what)]
-    what = "joins the store without data, first without a vote"
+    what = "joins etcd without data, first without a vote"
     return [Step("etcd-join", name, f"{name} {what}", seconds=JOIN_SECONDS) for name in others]
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Adding members of the store and control planes: one after the other, without a vote until in sync."""
+"""Adding etcd members and control planes: one after the other, without a vote until in sync."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def steps(context: Context) -> list[Step]:
     """Return the steps of the named hosts; none for one that is a member already.
 
     Raises:
-        OperationError: no host is named, the store has no quorum, or an address is a member's that is listed.
+        OperationError: no host is named, etcd has no quorum, or an address is a member's that is listed.
     """
     hosts = named_members(context, "member_add")
     members = Members(context.session)
@@ -35,7 +35,7 @@ def steps(context: Context) -> list[Step]:
         elif entry.name != host.name:
             raise OperationError(
                 f"the address {host.address} of {host.name} is that of the member {entry.name or entry.id}, "
-                "which the store lists still",
+                "which etcd lists still",
                 f"replace that member: ironspan apply member_replace -e ironspan_hosts={host.name}",
             )
     nodes = context.nodes()

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Removing members of the store and control planes: the others follow first, then the host leaves."""
+"""Removing etcd members and control planes: the others follow first, then the host leaves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing a member of the store or a control plane: the old one is forgotten, the host joins anew.
+"""Replacing an etcd member or a control plane: the old one is forgotten, the host joins anew.
 
 For a host whose disk is empty, whose data are wrong, which died and was built again at its address or at
 another one; any host, the one that once started the cluster included.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import peer_url
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_cluster import peer_url
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.membership import (
     Members,
@@ -41,7 +41,7 @@ def steps(context: Context) -> list[Step]:
     if host.in_group("control_plane") and len(control_planes) == 1:
         raise OperationError(
             f"{host.name} is the only control plane, so there is none that it could join",
-            "add another one first (member_add); or reset it and run site.yml: the store keeps the cluster",
+            "add another one first (member_add); or reset it and run site.yml: etcd keeps the cluster",
         )
     found: list[Step] = []
     members = Members(context.session) if host.in_group("etcd") else None

@@ -1,18 +1,18 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What adding, removing and replacing members of the store and control planes have in common."""
+"""What adding, removing and replacing etcd members and control planes have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_cluster import (
+    EtcdCluster,
+    belongs_to,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.quorum import Quorum, insist
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.store import (
-    EtcdStore,
-    belongs_to,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     HOSTS_VARIABLE,
@@ -35,7 +35,7 @@ def named_members(context: Context, example: str) -> list[Host]:
     """Return the hosts that the operator named.
 
     Raises:
-        OperationError: none was named, or one is neither a member of the store nor a control plane.
+        OperationError: none was named, or one is neither an etcd member nor a control plane.
     """
     hosts = context.hosts
     if not hosts:
@@ -54,7 +54,7 @@ def named_members(context: Context, example: str) -> list[Host]:
 
 
 class Members:
-    """The store's members as they are, and as the steps worked out so far leave them.
+    """etcd's members as they are, and as the steps worked out so far leave them.
 
     Args:
         session: the site's cluster.
@@ -64,7 +64,7 @@ class Members:
     """
 
     def __init__(self, session: Session) -> None:
-        store = EtcdStore(session)
+        store = EtcdCluster(session)
         try:
             answers, self.count = store.settled()
             if not self.count.kept:
@@ -75,7 +75,7 @@ class Members:
             raise OperationError(error.message, error.remedy) from None
 
     def entry(self, host: Host) -> Listed | None:
-        """Return a host's entry, None if the store does not list it."""
+        """Return a host's entry, None if etcd does not list it."""
         return belongs_to(self.listed, host)
 
     def add(self, host: Host) -> list[Step]:
@@ -92,7 +92,7 @@ class Members:
             Step(
                 "etcd-add-learner",
                 host.name,
-                f"add {host.name} to the store without a vote, and start it",
+                f"add {host.name} to etcd without a vote, and start it",
                 seconds=LEARNER_SECONDS,
             ),
             Step(
@@ -105,7 +105,7 @@ class Members:
         ]
 
     def remove(self, host: Host) -> list[Step]:
-        """Return the step that takes a host out of the store; none for one that is not listed."""
+        """Return the step that takes a host out of etcd; none for one that is not listed."""
         entry = self.entry(host)
         if entry is None:
             return []
@@ -114,9 +114,7 @@ class Members:
         self.count = after
         self.listed = [member for member in self.listed if member.id != entry.id]
         known = entry.name if entry.name == host.name else f"{entry.name or entry.id} at {host.address}"
-        return [
-            Step("etcd-remove", host.name, f"remove the member {known} from the store", numbers, "", 3, True)
-        ]
+        return [Step("etcd-remove", host.name, f"remove the member {known} from etcd", numbers, "", 3, True)]
 
     def _insist(self, after: Quorum, action: str) -> str:
         try:
@@ -162,7 +160,7 @@ def following(
             Step(
                 "restart-api-server",
                 other.name,
-                f"the API server of {other.name} goes on with the store {word} {names}",
+                f"the API server of {other.name} goes on with etcd {word} {names}",
                 disruption="requests go to the other control planes meanwhile"
                 if len(site.group("control_plane")) > 1
                 else "the API does not answer for some seconds",
@@ -175,7 +173,7 @@ def following(
             Step(
                 "restart-backup",
                 other.name,
-                f"the backup agent of {other.name} goes on with the store {word} {names}",
+                f"the backup agent of {other.name} goes on with etcd {word} {names}",
                 seconds=BACKUP_SECONDS,
             )
             for other in site.group("etcd")
@@ -207,7 +205,7 @@ def unknown_elsewhere(steps: Sequence[Step], comes: str) -> list[str]:
 
 
 def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
-    """Return how the others begin the store of events anew, when hosts come, go or lose their part of it.
+    """Return how the others begin the etcd for events anew, when hosts come, go or lose their part of it.
 
     Args:
         site: whose events may have a store of their own.
@@ -217,7 +215,7 @@ def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
         Step(
             "restart-events",
             other.name,
-            f"the store of events begins anew on {other.name}",
+            f"the etcd for events begins anew on {other.name}",
             disruption="events are lost, and API servers do not count as ready until it has a quorum",
             seconds=EVENTS_SECONDS,
         )

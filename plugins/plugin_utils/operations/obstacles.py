@@ -50,7 +50,7 @@ def _store(context: Context) -> Iterator[str]:
     hosts = context.site.group("etcd")
     members = context.etcd_members()
     for problem in etcd.problems(members):
-        yield f"the store is not healthy: {problem}"
+        yield f"etcd is not healthy: {problem}"
     wanted = parse(str(hosts[0].variables["etcd_version"]))
     running = live.etcd_versions(members)
     if set(running.values()) == {wanted}:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrading a running cluster: a snapshot, the members of the store, the control planes, the nodes in waves.
+"""Upgrading a running cluster: a snapshot, the etcd members, the control planes, the nodes in waves.
 
 What is to be done is the difference between the inventory's versions and those that run, so a run that was
 cut short has fewer steps left and goes on.
@@ -30,7 +30,7 @@ def steps(context: Context) -> list[Step]:
     """Return what is to be done, in order; nothing when all versions are those of the inventory.
 
     Raises:
-        OperationError: a step would break a rule of version skew, the store is not healthy, or something in
+        OperationError: a step would break a rule of version skew, etcd is not healthy, or something in
             use does not exist in the new version. All reasons are in the message.
     """
     now = live.look(context.api())
@@ -46,7 +46,7 @@ def steps(context: Context) -> list[Step]:
     snapshot = Step(
         "etcd-snapshot",
         "",
-        f"take a snapshot of the store on {member.name}, verify it and keep it there",
+        f"take a snapshot of etcd on {member.name}, verify it and keep it there",
         seconds=SNAPSHOT_SECONDS,
     )
     return [snapshot, *found, *_addon_steps(context, now)]
@@ -173,10 +173,10 @@ def _addon_steps(context: Context, now: live.Live) -> Iterator[Step]:
 
 
 def etcd_health(context: Context) -> list[str]:
-    """Return what is wrong with the store now."""
+    """Return what is wrong with etcd now."""
     return etcd.problems(context.etcd_members())
 
 
 def wanted_etcd(context: Context) -> Version:
-    """Return the version of the store that the inventory asks for."""
+    """Return the version of etcd that the inventory asks for."""
     return parse(str(context.site.group("etcd")[0].variables["etcd_version"]))

@@ -61,12 +61,12 @@ def insist_on_workers(hosts: Sequence[Host]) -> None:
     """Refuse hosts that hold more than pods.
 
     Raises:
-        OperationError: one is a control plane or a member of the store, or no worker at all.
+        OperationError: one is a control plane or an etcd member, or no worker at all.
     """
     special = [host.name for host in hosts if host.in_group("control_plane") or host.in_group("etcd")]
     if special:
         raise OperationError(
-            f"{', '.join(special)}: control planes and members of the store do not come and go as workers do",
+            f"{', '.join(special)}: control planes and etcd members do not come and go as workers do",
             "use the operations for members (docs/members.md)",
         )
     others = [host.name for host in hosts if not host.in_group("nodes")]

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Members of the store and control planes in a plan: changed in one run, because they wait for each other."""
+"""etcd members and control planes in a plan: changed in one run, because they wait for each other."""
 
 from __future__ import annotations
 

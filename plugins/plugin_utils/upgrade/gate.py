@@ -66,7 +66,7 @@ def insist(judge: Judge, seconds: float, say: Callable[[str], None], remedy: str
 
 
 def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
-    """Return what is wrong with the store after members were changed."""
+    """Return what is wrong with etcd after members were changed."""
     addresses = {host.name: host.address for host in session.site.group("etcd")}
     members = etcd.ask_members(addresses, session.etcd_context())
     problems = etcd.problems(members)

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions run, asked of the API and of the store: a handful of requests, however many nodes."""
+"""Which versions run, asked of the API and of etcd: a handful of requests, however many nodes."""
 
 from __future__ import annotations
 

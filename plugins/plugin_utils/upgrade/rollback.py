@@ -10,7 +10,7 @@ AGAIN = "Mend it and run the same again: it goes on where it stopped."
 
 
 def of_etcd(wanted: Version, cluster: Version | None, former: Version | None) -> str:
-    """Return the way back while members of the store are upgraded.
+    """Return the way back while etcd members are upgraded.
 
     Args:
         wanted: the version they shall run.
@@ -49,7 +49,7 @@ def of_control_planes(wanted: Version, done: int, count: int) -> str:
     return (
         f"{AGAIN} {done} of {count} API servers run {wanted}. There is no way back: kubeadm does not go, "
         f"and objects may be stored as only {wanted} reads them. The cluster works with both versions "
-        "meanwhile. Only the snapshot of the store with the former version would be one, and it loses "
+        "meanwhile. Only the snapshot of etcd with the former version would be one, and it loses "
         "everything that came after it."
     )
 

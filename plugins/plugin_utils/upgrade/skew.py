@@ -125,7 +125,7 @@ def kubernetes_problems(
 
 
 def etcd_problems(members: Mapping[str, Version], cluster: Version | None, wanted: Version) -> list[str]:
-    """Say why the members of the store cannot go to a version now.
+    """Say why the etcd members cannot go to a version now.
 
     Going back by one minor version is possible as long as the cluster's version, which is that of its oldest
     member, is the older one: in the middle of an upgrade, or after ``etcdctl downgrade enable``.

@@ -19,7 +19,7 @@ from ironspan.cli.report import Failure, Run
 REPORT: dict[str, t.Any] = {
     "schema": 1, "kind": "doctor", "site": "lab", "started": "", "seconds": 1.0,
     "healthy": False, "exit_code": 1,
-    "asked": {"hosts": 1, "hosts_answered": 1, "api": True, "store": True}, "notes": [],
+    "asked": {"hosts": 1, "hosts_answered": 1, "api": True, "etcd": True}, "notes": [],
     "checks": [
         {"name": "drift", "reads": "", "verdict": "problem", "because": "",
          "findings": [{"level": "problem", "what": "differs", "remedy": "ironspan apply", "hosts": ["a"]}]},

@@ -107,7 +107,7 @@ def test_a_step_is_refused_with_the_arithmetic(before: Quorum, after: Quorum, al
     if allowed:
         assert insist(before, after, "do it") == f"{before}; after: {after}"
         return
-    with pytest.raises(QuorumError, match="Cannot do it: the store") as refused:
+    with pytest.raises(QuorumError, match="Cannot do it: etcd") as refused:
         insist(before, after, "do it")
     assert str(before) in str(refused.value)
     assert refused.value.remedy
@@ -118,7 +118,7 @@ def test_the_refusal_names_who_is_missing() -> None:
     with pytest.raises(QuorumError) as refused:
         insist(count, count.removing(True), "remove az-2")
     assert refused.value.message == (
-        "Cannot remove az-2: the store would lose its quorum (3 members, 2 needed, 2 healthy; "
+        "Cannot remove az-2: etcd would lose its quorum (3 members, 2 needed, 2 healthy; "
         "after: 2 members, 2 needed, 1 healthy). Not healthy: az-3."
     )
 
@@ -409,7 +409,7 @@ def test_after_the_leader_was_removed_the_others_are_given_time_to_elect_one(
     assert len(asked) == 4
     asked.clear()
     monkeypatch.setattr(members, "SETTLING_SECONDS", 0)
-    with pytest.raises(ClusterError, match="No member of the store answers with a quorum"):
+    with pytest.raises(ClusterError, match="No etcd member answers with a quorum"):
         gateway(answer).remove("a")
 
 

@@ -157,7 +157,7 @@ class Draft:
             "pods": [pod()],
         }
         self.members = [member()]
-        self.store_error = ""
+        self.etcd_error = ""
         self.events: list[Member] = []
         self.controller = Controller(authorities={"etcd": int(NOW) + 3000 * DAY})
 
@@ -165,7 +165,7 @@ class Draft:
         """Return it."""
         return Evidence(
             self.site, NOW, copy.deepcopy(self.hosts), copy.deepcopy(self.api), self.members,
-            self.store_error, self.controller, self.events,
+            self.etcd_error, self.controller, self.events,
         )  # fmt: skip
 
 

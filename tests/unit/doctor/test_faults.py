@@ -99,7 +99,7 @@ FAULTS: dict[str, str | tuple[Change, str, str]] = {
     "etcd-expired": (expired("az-1", "/etc/etcd/pki/server.crt"), "certificates",
                      "ironspan apply certs_renew"),
     **dict.fromkeys(("drain-cut", "drain-stuck"), (closed, "nodes", "kubectl uncordon rack-1")),
-    "member-cut": (learner, "store", "ironspan apply --limit az-1"),
+    "member-cut": (learner, "etcd", "ironspan apply --limit az-1"),
     "upgrade-lost": (version, "versions", "ironspan plan upgrade"),
     **dict.fromkeys(("mirror-wrong", "mirror-html", "mirror-image", "image-unsigned", "mirror-missing",
                      "mirror-short", "mirror-slow", "mirror-down"), FETCHED),

@@ -64,7 +64,7 @@ def test_hosts_answer_and_there_is_no_cluster(tmp_path: Path) -> None:
     drift = next(check for check in found["checks"] if check["name"] == "drift")
     assert {host for finding in drift["findings"] for host in finding["hosts"]} == {"a1", "w2"}
     assert found["exit_code"] == 1 and found["asked"] == {
-        "hosts": 3, "hosts_answered": 2, "api": False, "store": False,
+        "hosts": 3, "hosts_answered": 2, "api": False, "etcd": False,
     }  # fmt: skip
     # Reads only: no authority was made, nothing was written on hosts.
     assert not (tmp_path / "pki").exists()

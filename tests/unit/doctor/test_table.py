@@ -227,28 +227,28 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("plans", "notice",
      planned({**PLANNED, "operation": "upgrade", "arguments": {"ironspan_hosts": "rack-1"}}, fingerprint="g"),
      "it is out of date", """ironspan plan upgrade -e '{"ironspan_hosts": "rack-1"}'"""),
-    ("store", "problem", without_data, "az-1: has lost its data, as 1 of 1 members",
+    ("etcd", "problem", without_data, "az-1: has lost its data, as 1 of 1 members",
      "ironspan apply etcd_restore --allow-destructive"),
-    ("store", "problem", store(version="3.5.24"), "az-1 runs version 3.5.24, wanted 3.6.14",
+    ("etcd", "problem", store(version="3.5.24"), "az-1 runs version 3.5.24, wanted 3.6.14",
      "ironspan plan upgrade"),
-    ("store", "problem", store(error="timed out", healthy=False), "az-1 at 10.0.0.1 does not answer",
+    ("etcd", "problem", store(error="timed out", healthy=False), "az-1 at 10.0.0.1 does not answer",
      "ironspan apply --limit az-1"),
-    ("store", "problem", store(leader="0"), "there is no leader", "ironspan apply --limit az-1"),
-    ("store", "problem", store(version="3.6.1"), "az-1 runs version 3.6.1, wanted 3.6.14", "ironspan apply"),
-    ("alarms", "problem", store(alarms=("NOSPACE",)), "the store has the alarm NOSPACE",
+    ("etcd", "problem", store(leader="0"), "there is no leader", "ironspan apply --limit az-1"),
+    ("etcd", "problem", store(version="3.6.1"), "az-1 runs version 3.6.1, wanted 3.6.14", "ironspan apply"),
+    ("alarms", "problem", store(alarms=("NOSPACE",)), "etcd has the alarm NOSPACE",
      "etcdctl alarm disarm"),
     ("alarms", "problem", store(alarms=("CORRUPT",)), "alarm CORRUPT", "member_replace"),
     ("space", "problem", store(database_bytes=int(7.5 * GIB), used_bytes=7 * GIB),
-     "the store is 94% full (7.5 GiB of 8.0 GiB)", "raise etcd_quota_bytes"),
+     "etcd is 94% full (7.5 GiB of 8.0 GiB)", "raise etcd_quota_bytes"),
     ("space", "notice", store(database_bytes=int(6.5 * GIB), used_bytes=GIB), "81% full", "etcdctl defrag"),
-    ("space", "notice", store(used_bytes=60 * 2**20), "80% of the store's 300.0 MiB are holes",
+    ("space", "notice", store(used_bytes=60 * 2**20), "80% of etcd's 300.0 MiB are holes",
      "ssh az-1 'set -a; . /etc/etcd/etcdctl.env; etcdctl defrag'"),
     ("events", "problem", lambda d: d.events.append(member(leader="0")), "events: there is no leader",
      "playbooks/etcd_events_anew.yml"),
     ("events", "problem", lambda d: d.events.append(member(alarms=("NOSPACE",))),
      "az-1: events: az-1 reports the alarm NOSPACE", "ironspan apply --limit az-1"),
     ("events", "notice", lambda d: setattr(d.site, "planned_nodes", 1001),
-     "events share the store of a site of 1001 nodes", "etcd_events_enabled: true"),
+     "events share etcd of a site of 1001 nodes", "etcd_events_enabled: true"),
     ("api", "problem", lambda d: d.api.update(ready="[+]ping ok\n[-]etcd failed: reason withheld\n"),
      "the API is not ready: etcd", "ssh az-1 journalctl"),
     ("api", "notice", lambda d: d.api.update(milliseconds=600.0), "takes 600 ms", "WAN link"),
@@ -300,7 +300,7 @@ def test_a_healthy_site_is_healthy() -> None:
     report = examined()
     assert [check for check in report["checks"] if check["verdict"] != "ok"] == []
     assert (report["healthy"], report["exit_code"]) == (True, 0)
-    assert page(report).startswith("small: healthy   (2 of 2 hosts answered, API asked, store asked")
+    assert page(report).startswith("small: healthy   (2 of 2 hosts answered, API asked, etcd asked")
     assert page(report).count("\n") == 1
 
 
@@ -418,10 +418,10 @@ RESTORE, REPLACE = "ironspan apply etcd_restore --allow-destructive", "ironspan 
     ],
 )
 def test_lost_data_are_not_drift(change: Change, of: str, remedy: str) -> None:
-    """site.yml refuses a member without data that the store lists: no finding sends anybody there."""
+    """site.yml refuses a member without data that etcd lists: no finding sends anybody there."""
     lines = page(examined(change)).splitlines()
     (at,) = [number for number, line in enumerate(lines) if "has lost its data" in line]
-    assert lines[at].startswith(f"✗ store: {of}: ")
+    assert lines[at].startswith(f"✗ etcd: {of}: ")
     assert remedy in lines[at + 1]
     for line, after in itertools.pairwise(lines):
         if line.startswith("✗ drift: "):
@@ -449,7 +449,7 @@ def test_members_that_begin_or_join_have_lost_nothing() -> None:
 def test_where_the_store_lost_its_data_the_api_comes_back_with_it() -> None:
     lines = page(examined(without_data)).splitlines()
     (at,) = [number for number, line in enumerate(lines) if "the API gives no answer" in line]
-    assert lines[at + 1].endswith(f"the store comes first: {RESTORE}")
+    assert lines[at + 1].endswith(f"etcd comes first: {RESTORE}")
 
 
 def test_one_line_says_what_is_wrong_with_many_hosts() -> None:
@@ -497,7 +497,7 @@ def not_built(d: Draft) -> None:
         ([not_built], 0, "This site was not built yet"),
         ([not_built, silent], 4, "nobody answered"),
         ([no_store], 1, "az-1 at 10.0.0.1 does not answer"),
-        ([lambda d: setattr(d, "store_error", "no key.")], 1, "the store: no key."),
+        ([lambda d: setattr(d, "etcd_error", "no key.")], 1, "the store: no key."),
         ([known(no_documents="no index")], 0, "Hosts were not compared with their documents: no index"),
     ],
 )

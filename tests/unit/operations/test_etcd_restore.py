@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that restore the store, and what is refused before anything is stopped."""
+"""The steps that restore etcd, and what is refused before anything is stopped."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_host_at_the_address_of_a_member_that_is_gone_takes_its_place(
 ) -> None:
     listed = (entry(1), entry(2), entry(3, "az-9"))
     steps = member_replace.steps(context("az-3", listed, healthy=(1, 2)))
-    assert steps[0].what == "remove the member az-9 at 10.0.0.3 from the store"
+    assert steps[0].what == "remove the member az-9 at 10.0.0.3 from etcd"
 
 
 REFUSED = [

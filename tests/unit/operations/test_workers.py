@@ -72,9 +72,9 @@ def actions(steps: list[Step]) -> list[tuple[str, str]]:
         (node_remove, {}, "no host is named"),
         (node_replace, {}, "no host is named"),
         (node_remove, {"ironspan_hosts": "w1,w9"}, "w9, which the inventory of test does not have"),
-        (node_remove, {"ironspan_hosts": "cp"}, "cp: control planes and members of the store"),
-        (node_add, {"ironspan_hosts": ["db"]}, "db: control planes and members of the store"),
-        (node_replace, {"ironspan_hosts": "w1,db"}, "db: control planes and members of the store"),
+        (node_remove, {"ironspan_hosts": "cp"}, "cp: control planes and etcd members"),
+        (node_add, {"ironspan_hosts": ["db"]}, "db: control planes and etcd members"),
+        (node_replace, {"ironspan_hosts": "w1,db"}, "db: control planes and etcd members"),
     ],
 )
 def test_what_is_refused(operation: t.Any, arguments: dict[str, t.Any], words: str) -> None:

@@ -140,7 +140,7 @@ def test_one_slice_at_a_time_changes_members(runs: Runs) -> None:
 
 
 def three_members(folder: Path) -> Path:
-    """Write the small site, with three members of the store."""
+    """Write the small site, with three etcd members."""
     inventory = write_inventory(folder)
     text = inventory.read_text()
     text = text.replace(

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A member's first start, killed at every step: it begins a store once, and not beside its own data."""
+"""A member's first start, killed at every step: it starts a cluster once, and not beside its own data."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_wherever_it_stops_the_steps_left_are_the_plans_last(members: int, plane
         ({"metrics": 'group="g",removed_release="1.37",resource="things",subresource="",version="v1beta1"'},
          "somebody asks for g/v1beta1/things, which is gone in 1.37"),
         ({"objects": True}, "there are workloads of scheduling.k8s.io/v1alpha2, which goes away"),
-        ({"alarm": True}, "the store is not healthy: az-2 reports the alarm NOSPACE"),
+        ({"alarm": True}, "etcd is not healthy: az-2 reports the alarm NOSPACE"),
         ({"moved": True}, "rack-2: Cilium carries services there while the cluster is being moved"),
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The store: members, alarms, how full and how fragmented."""
+"""etcd: members, alarms, how full and how fragmented."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def alarms(evidence: Evidence) -> Iterator[Finding]:
                 remedy = (
                     f"{operation(evidence.site, replace, destructive=True)}, for the member whose data differ"
                 )
-            yield Finding(PROBLEM, f"the store has the alarm {alarm}", remedy, (member.name,))
+            yield Finding(PROBLEM, f"etcd has the alarm {alarm}", remedy, (member.name,))
 
 
 def space(evidence: Evidence) -> Iterator[Finding]:
-    """How full the store is, and how much of its file is holes."""
+    """How full etcd is, and how much of its file is holes."""
     for member in evidence.members:
         if member.error or not member.database_bytes:
             continue
@@ -77,12 +77,12 @@ def space(evidence: Evidence) -> Iterator[Finding]:
         defragment = on_member(member.name, "defrag")
         if share >= QUOTA_NOTICE:
             level = PROBLEM if share >= QUOTA_PROBLEM else NOTICE
-            what = f"the store is {share:.0%} full ({size(member.database_bytes)} of {size(quota)})"
+            what = f"etcd is {share:.0%} full ({size(member.database_bytes)} of {size(quota)})"
             larger = f"raise etcd_quota_bytes, then {apply_command(evidence.site, _all(evidence))}"
             remedy = defragment if holes >= FRAGMENTED else larger
             yield Finding(level, what, remedy, (member.name,))
         elif holes >= FRAGMENTED and member.database_bytes >= SMALLEST_BYTES:
-            what = f"{holes:.0%} of the store's {size(member.database_bytes)} are holes"
+            what = f"{holes:.0%} of etcd's {size(member.database_bytes)} are holes"
             yield Finding(NOTICE, what, f"{defragment}; one member after the other", (member.name,))
 
 
@@ -97,7 +97,7 @@ def events(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(PROBLEM, f"events: {problem}", remedy, hosts)
     if evidence.site.size.events_apart and not evidence.site.events_servers:
         nodes = evidence.site.nodes_to_size_for
-        what = f"events share the store of a site of {nodes} nodes"
+        what = f"events share etcd of a site of {nodes} nodes"
         yield Finding(NOTICE, what, "etcd_events_enabled: true, see docs/sizes.md")
 
 

@@ -66,7 +66,7 @@ def first_start(
     if joined:
         raise ClusterError(
             f"No host of the group etcd has data, but {', '.join(joined)} belongs to a cluster already.",
-            "Its store is elsewhere or lost: correct the group etcd, or restore the store from a backup; "
+            "Its store is elsewhere or lost: correct the group etcd, or restore etcd from a backup; "
             "to begin anew with nothing, reset the whole site (playbooks/reset.yml).",
         )
     cluster = ",".join(f"{host.name}={peer_url(host)}" for host in hosts)
@@ -79,7 +79,7 @@ def belongs_to(listed: Sequence[Listed], host: Host) -> Listed | None:
     return next(named, next((member for member in listed if peer_url(host) in member.peer_urls), None))
 
 
-class EtcdStore:
+class EtcdCluster:
     """The etcd members of one site.
 
     Args:
@@ -236,7 +236,7 @@ class EtcdStore:
 
 def _stranger(names: Sequence[str]) -> tuple[str, str]:
     return (
-        f"The store does not list {', '.join(names)}, although it has data.",
+        f"etcd does not list {', '.join(names)}, although it has data.",
         "They are those of a member that was removed, or of another store: "
         f"playbooks/member_replace.yml -e ironspan_hosts={names[0]} makes it anew.",
     )
@@ -244,9 +244,9 @@ def _stranger(names: Sequence[str]) -> tuple[str, str]:
 
 def _taken(host: Host, entry: Listed) -> str:
     if entry.name == host.name:
-        return f"{host.name} has no data, and the store lists it as member {entry.id}: its data are lost."
+        return f"{host.name} has no data, and etcd lists it as member {entry.id}: its data are lost."
     return (
-        f"{host.name} cannot join the store: its address {host.address} is that of the member "
+        f"{host.name} cannot join etcd: its address {host.address} is that of the member "
         f"{entry.name or entry.id}, which is listed still."
     )
 
@@ -262,8 +262,8 @@ def _refusal(
         if names
     )
     return QuorumError(
-        f"{host.name} has no data, and no quorum of the store answers that it could join ({count}). "
+        f"{host.name} has no data, and no quorum of etcd answers that it could join ({count}). "
         f"It does not start a store of its own beside {what or 'the others'}.",
-        "Bring the members with data back, or restore the store from a backup. For the first start of a new "
+        "Bring the members with data back, or restore etcd from a backup. For the first start of a new "
         "store all hosts of the group etcd must be reachable: take out those that are not yet.",
     )

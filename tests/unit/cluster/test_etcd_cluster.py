@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""How members of the store start, join and leave, and what is refused."""
+"""How etcd members start, join and leave, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import store
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd_cluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed, QuorumError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
@@ -33,18 +33,18 @@ HOSTS = [host(number) for number in (1, 2, 3)]
 def test_a_store_begins_only_when_it_is_known_of_every_host_that_it_has_no_data(
     compared: set[str], bare: set[str]
 ) -> None:
-    inputs = store.first_start(HOSTS, compared, bare)
+    inputs = etcd_cluster.first_start(HOSTS, compared, bare)
     assert bool(inputs) == (compared & bare == set(NAMES))
     for name in inputs:
-        given_ = json.loads(inputs[name][store.INPUT])
+        given_ = json.loads(inputs[name][etcd_cluster.INPUT])
         assert given_["state"] == "new"
         assert given_["cluster"].split(",") == [f"az-{n}=https://10.0.0.{n}:2380" for n in (1, 2, 3)]
 
 
 def test_no_store_begins_where_control_planes_have_one_elsewhere() -> None:
-    assert store.first_start(HOSTS, NAMES, NAMES[:2], ["az-1"]) == {}
+    assert etcd_cluster.first_start(HOSTS, NAMES, NAMES[:2], ["az-1"]) == {}
     with pytest.raises(ClusterError, match="No host of the group etcd has data, but az-1 belongs to"):
-        store.first_start(HOSTS, NAMES, NAMES, ["az-1"])
+        etcd_cluster.first_start(HOSTS, NAMES, NAMES, ["az-1"])
 
 
 class FakeStore:
@@ -104,28 +104,28 @@ THREE = [entry(1), entry(2), entry(3)]
 
 
 @pytest.fixture
-def etcd(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[store.EtcdStore, FakeStore]]:
+def etcd(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[etcd_cluster.EtcdCluster, FakeStore]]:
     def make(
         healthy: t.Collection[int], listed: list[Listed], hosts: list[t.Any] | None = None, without: str = ""
-    ) -> tuple[store.EtcdStore, FakeStore]:
+    ) -> tuple[etcd_cluster.EtcdCluster, FakeStore]:
         fake = FakeStore(healthy, list(listed))
-        monkeypatch.setattr(store, "ask_members", fake.answers)
-        monkeypatch.setattr(store, "ELECTION_SECONDS", 0)
-        monkeypatch.setattr(store, "Membership", lambda *_: fake)
+        monkeypatch.setattr(etcd_cluster, "ask_members", fake.answers)
+        monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 0)
+        monkeypatch.setattr(etcd_cluster, "Membership", lambda *_: fake)
         site = types.SimpleNamespace(group=lambda _name: hosts or HOSTS)
         session: t.Any = types.SimpleNamespace(site=site, etcd_context=lambda: None)
-        return store.EtcdStore(session, [without]), fake
+        return etcd_cluster.EtcdCluster(session, [without]), fake
 
     return make
 
 
-Make = t.Callable[..., tuple[store.EtcdStore, FakeStore]]
+Make = t.Callable[..., tuple[etcd_cluster.EtcdCluster, FakeStore]]
 
 
 def test_a_new_member_joins_without_a_vote(etcd: Make) -> None:
     made, fake = etcd({1, 2}, THREE[:2], without="az-3")
     inputs, numbers = made.add(HOSTS[2], NAMES, ["az-3"])
-    given_ = json.loads(inputs[store.INPUT])
+    given_ = json.loads(inputs[etcd_cluster.INPUT])
     assert given_ == {
         "state": "existing",
         "cluster": ",".join(f"az-{n}=https://10.0.0.{n}:2380" for n in (1, 2, 3)),
@@ -137,20 +137,20 @@ def test_a_new_member_joins_without_a_vote(etcd: Make) -> None:
 def test_a_first_member_that_never_started_joins_those_that_did(etcd: Make) -> None:
     made, _ = etcd({1, 2}, [entry(1), entry(2), entry(3, started=False)], without="az-3")
     inputs, numbers = made.add(HOSTS[2], NAMES, ["az-3"])
-    assert json.loads(inputs[store.INPUT])["state"] == "existing"
+    assert json.loads(inputs[etcd_cluster.INPUT])["state"] == "existing"
     assert numbers == "3 members, 2 needed, 2 healthy"
 
 
 @pytest.mark.parametrize(
     ("listed", "joining", "message"),
     [
-        (THREE, HOSTS[2], "az-3 has no data, and the store lists it as member 3: its data are lost"),
+        (THREE, HOSTS[2], "az-3 has no data, and etcd lists it as member 3: its data are lost"),
         (
             [entry(1), entry(2), entry(3, "az-9")],
             HOSTS[2],
-            r"az-3 cannot join the store: its address 10\.0\.0\.3 is that of the member az-9, which",
+            r"az-3 cannot join etcd: its address 10\.0\.0\.3 is that of the member az-9, which",
         ),
-        (THREE, host(3, "10.0.0.33"), "az-3 has no data, and the store lists it as member 3"),
+        (THREE, host(3, "10.0.0.33"), "az-3 has no data, and etcd lists it as member 3"),
     ],
     ids=["empty disk", "address of another member", "new address"],
 )
@@ -216,7 +216,7 @@ def test_a_host_that_came_to_anothers_address_has_two_entries(etcd: Make) -> Non
     replaced = host(3, "10.0.0.9")
     made, fake = etcd({1, 2}, [entry(1), entry(2), entry(9, "az-7"), entry(3)])
     listed = made.membership().listed()
-    first = store.belongs_to(listed, replaced)
+    first = etcd_cluster.belongs_to(listed, replaced)
     assert first is not None
     assert first.name == "az-3"
     # Four members with two healthy have no quorum: nothing may be removed here.
@@ -243,8 +243,8 @@ def test_who_has_started_and_has_no_vote(etcd: Make, monkeypatch: pytest.MonkeyP
 
 def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = etcd({1, 2, 3}, THREE)
-    monkeypatch.setattr(store, "ELECTION_SECONDS", 60)
-    monkeypatch.setattr(store.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 60)
+    monkeypatch.setattr(etcd_cluster.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
     healthy = made.answers()
     rounds = [[member._replace(leader="0") for member in healthy]] * 2 + [healthy]
     monkeypatch.setattr(made, "answers", lambda: rounds.pop(0))
@@ -254,14 +254,14 @@ def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) 
 
 def test_nobody_is_waited_for_when_nobody_answers(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = etcd(set(), THREE)
-    monkeypatch.setattr(store, "ELECTION_SECONDS", 60)
+    monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 60)
     assert made.settled()[1].healthy == 0
 
 
 def test_a_stranger_with_data_is_not_started(etcd: Make) -> None:
     made, _ = etcd({1, 2}, THREE[:2])
     made.insist_listed(HOSTS[:2])
-    with pytest.raises(ClusterError, match="The store does not list az-3, although it has data"):
+    with pytest.raises(ClusterError, match="etcd does not list az-3, although it has data"):
         made.insist_listed(HOSTS)
     # Without a quorum nobody knows.
     etcd({1}, THREE[:2])[0].insist_listed(HOSTS)
@@ -269,5 +269,5 @@ def test_a_stranger_with_data_is_not_started(etcd: Make) -> None:
 
 def test_a_member_that_was_removed_and_has_data_is_not_taken_for_one(etcd: Make) -> None:
     made, _ = etcd({1, 2}, THREE[:2], without="az-3")
-    with pytest.raises(ClusterError, match="The store does not list az-3, although it has data"):
+    with pytest.raises(ClusterError, match="etcd does not list az-3, although it has data"):
         made.promote(HOSTS[2], 1, print)
