@@ -11,6 +11,7 @@ import sys
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import reboot_request
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Host
 
 CONTAINER_FILE = "/run/systemd/container"
@@ -88,6 +89,7 @@ def collect(host: Host) -> t.Dict[str, t.Any]:
         "swap_on": len(read(host, "/proc/swaps").splitlines()) > 1,
         "container": read(host, CONTAINER_FILE).strip(),
         "time_unix": time.time(),
+        "reboots": reboot_request.requests(host.path(reboot_request.FOLDER)),
         "uptime_s": float(uptime[0]) if uptime else 0.0,
     }
 

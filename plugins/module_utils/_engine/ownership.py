@@ -25,11 +25,10 @@ def owned_paths(document: Document, comparison: Comparison) -> t.Dict[str, t.Lis
     for resource in document.resources:
         if resource.kind.name == "absent" or comparison.outcomes[resource.id].needs:
             continue
+        owns = getattr(resource.kind, "owns", None)
         path = resource.spec.get("path") or resource.spec.get("key_path")
-        if path and resource.spec.get("unpack", "none") != "none":
-            # A folder such as /usr/local is shared: only what was unpacked there is ours.
-            members = comparison.host.note(resource.id).get("members", {})
-            owned[resource.id] = [f"{path.rstrip('/')}/{name}" for name in sorted(members)]
+        if owns is not None:
+            owned[resource.id] = owns(resource.spec, comparison.host.note(resource.id))
         elif path:
             owned[resource.id] = [path.rstrip("/")]
     return owned

@@ -10,6 +10,7 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import reboot_request
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
 
 FOLDERS = ("/", "/var", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
@@ -147,4 +148,7 @@ def collect(root: str, names: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
         "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
         "backup_strangers": os.path.exists(root.rstrip("/") + STRANGERS),
         "reboot_wanted": os.path.exists(root.rstrip("/") + REBOOT_FILE),
+        "reboots": [
+            request["reason"] for request in reboot_request.requests(root.rstrip("/") + reboot_request.FOLDER)
+        ],
     }

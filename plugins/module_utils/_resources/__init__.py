@@ -29,11 +29,13 @@ NAMES = (
     "kubelet_certificate",
     "package",
     "private_files",
+    "reboot_request",
     "swap",
     "symlink",
     "sysctl",
     "systemd_unit",
     "user",
+    "venv",
 )
 """Every kind there is."""
 
@@ -103,6 +105,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import private_files
 
         kind = private_files.KIND
+    elif name == "reboot_request":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import reboot_request
+
+        kind = reboot_request.KIND
     elif name == "kubeconfig_authority":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeconfig_authority
 
@@ -135,6 +141,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import user
 
         kind = user.KIND
+    elif name == "venv":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import venv
+
+        kind = venv.KIND
     else:
         raise KeyError(name)
     return kind

@@ -69,6 +69,13 @@ class ArtifactKind:
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""
 
+    def owns(self, spec: Spec, note: State) -> t.List[str]:
+        """Return the file, or what was unpacked: a folder such as /usr/local is shared."""
+        path = spec["path"].rstrip("/")
+        if spec["unpack"] == "none":
+            return [path]
+        return [f"{path}/{name}" for name in sorted(note.get("members", {}))]
+
 
 def _compare_file(spec: Spec, host: Host) -> t.Optional[Change]:
     path = spec["path"]

@@ -213,8 +213,15 @@ def egress(evidence: Evidence) -> Iterator[Finding]:
 
 
 def reboots(evidence: Evidence) -> Iterator[Finding]:
-    """Hosts whose packages ask for a reboot."""
-    found = [(name, "its packages ask for a reboot") for name, a in evidence.answers() if a["reboot_wanted"]]
+    """Hosts that wait for a reboot: their packages ask for it, or what was applied takes effect with it."""
+    found = [
+        (name, what)
+        for name, answer in evidence.answers()
+        for what in [
+            *(["its packages ask for a reboot"] if answer["reboot_wanted"] else []),
+            *(f"it waits for a reboot: {reason}" for reason in answer["reboots"]),
+        ]
+    ]
     yield from together(
         NOTICE,
         found,

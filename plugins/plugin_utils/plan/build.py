@@ -154,7 +154,7 @@ def build(
             "cluster_changes": len(cluster["changes"]),
             "remote_changes": sum(len(thing["steps"]) for thing in remote),
             "interrupts": sum(len(entry["interrupts"]) for entry in busy),
-            "reboots": 0,
+            "reboots": len(_reboots(entries)),
             "steps": len(steps),
             "seconds": estimate.of_site([layers for layers in seconds if layers], forks)
             + sum(step["seconds"] for step in steps)
@@ -221,7 +221,27 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
         hosts = [name for name, entry in entries.items() if unit in entry["interrupts"]]
         if hosts:
             warnings.append(f"{unit} restarts on {len(hosts)} hosts ({what}): {', '.join(hosts[:20])}.")
+    reboots = _reboots(entries)
+    for reason in sorted({reason for reasons in reboots.values() for reason in reasons}):
+        hosts = [name for name, reasons in reboots.items() if reason in reasons]
+        warnings.append(
+            f"Takes effect with the next boot of {', '.join(hosts[:20])} ({reason}). Nothing reboots by "
+            "itself: drain and reboot one after the other afterwards; ironspan doctor names those that wait."
+        )
     return warnings
+
+
+def _reboots(entries: Mapping[str, Content]) -> dict[str, list[str]]:
+    """Return why hosts are to be rebooted after this plan, by their names."""
+    reasons = {
+        name: [
+            str(change["after"]["because"])
+            for change in entry["changes"]
+            if change["kind"] == "reboot_request" and "because" in change["after"]
+        ]
+        for name, entry in entries.items()
+    }
+    return {name: found for name, found in reasons.items() if found}
 
 
 def kinds_of(content: Mapping[str, t.Any]) -> set[str]:

@@ -87,6 +87,7 @@ def answer(*units: str) -> Content:
         "transaction": {},
         "egress": {"outside": 4, "spoofed": 0, "allow_1": 9},
         "reboot_wanted": False,
+        "reboots": [],
         "certificates": [
             {"path": "/etc/kubernetes/pki/ca.crt", "not_after": int(NOW) + 3000 * DAY},
             {"path": "/etc/kubernetes/kubelet.conf", "not_after": int(NOW) + 300 * DAY},

@@ -220,6 +220,9 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
     (journal / "open.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records) + '{"st')
     (tmp_path / "run").mkdir()
     (tmp_path / "run/reboot-required").touch()
+    (tmp_path / "run/ironspan/reboot").mkdir(parents=True)
+    request = {"resource": "base/reboot", "reason": "new arguments", "since": 1}
+    (tmp_path / "run/ironspan/reboot/base-reboot").write_text(json.dumps(request))
     document = {
         "schema": 1,
         "resources": [{"kind": "file", "id": "base/a", "path": "/etc/a", "content": "x"}],
@@ -236,6 +239,7 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
     transaction = {name: found["transaction"][name] for name in ("steps", "plan", "trial_until")}
     assert transaction == {"steps": 3, "plan": "abc", "trial_until": 1_800_000_000}
     assert found["reboot_wanted"] is True
+    assert found["reboots"] == ["new arguments"]
     assert [disk["path"] for disk in found["disks"]] == ["/"]
     resources = [change["resource"] for change in found["drift"]["changes"]]
     assert "base/a" in resources and found["drift"]["count"] == len(resources)

@@ -195,6 +195,8 @@ CASES: list[tuple[str, str, Change, str, str]] = [
      lambda d: d.hosts["rack-1"]["certificates"].append({"path": "/etc/kubernetes/x.conf", "error": "torn"}),
      "is no certificate: torn", "certs"),
     ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboot_wanted=True), "ask for a reboot", "drain"),
+    ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboots=["the kernel has new arguments"]),
+     "it waits for a reboot: the kernel has new arguments", "drain and reboot rack-1"),
     ("mtu", "problem", network("mtu", [{"peer": "az-1", "wanted": 1400, "largest": 1352}]),
      "packets of 1400 bytes (site_wan_mtu) do not pass the WAN", "write site_wan_mtu: 1350"),
     ("mtu", "notice", network("mtu", [{"peer": "az-1", "wanted": 1400, "largest": 0}]),

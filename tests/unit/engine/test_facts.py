@@ -71,6 +71,7 @@ def test_collect(tmp_path: Path) -> None:
         "default_mtu": 1450,
         "swap_on": True,
         "container": "systemd-nspawn",
+        "reboots": [],
         "uptime_s": 12.5,
     }
 

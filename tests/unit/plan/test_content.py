@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.moved import 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironspan.cli.plan_view import facts
 from tests.unit.plan import samples
 
 JSON = st.recursive(
@@ -113,6 +114,26 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "x")
     with pytest.raises(PlanError, match=r"x\.plan\.json: this is not a plan"):
         load(samples.written(tmp_path, Plan({}, "", b"?")))
+
+
+def test_reboots_are_counted_and_nobody_else_reboots() -> None:
+    change = {
+        "resource": "base/reboot",
+        "kind": "reboot_request",
+        "action": "update",
+        "before": {},
+        "reason": "",
+    }
+    after = {"reboot": "waits", "because": "the kernel has new arguments"}
+    changes = [*samples.ANSWER["changes"], {**change, "after": after}]
+    made = samples.plan({**samples.ANSWER, "changes": changes})
+    assert made.content["summary"]["reboots"] == 1
+    assert ("reboots", "1") in facts(made.content)
+    (said,) = [warning for warning in made.content["warnings"] if "next boot" in warning]
+    assert said.startswith("Takes effect with the next boot of w1 (the kernel has new arguments).")
+    assert "drain and reboot one after the other" in said
+    assert MADE.content["summary"]["reboots"] == 0
+    assert not [warning for warning in MADE.content["warnings"] if "next boot" in warning]
 
 
 def test_what_a_plan_says_of_a_host() -> None:
