@@ -76,7 +76,8 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
         fail(result, error.problems)
     except OSError as error:
         # The engine's own folder: a full or read-only disk. What is open is repaired by the next run.
-        fail(result, [problem_of("", error)])
+        problem = problem_of("", error)
+        fail(result, [problem._replace(message=f"{run_.store.folder}: {problem.message}")])
     finally:
         run_.store.unlock()
     return result
