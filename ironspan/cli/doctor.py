@@ -22,7 +22,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="what is wrong with the site, and what mends it",
-        description="Look at every host (one execution each), the API, the store and the link, and say on "
+        description="Look at every host (one execution each), the API, etcd and the link, and say on "
         "one page what is wrong and which command mends it. Nothing is changed. "
         "Exit codes: 0 healthy, 1 something is wrong, 2 the inventory has problems, 4 nobody answered.",
     )

@@ -44,7 +44,7 @@ class ActionModule(PageAction):
         return probes_for(site), {"no_documents": why}, [f"No documents: {why}"] if why else []
 
     def examine(self, evidence: Evidence, head: t.Mapping[str, t.Any], started: str, began: float) -> Content:
-        """Ask the cluster and the store too, and put all answers together."""
+        """Ask the cluster and etcd too, and put all answers together."""
         session = Session(evidence.site, constants.DEFAULT_LOCAL_TMP, ask.PATIENCE_S)
         controller = ask.look_here(session, str(head.get("no_documents") or ""))
         api: Result = {"error": "this site was not built yet"}

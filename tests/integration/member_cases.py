@@ -36,7 +36,7 @@ def an_empty_disk_is_refused_by_site_and_mended_by_a_replacement(cluster: Cluste
     lose_the_disk(cluster, "az-3")
     played = cluster.site("--limit", "etcd")
     assert played.status != 0
-    assert "az-3 has no data, and the store lists it as member" in played.output
+    assert "az-3 has no data, and etcd lists it as member" in played.output
     assert "playbooks/member_replace.yml -e ironspan_hosts=az-3" in played.output
     # By itself it starts nothing either.
     assert cluster.on("az-3", "systemctl is-active etcd", check=False) != "active"

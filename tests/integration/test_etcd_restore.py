@@ -169,7 +169,7 @@ def test_what_is_refused_touches_nothing(site: Restored) -> None:
     site.backup()
     before = [site.on(host, "systemctl show -p MainPID --value etcd") for host in MEMBERS]
     for options, says in (
-        ((), "the store has its quorum (3 members, 2 needed, 3 healthy)"),
+        ((), "etcd has its quorum (3 members, 2 needed, 3 healthy)"),
         (("-e", "ironspan_point=yesterday", *CONSENT), "write latest, time:2026-11-22T02:00:00Z"),
         (("-e", "ironspan_force_restore=true"), "this cannot be undone: stop etcd on"),
         (("-e", "ironspan_hosts=rack-1", *CONSENT), "name the one host"),
@@ -189,7 +189,7 @@ def test_all_members_lost(site: Restored) -> None:
     site.record("moment", "lost")
     site.lose(*MEMBERS)
     page = site.command("doctor", "-i", str(site.inventory), "--plain").stdout
-    assert "store: az-1, az-2, az-3: has lost its data, as 3 of 3 members: the store cannot go on" in page
+    assert "etcd: az-1, az-2, az-3: has lost its data, as 3 of 3 members: etcd cannot go on" in page
     # Nothing sends to site.yml, which refuses members without data.
     remedies = {line.strip() for line in page.splitlines() if line.startswith("    -> ironspan apply ")}
     restore = ["apply", "-i", str(site.inventory), "etcd_restore", "--allow-destructive"]

@@ -120,7 +120,7 @@ def test_the_first_member_dies_and_is_replaced_and_another_joins(world: World) -
     world.lose_disk("etcd-1")
     world.control.wait(lambda: quorum(world.store().answers()).healthy == 2, 20)
     # Its disk is empty and it is still listed: it may not join under an identity that it has forgotten.
-    with pytest.raises(ClusterError, match="etcd-1 has no data, and the store lists it as member"):
+    with pytest.raises(ClusterError, match="etcd-1 has no data, and etcd lists it as member"):
         world.add("etcd-1")
     assert world.remove("etcd-1") == ("3 members, 2 needed, 2 healthy; after: 2 members, 2 needed, 2 healthy")
     world.join("etcd-1")
@@ -151,7 +151,7 @@ def test_no_step_loses_the_quorum(world: World) -> None:
 def test_a_removed_member_that_comes_back_with_its_data_is_not_one(world: World) -> None:
     world.control.stop("etcd-3")
     world.remove("etcd-3")
-    with pytest.raises(ClusterError, match="The store does not list etcd-3, although it has data"):
+    with pytest.raises(ClusterError, match="etcd does not list etcd-3, although it has data"):
         world.promote("etcd-3")
     world.lose_disk("etcd-3")
     world.join("etcd-3")

@@ -151,7 +151,8 @@ class Renderer:
         hosts = [host for host in self._site.hosts.values() if layer in host.layers]
         if not hosts and layer in all_layers().pod_networks:
             return []
-        variables = dict(hosts[0].variables) if hosts else {}
+        # A layer of the cluster has no hosts, and its variables one value for the whole site.
+        variables = dict(next(iter(hosts or self._site.hosts.values())).variables)
         content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
         return owned.labelled(content or [], self._site.name, layer)
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A new layer is one folder: a copy of the collection with one more role plans, applies, upgrades, resets it.
+"""A new layer is one folder: a copy of the collection with the roles that docs/contributing.md writes out.
 
 The other roles bring nothing there, so that hosts can be folders; what they say of themselves is theirs.
 """
@@ -19,45 +19,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import
 
 from tests.support import small_plays
 from tests.support.playbooks import ROOT
+from tests.support.recipes import files_of
 from tests.unit.render.support import KEY, write_inventory
 
-LAYER = {
-    "meta/layer.yml": """\
-kind: host
-hosts: [shelf]
-groups:
-  shelf: {inside: [nodes]}
-needs: [containerd]
-phase: prepare
-upgrade: nodes
-variables:
-  shelf_boards_count: {range: [1, 9], meaning: boards of one shelf}
-  shelf_version: {scope: site}
-""",
-    "meta/argument_specs.yml": """\
-argument_specs:
-  main:
-    options:
-      shelf_version: {type: str, default: "1.0", description: Version.}
-      shelf_boards_count: {type: int, default: 3, description: Boards.}
-""",
-    "defaults/main.yml": 'shelf_version: "1.0"\nshelf_boards_count: 3\n',
-    "desired.yml.j2": """\
-- {kind: directory, id: folder, path: /etc/shelf}
-- kind: file
-  id: boards
-  path: /etc/shelf/boards
-  content: {{ template("boards.j2") | to_json }}
-  requires: [folder]
-""",
-    "templates/boards.j2": "{{ shelf_version }}: {{ shelf_boards_count }} boards on {{ host.name }}\n",
-    "reset.yml.j2": "- {kind: absent, id: folder, path: /etc/shelf, recursive: true}\n",
-    "tasks/main.yml": """\
-- name: Converge the shelf layer
-  ironspan.hybrid.converge:
-    layers: [shelf]
-""",
-}
+ADDED = {"shelf": files_of("A new layer"), "bulletin": files_of("A new add-on")}
 NOTHING = {
     "desired.yml.j2": "[]\n",
     "reset.yml.j2": "[]\n",
@@ -109,10 +74,11 @@ class House:
             if file.is_file():
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_text(NOTHING.get(file.name) or file.read_text())
-        for name, text in LAYER.items():
-            file = home / "roles" / "shelf" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+        for role, files in ADDED.items():
+            for name, text in files.items():
+                file = home / "roles" / role / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
         inventory = write_inventory(folder)
         text = inventory.read_text().replace(
             "site_api_address: 10.1.0.9", "site_api_address: 127.0.0.9\n    site_lab: true"
@@ -178,6 +144,16 @@ def test_a_new_layer_is_one_folder(house: House) -> None:
 
     house.done(RESET)
     assert not (house.folder / SHELF).parent.exists()
+
+
+def test_a_new_add_on_is_one_folder(house: House) -> None:
+    plan = house.folder / "bulletin.plan.json"
+    house.done(PLAN, "-e", f"user_plan={plan}")
+    assert load(plan).content["cluster"]["objects"]["bulletin"] == []
+    house.done(PLAN, "-e", f"user_plan={plan}", "-e", "bulletin_text=Closed")
+    (shown,) = load(plan).content["cluster"]["objects"]["bulletin"]
+    assert shown["data"] == {"text": "Closed"}
+    assert shown["metadata"]["labels"] == {"ironspan.io/site": "small", "ironspan.io/layer": "bulletin"}
 
 
 def test_its_variables_and_groups_are_checked_as_any(house: House) -> None:
