@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import hashlib
 import json
 import pathlib
@@ -75,6 +76,8 @@ class Environment:
         extra: of pyproject.toml: what its wheels are resolved from.
         pythons: versions of Python on hosts, such as 3.13.
         wheels: the wheels, of all architectures.
+        own_versions: whether it has versions of its own, and not those of requirements.lock.
+        leave_out: patterns (fnmatch) of files of its wheels that it does not need.
     """
 
     name: str
@@ -83,6 +86,12 @@ class Environment:
     extra: str
     pythons: tuple[str, ...]
     wheels: tuple[Wheel, ...]
+    own_versions: bool = False
+    leave_out: tuple[str, ...] = ()
+
+    def needs(self, member: str) -> bool:
+        """Say whether a file of a wheel belongs into the program."""
+        return not any(fnmatch.fnmatchcase(member, pattern) for pattern in self.leave_out)
 
     def wheels_for(self, arch: str) -> list[Wheel]:
         """Return the wheels that belong into the program for an architecture."""
@@ -108,6 +117,7 @@ class Environment:
         launcher = pathlib.Path(__file__).with_name("launcher.py")
         parts: list[t.Any] = [BUILD, arch, self.module, self.pythons]
         parts += [sorted(dataclasses.astuple(wheel)[:2] for wheel in wheels)]
+        parts += [self.leave_out] if self.leave_out else []
         parts += [[name, _digest(path)] for name, path in {**self.code(), "launcher": launcher}.items()]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -140,6 +150,8 @@ def read(reader: Fields, name: str, data: t.Any, where: str) -> Environment:
         extra=reader.text(fields, "extra", where),
         pythons=pythons,
         wheels=tuple(wheels),
+        own_versions=reader.flag(fields, "own_versions", where),
+        leave_out=reader.listing(fields.get("leave_out", []), f"{where}.leave_out"),
     )
 
 

@@ -16,7 +16,7 @@ FIELDS: dict[str, set[str]] = {
     "base": {"suite", "packages", "licence", "links", "applets"},
     "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "environment", "set"},
     "file.go": {"pack", "program", "members", "chart", "values", "namespace", "kube_version", "sha256"},
-    "environment": {"module", "packages", "extra", "pythons", "wheels"},
+    "environment": {"module", "packages", "extra", "pythons", "own_versions", "leave_out", "wheels"},
     "wheel": {"sha256", "licence"},
     "image": {"licence", "digests", "go", "set"},
     "image.go": {"base", "programs", "sources", "entrypoint", "command", "user"},

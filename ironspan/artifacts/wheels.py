@@ -110,11 +110,11 @@ def pack(
     for path in wheels:
         folder = Wheel(path.name, "", "").folder
         with zipfile.ZipFile(path) as source:
-            for name in source.namelist():
-                if ".data/" in name or name.endswith(".pth"):
-                    raise CommandError(f"{path.name} has {name}, which unpacking alone does not install")
+            for name in filter(environment.needs, source.namelist()):
                 if name.endswith(("/", ".dist-info/RECORD")):
                     continue
+                if ".data/" in name or name.endswith(".pth"):
+                    raise CommandError(f"{path.name} has {name}, which unpacking alone does not install")
                 member, content = f"{folder}/{name}", source.read(name)
                 if members.setdefault(member, content) != content:
                     raise CommandError(f"{path.name} has another {name} than another wheel")
@@ -143,7 +143,8 @@ def pack(
 def pin(environment: Environment, lock: Lock) -> bool:
     """Resolve a program's wheels anew and write them into the lock file.
 
-    Versions are those of requirements.lock, and every wheel must be one of those that it names by digest.
+    Versions are those of requirements.lock, and every wheel must be one of those that it names by digest. A
+    program with versions of its own gets the newest that suit what it wants.
 
     Args:
         environment: the program.
@@ -162,12 +163,13 @@ def pin(environment: Environment, lock: Lock) -> bool:
     found: dict[str, Wheel] = {}
     with tempfile.TemporaryDirectory(prefix="ironspan-pin-") as name:
         for arch in MACHINES:
-            requirements = _resolved(wanted, arch, environment.pythons[0], folder / "requirements.lock")
+            constraints = None if environment.own_versions else folder / "requirements.lock"
             for python in environment.pythons:
+                requirements = _resolved(wanted, arch, python, constraints)
                 download(requirements, arch, python, pathlib.Path(name))
         for path in sorted(pathlib.Path(name).glob("*.whl")):
             sha256 = cache.digest_of(path).removeprefix("sha256:")
-            if f"sha256:{sha256}" not in pinned:
+            if not environment.own_versions and f"sha256:{sha256}" not in pinned:
                 raise CommandError(f"{path.name} is not in requirements.lock", "Run: make lock")
             found[path.name] = Wheel(path.name, sha256, licence_of(path))
     text = lock.path.read_text(encoding="utf-8")
@@ -216,12 +218,12 @@ def _entry(wheel: Wheel) -> str:
 
 
 def _resolved(
-    wanted: collections.abc.Sequence[str], arch: str, python: str, constraints: pathlib.Path
+    wanted: collections.abc.Sequence[str], arch: str, python: str, constraints: pathlib.Path | None
 ) -> list[str]:
-    """Return what the packages wanted need, all at the versions of requirements.lock: NAME==VERSION."""
+    """Return what the packages wanted need, at the versions of a lock file if there is one: NAME==VERSION."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += ["--python-version", python, "--python-platform", f"{MACHINES[arch]}-manylinux_2_28"]
-    command += ["--constraint", str(constraints), "-"]
+    command += ["--constraint", str(constraints), "-"] if constraints else ["-"]
     answer = subprocess.run(command, input="\n".join(wanted), capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise CommandError(

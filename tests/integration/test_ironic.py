@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 import typing as t
 from collections.abc import Iterator
@@ -19,37 +18,28 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import Held, next_step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-from tests.support.ironic import PASSWORD, USER, VARIABLE, ironic
+from ironspan.lab import ironic
+from ironspan.lab.ironic import USER, Ironic
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(
-        VARIABLE not in os.environ, reason=f"{VARIABLE} names no Python that has Ironic installed"
-    ),
-]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ironic(tmp_path_factory.mktemp("ironic")) as found:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
+    with ironic.running(tmp_path_factory.mktemp("ironic")) as found:
         yield found
 
 
 @pytest.fixture
-def api(endpoint: str) -> IronicApi:
-    api = login(endpoint)
-    until = time.monotonic() + 120
-    while not api.conductors():
-        assert time.monotonic() < until, "no conductor"
-        time.sleep(0.5)
-    return api
+def api(lab: Ironic) -> IronicApi:
+    return login(lab, lab.password)
 
 
-def login(endpoint: str, password: str = PASSWORD) -> IronicApi:
+def login(lab: Ironic, password: str) -> IronicApi:
     return connected(
         auth_type="http_basic",
-        auth={"endpoint": endpoint, "username": USER, "password": password},
-        baremetal_endpoint_override=endpoint,
+        auth={"endpoint": lab.url, "username": USER, "password": password},
+        baremetal_endpoint_override=lab.url,
     )
 
 
@@ -114,6 +104,14 @@ def test_a_refusal_says_what_ironic_said_and_costs_no_time(api: IronicApi) -> No
     assert time.monotonic() - began < 10
 
 
-def test_a_wrong_password_is_a_refusal(endpoint: str) -> None:
+def test_a_wrong_password_is_a_refusal(lab: Ironic) -> None:
     with pytest.raises(RemoteError, match="401"):
-        login(endpoint, "wrong").nodes()
+        login(lab, "wrong").nodes()
+
+
+def test_an_ironic_goes_on_with_what_it_knew_after_it_was_ended(lab: Ironic, api: IronicApi) -> None:
+    uuid = api.enrol("gpu-9", {"driver": "fake-hardware"}, [])
+    ironic.stop(lab.folder)
+    assert not ironic.processes.marked(lab.folder)
+    assert ironic.start(lab.folder) == lab
+    assert api.nodes()["gpu-9"][0] == uuid

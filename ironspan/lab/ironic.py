@@ -1,0 +1,246 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A real Ironic on this machine: API and conductor in one process, on the loopback interface.
+
+Its servers are Ironic's own pretended ones (``fake-hardware``) where nothing else is asked for: they take every
+step of a real one, at once, and hold no disk. It runs from the packed program that hosts get, and keeps
+everything in one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ironspan.lab import files, processes
+from ironspan.lab.errors import LabError
+
+NAME, USER = "ironic", "admin"
+STARTS_WITHIN_S = 240.0
+ENDS_WITHIN_S = 20.0
+_INTERFACES = "bios boot console deploy firmware inspect management power raid rescue vendor"
+_COST = "4"
+"""Of bcrypt, which Ironic pays with each request; the password is 192 random bits."""
+_WORKERS = 100
+Sections = Mapping[str, Mapping[str, object]]
+"""Sections of ``ironic.conf``, their options and values."""
+
+
+@dataclass(frozen=True)
+class Ironic:
+    """An Ironic of the lab.
+
+    Args:
+        folder: of its files.
+        port: of its API.
+    """
+
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The endpoint of its API."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def password(self) -> str:
+        """The password of ``USER``."""
+        return (self.folder / "password").read_text(encoding="ascii").strip()
+
+    @property
+    def clouds(self) -> Path:
+        """A ``clouds.yaml`` whose cloud ``lab`` this is."""
+        return self.folder / "clouds.yaml"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "log" / f"{NAME}.log"
+
+
+def program() -> Path | None:
+    """Return the packed program as the mirror's folder has it, None where nobody built it."""
+    from ironspan.artifacts import cache, lock_file
+    from ironspan.artifacts.lock import native_arch
+
+    file = next(file for file in lock_file.load().files.values() if file.environment == NAME)
+    path = cache.Cache().below_mirror(file.mirror_path(native_arch()))
+    return path if path.is_file() else None
+
+
+def start(folder: Path, sections: Sections | None = None) -> Ironic:
+    """Start an Ironic, and return when its API and its conductor answer.
+
+    Args:
+        folder: for its files. With those of an Ironic that ended it goes on where that was.
+        sections: what its configuration shall have beside, or instead of, the lab's own.
+
+    Raises:
+        LabError: it is not built, or does not start.
+    """
+    command = _unpacked()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = not (folder / "ironic.conf").is_file()
+    port = _port_of(folder) or _free_port()
+    lab = Ironic(folder, port)
+    if fresh:
+        _write_login(lab, command)
+    # Last: what is whole has it.
+    files.write_atomic(folder / "port", f"{port}\n")
+    files.write_atomic(folder / "ironic.conf", _text(_configuration(folder, port), sections or {}))
+    options = ["--config-file", str(folder / "ironic.conf")]
+    if fresh or not (folder / "ironic.sqlite").is_file():
+        _run([*command, "dbsync", *options, "create_schema"])
+    processes.spawn([*command, "run", *options], folder, NAME)
+    _wait(lab)
+    return lab
+
+
+def stop(folder: Path) -> None:
+    """End the Ironic of a folder; its database stays."""
+    pid = processes.running(folder, NAME)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 15)
+        until = time.monotonic() + ENDS_WITHIN_S
+        while processes.running(folder, NAME) and time.monotonic() < until:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.05)
+    processes.kill(processes.marked(folder))
+    processes.forget(folder, NAME)
+
+
+@contextlib.contextmanager
+def running(folder: Path, sections: Sections | None = None) -> Iterator[Ironic]:
+    """Run an Ironic for as long as a block lasts."""
+    try:
+        yield start(folder, sections)
+    finally:
+        stop(folder)
+
+
+def _unpacked() -> list[str]:
+    """Return the command of the program, from a place of its own in the cache: it unpacks itself beside it.
+
+    Raises:
+        LabError: nobody built it.
+    """
+    from ironspan.artifacts import cache
+
+    built = program()
+    if built is None:
+        raise LabError("Ironic is not built: run `ironspan artifacts build --set bare-metal`")
+    place = cache.Cache()
+    target = place.root / "lab" / NAME / "bin" / built.name
+    command = [sys.executable, "-W", "ignore", "-IS", str(target)]
+    with place.locked("lab-ironic") as scratch:
+        if not target.is_file() or not target.samefile(built):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            cache.link_or_copy(built, target, scratch)
+        _run([*command, "--unpack"])
+    return command
+
+
+def _write_login(lab: Ironic, command: list[str]) -> None:
+    """Make a password; write it down for clients, and its hash for Ironic."""
+    password = secrets.token_urlsafe(24)
+    line = _run([*command, "password", USER, _COST], password)
+    cloud = {
+        "auth_type": "http_basic",
+        "auth": {"endpoint": lab.url, "username": USER, "password": password},
+        "baremetal_endpoint_override": lab.url,
+    }
+    for name, text in (
+        ("password", f"{password}\n"),
+        ("htpasswd", line),
+        ("clouds.yaml", json.dumps({"clouds": {"lab": cloud}}, indent=1)),
+    ):
+        files.write_atomic(lab.folder / name, text, mode=0o600)
+
+
+def _configuration(folder: Path, port: int) -> Sections:
+    return {
+        "DEFAULT": {
+            "auth_strategy": "http_basic",
+            "http_basic_auth_user_file": folder / "htpasswd",
+            "rpc_transport": "none",
+            "host": "localhost",
+            "my_ip": "127.0.0.1",
+            "state_path": folder,
+            "enabled_hardware_types": "fake-hardware",
+            **{f"enabled_{name}_interfaces": "fake" for name in _INTERFACES.split()},
+            "enabled_network_interfaces": "noop",
+            "enabled_storage_interfaces": "noop",
+            "default_network_interface": "noop",
+        },
+        "api": {"host_ip": "127.0.0.1", "port": port},
+        "conductor": {"workers_pool_size": _WORKERS, "sync_power_state_interval": 600},
+        "database": {"connection": f"sqlite:///{folder}/ironic.sqlite"},
+        "dhcp": {"dhcp_provider": "none"},
+        "oslo_concurrency": {"lock_path": folder / "locks"},
+    }
+
+
+def _text(*layers: Sections) -> str:
+    merged: dict[str, dict[str, object]] = {}
+    for layer in layers:
+        for section, options in layer.items():
+            merged.setdefault(section, {}).update(options)
+    return "".join(
+        f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in options.items())
+        for section, options in merged.items()
+    )
+
+
+def _port_of(folder: Path) -> int | None:
+    try:
+        return int((folder / "port").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _run(command: list[str], given: str = "") -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{command[-1]} of Ironic failed: {done.stderr.strip()[-2000:]}", exit_code=1)
+    return done.stdout
+
+
+def _wait(lab: Ironic) -> None:
+    """Wait for the API, and for a conductor: until one is there, nothing can be asked of a server."""
+    import base64
+    import urllib.request
+
+    login = base64.b64encode(f"{USER}:{lab.password}".encode()).decode()
+    ask = urllib.request.Request(
+        f"{lab.url}/v1/conductors",
+        headers={"Authorization": f"Basic {login}", "X-OpenStack-Ironic-API-Version": "1.90"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    until = time.monotonic() + STARTS_WITHIN_S
+    while time.monotonic() < until:
+        if processes.running(lab.folder, NAME) is None:
+            break
+        with contextlib.suppress(OSError), opener.open(ask, timeout=10) as answer:
+            if any(one["alive"] for one in json.load(answer)["conductors"]):
+                return
+        time.sleep(0.2)
+    said = lab.log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    raise LabError(f"Ironic does not start: {said}", exit_code=1)
