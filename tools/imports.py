@@ -80,6 +80,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.etcd": "etcd, for programs on hosts",
     "ironspan.backup": "the backup agent",
     "ironspan.kms": "the program that encrypts secrets with a vault",
+    "ironspan.ironic": "Ironic as one program on hosts",
     "ironspan.cli": "the command line",
     "ironspan.artifacts": "fills the mirror",
     "ironspan.lab": "the lab",

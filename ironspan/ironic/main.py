@@ -54,8 +54,15 @@ def _password(user: str, cost: str = "12") -> int:
     import bcrypt
 
     password = sys.stdin.readline().rstrip("\n").encode()
-    if not user or ":" in user or not 0 < len(password) <= 72 or not (cost.isdecimal() and 4 <= int(cost) <= 31):
-        sys.stderr.write("name a user without a colon and a cost of 4 to 31; write a password of 1 to 72 bytes\n")
+    if (
+        not user
+        or ":" in user
+        or not 0 < len(password) <= 72
+        or not (cost.isdecimal() and 4 <= int(cost) <= 31)
+    ):
+        sys.stderr.write(
+            "name a user without a colon and a cost of 4 to 31; write a password of 1 to 72 bytes\n"
+        )
         return REFUSED
     sys.stdout.write(f"{user}:{bcrypt.hashpw(password, bcrypt.gensalt(int(cost))).decode()}\n")
     return 0

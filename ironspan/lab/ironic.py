@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,18 @@ def program() -> Path | None:
     file = next(file for file in lock_file.load().files.values() if file.environment == NAME)
     path = cache.Cache().below_mirror(file.mirror_path(native_arch()))
     return path if path.is_file() else None
+
+
+def library() -> Path:
+    """Return the folder with Ironic's modules, for what asks them and not its API.
+
+    Raises:
+        LabError: nobody built it.
+    """
+    packed = Path(_unpacked()[-1])
+    with zipfile.ZipFile(packed) as archive:
+        identity = json.loads(archive.read("about.json"))["identity"]
+    return packed.parent.parent / "lib" / f"{identity}-cp{sys.version_info[0]}{sys.version_info[1]}"
 
 
 def start(folder: Path, sections: Sections | None = None) -> Ironic:

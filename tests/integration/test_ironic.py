@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
+import sys
 import time
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
@@ -22,6 +26,7 @@ from ironspan.lab import ironic
 from ironspan.lab.ironic import USER, Ironic
 
 pytestmark = pytest.mark.lab
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,16 @@ def bring(api: IronicApi, uuid: str, wanted: Wanted, done: set[str] | None = Non
         if step.verb in ("inspect", "clean", "service"):
             finished.add(step.verb)
     raise AssertionError(taken)
+
+
+def test_the_record_of_its_states_is_what_ironic_says() -> None:
+    program = ROOT / "tests" / "support" / "ironic_machine.py"
+    environment = {"PYTHONPATH": str(ironic.library())}
+    answer = subprocess.run(
+        [sys.executable, "-sS", program], env=environment, check=True, capture_output=True, text=True
+    )
+    recorded = ROOT / "tests" / "unit" / "bare_metal" / "ironic_39.0.0.json"
+    assert json.loads(answer.stdout) == json.loads(recorded.read_text(encoding="utf-8"))
 
 
 def test_a_node_goes_its_whole_way(api: IronicApi) -> None:

@@ -228,6 +228,44 @@ def test_wheels_that_cannot_be_packed(
         wheels.pack(tool, [published / PURE, added], tmp_path / "program")
 
 
+def test_what_a_program_does_not_need_stays_out_of_it(
+    tool: Environment, tmp_path: pathlib.Path, published: pathlib.Path
+) -> None:
+    members = {"a/__init__.py": "", "a/tests/x.py": "", "a-1.data/scripts/a": "", "a-nspkg.pth": "import os"}
+    added = wheel(tmp_path / "more", "a-1-py3-none-any.whl", members)
+    lean = dataclasses.replace(tool, leave_out=("*.data/scripts/*", "*-nspkg.pth", "*/tests/*"))
+    target = tmp_path / "program"
+    wheels.pack(lean, [published / PURE, added], target)
+    with zipfile.ZipFile(target) as archive:
+        assert [name for name in archive.namelist() if "/a" in name] == ["common/a/__init__.py"]
+    assert lean.recipe("amd64") != tool.recipe("amd64")
+
+
+def test_versions_of_its_own_are_resolved_without_those_of_the_controller(
+    tool: Environment, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.lock").write_text("greeting==1.0 --hash=sha256:none-of-these\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project.optional-dependencies]\ntool = ["greeting", "native"]\n'
+    )
+    (tmp_path / "artifacts.lock.yml").write_text(LOCK.format(python=PYTHON))
+    asked: list[object] = []
+
+    def resolved(wanted: Sequence[str], arch: str, python: str, constraints: object) -> list[str]:
+        asked.append(constraints)
+        return ["greeting==1.0", "native==2.0"] if arch == "amd64" else ["greeting==1.0"]
+
+    monkeypatch.setattr(wheels, "_resolved", resolved)
+    monkeypatch.setattr(wheels, "licence_of", lambda path: "MIT")
+    locked = lock.Lock(tmp_path / "artifacts.lock.yml", {}, {}, {}, {})
+    with pytest.raises(CommandError, match="is not in requirements.lock"):
+        wheels.pin(tool, locked)
+    assert asked == [tmp_path / "requirements.lock"] * 2
+    assert wheels.pin(dataclasses.replace(tool, own_versions=True), locked)
+    assert asked[2:] == [None, None]
+    assert f"{PURE}:" in locked.path.read_text()
+
+
 def test_only_what_is_missing_is_fetched_and_nothing_else_is_believed(
     tool: Environment, tmp_path: pathlib.Path, published: pathlib.Path
 ) -> None:
