@@ -51,19 +51,12 @@ def _password(user: str, cost: str = "12") -> int:
         user: without a colon.
         cost: of bcrypt, 4 to 31. Ironic pays it with each request: a long random password needs little.
     """
-    import bcrypt
-
     password = sys.stdin.readline().rstrip("\n").encode()
-    if (
-        not user
-        or ":" in user
-        or not 0 < len(password) <= 72
-        or not (cost.isdecimal() and 4 <= int(cost) <= 31)
-    ):
-        sys.stderr.write(
-            "name a user without a colon and a cost of 4 to 31; write a password of 1 to 72 bytes\n"
-        )
+    fit = cost.isdecimal() and 4 <= int(cost) <= 31
+    if not user or ":" in user or not 0 < len(password) <= 72 or not fit:
+        sys.stderr.write("give a user without a colon, a cost of 4 to 31, a password of 1 to 72 bytes\n")
         return REFUSED
+    bcrypt = importlib.import_module("bcrypt")
     sys.stdout.write(f"{user}:{bcrypt.hashpw(password, bcrypt.gensalt(int(cost))).decode()}\n")
     return 0
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Ironic on this machine: API and conductor in one process, on the loopback interface.
 
-Its servers are Ironic's own pretended ones (``fake-hardware``) where nothing else is asked for: they take every
-step of a real one, at once, and hold no disk. It runs from the packed program that hosts get, and keeps
+Where nothing else is asked for, its servers are Ironic's own pretended ones (``fake-hardware``): they take
+every step of a real one, at once, and have no disk. It runs from the packed program that hosts get, and keeps
 everything in one folder.
 """
 

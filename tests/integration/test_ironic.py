@@ -22,7 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import Held, next_step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-from ironspan.lab import ironic
+from ironspan.lab import ironic, processes
 from ironspan.lab.ironic import USER, Ironic
 
 pytestmark = pytest.mark.lab
@@ -127,6 +127,6 @@ def test_a_wrong_password_is_a_refusal(lab: Ironic) -> None:
 def test_an_ironic_goes_on_with_what_it_knew_after_it_was_ended(lab: Ironic, api: IronicApi) -> None:
     uuid = api.enrol("gpu-9", {"driver": "fake-hardware"}, [])
     ironic.stop(lab.folder)
-    assert not ironic.processes.marked(lab.folder)
+    assert not processes.marked(lab.folder)
     assert ironic.start(lab.folder) == lab
     assert api.nodes()["gpu-9"][0] == uuid

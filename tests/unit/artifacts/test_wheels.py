@@ -258,7 +258,7 @@ def test_versions_of_its_own_are_resolved_without_those_of_the_controller(
     monkeypatch.setattr(wheels, "_resolved", resolved)
     monkeypatch.setattr(wheels, "licence_of", lambda path: "MIT")
     locked = lock.Lock(tmp_path / "artifacts.lock.yml", {}, {}, {}, {})
-    with pytest.raises(CommandError, match="is not in requirements.lock"):
+    with pytest.raises(CommandError, match=r"is not in requirements\.lock"):
         wheels.pin(tool, locked)
     assert asked == [tmp_path / "requirements.lock"] * 2
     assert wheels.pin(dataclasses.replace(tool, own_versions=True), locked)

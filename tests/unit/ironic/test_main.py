@@ -26,7 +26,7 @@ def test_a_command_is_the_one_of_ironic_with_its_options(
     name, module = program.COMMANDS[command]
     stand_in = types.SimpleNamespace(main=lambda: seen.append([*sys.argv]))
     monkeypatch.setitem(sys.modules, module.rpartition(".")[0], types.ModuleType("ironic"))
-    monkeypatch.setitem(sys.modules, module, stand_in)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.setattr(sys, "argv", ["before"])
     assert program.main([command, "--config-file", "x"]) == 0
     assert seen == [[name, "--config-file", "x"]]
