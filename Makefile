@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -37,6 +37,7 @@ help:
 	@echo 'make conformance  Kubernetes own conformance tests, by default and hardened; builds them first, after which make test'
 	@echo '                runs a few of them, too'
 	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
+	@echo 'make metal-images  the disk image of servers and the ramdisk of Ironic'"'"'s agent, from Debian packages (docs/images.md)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -66,10 +67,15 @@ all-artifacts: venv packages
 	@echo '== Artefacts and images, those to upgrade to, and Ironic (source: $(SOURCE))'
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set upgrade --set bare-metal
 
+# What bare metal needs beside: docs/images.md. 4 minutes from nothing, as root.
+metal-images: venv packages
+	@echo '== Images of whole systems'
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set server-images
+
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
 	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
-	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms ironic
+	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms ironic agent
 
 ## The lab
 

@@ -12,6 +12,9 @@ import typing as t
 
 if t.TYPE_CHECKING:
     from ironspan.artifacts import cache, inspect
+    from ironspan.artifacts.environments import Environment
+    from ironspan.artifacts.lock import Lock
+    from ironspan.artifacts.system.declared import System
 
 ITEM_HELP = (
     "NAME, NAME/VERSION or an image reference of the lock file; without any, everything this machine needs"
@@ -95,7 +98,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     pin.add_argument(
         "--wheels",
         action="store_true",
-        help="the names are environments of the lock file: resolve their wheels anew (make lock does)",
+        help="the names are environments or systems of the lock file: resolve their wheels anew",
     )
     pin.set_defaults(func=_pin)
 
@@ -203,7 +206,9 @@ def _pin(arguments: argparse.Namespace) -> int:
     locked = lock_file.load(arguments.lock)
     with console.from_arguments(arguments) as show:
         if arguments.modules or arguments.wheels:
-            known: dict[str, t.Any] = dict(locked.components if arguments.modules else locked.environments)
+            known: dict[str, t.Any] = dict(locked.components)
+            if arguments.wheels:
+                known = {**locked.environments, **locked.systems}
             unknown = [name for name in arguments.names if name not in known]
             if unknown:
                 raise CommandError(
@@ -216,9 +221,7 @@ def _pin(arguments: argparse.Namespace) -> int:
                 if arguments.modules:
                     changed, what = pin.pin_modules(known[name]), "go.mod and go.sum written"
                 else:
-                    from ironspan.artifacts import wheels
-
-                    changed, what = wheels.pin(known[name], locked), "wheels written into the lock file"
+                    changed, what = _pin_wheels(known[name], locked), "wheels written into the lock"
                 show.step(name, "done" if changed else "skip", what if changed else "unchanged")
             return int(Exit.OK)
         place = cache.Cache()
@@ -232,6 +235,14 @@ def _pin(arguments: argparse.Namespace) -> int:
             changed = pin.pin_digest(item, arch, locked, place, arguments.replace, say)
             show.step(item.key, "done" if changed else "skip", "pinned" if changed else "unchanged")
     return int(Exit.OK)
+
+
+def _pin_wheels(environment: Environment | System, locked: Lock) -> bool:
+    from ironspan.artifacts import wheels
+    from ironspan.artifacts.environments import Environment
+    from ironspan.artifacts.system import pins
+
+    return wheels.pin(environment, locked) if isinstance(environment, Environment) else pins.pin(environment)
 
 
 def _sign(arguments: argparse.Namespace) -> int:

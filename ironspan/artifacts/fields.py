@@ -7,17 +7,21 @@ from __future__ import annotations
 import typing as t
 
 FIELDS: dict[str, set[str]] = {
-    "lock": {"schema", "components", "bases", "environments", "files", "images"},
+    "lock": {"schema", "components", "bases", "environments", "systems", "files", "images"},
     "component": {
         "version", "licence", "modules", "programs", "c_programs", "tests", "replace", "staging", "cgo",
         "libraries", "tags", "ldflags",
     },
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
-    "file": {"licence", "url", "path", "digests", "only_without_capability", "go", "environment", "set"},
+    "file": {
+        "licence", "url", "path", "digests", "only_without_capability", "go", "environment", "system", "set",
+    },
     "file.go": {"pack", "program", "members", "chart", "values", "namespace", "kube_version", "sha256"},
     "environment": {"module", "packages", "extra", "pythons", "own_versions", "leave_out", "wheels"},
     "wheel": {"sha256", "licence"},
+    "system": {"kind", "suite", "date", "packages", "files", "units", "python", "wheels", "drop"},
+    "system.units": {"enable", "disable", "mask"},
     "image": {"licence", "digests", "go", "set"},
     "image.go": {"base", "programs", "sources", "entrypoint", "command", "user"},
 }  # fmt: skip

@@ -13,6 +13,7 @@ import urllib.parse
 
 from ironspan.artifacts import cache, download, index, make, recipes, registry, toolchain
 from ironspan.artifacts.lock import File, Image, Lock, native_arch
+from ironspan.artifacts.system import build as system
 from ironspan.cli.outcome import CommandError, Exit
 
 SourceChoice = t.Literal["auto", "upstream", "go"]
@@ -104,7 +105,7 @@ class Filling:
         else:
             items = [item for item in self.lock.needed(sets) if self._needed(item)]
         chosen: tuple[recipes.Source, ...] = ("upstream", "go") if self.source == "auto" else (self.source,)
-        allowed: tuple[recipes.Source, ...] = (*chosen, "wheels")
+        allowed: tuple[recipes.Source, ...] = (*chosen, *recipes.OWN)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             try:
                 whole = dict(
@@ -125,7 +126,11 @@ class Filling:
         return [results[item.key] for item in items]
 
     def _needed(self, item: File | Image) -> bool:
-        if isinstance(item, File) and not (item.url or item.environment) and self.source == "upstream":
+        if (
+            isinstance(item, File)
+            and not (item.url or recipes.own_source(item))
+            and self.source == "upstream"
+        ):
             return False
         capability = item.only_without_capability if isinstance(item, File) else ""
         return not capability or lacks_capability(capability)
@@ -133,10 +138,9 @@ class Filling:
     def _plan(self, items: list[File | Image]) -> dict[File | Image, recipes.Source]:
         """Choose a source for each item, and refuse what no source allowed can provide.
 
-        Programs in Python have one source, whatever is chosen for the others.
+        Programs in Python and systems have one source each, whatever is chosen for the others.
         """
-        packed = [item for item in items if isinstance(item, File) and item.environment]
-        plan: dict[File | Image, recipes.Source] = dict.fromkeys(packed, "wheels")
+        plan = {item: source for item in items if (source := recipes.own_source(item))}
         return {**plan, **self._plan_others([item for item in items if item not in plan])}
 
     def _plan_others(self, items: list[File | Image]) -> dict[File | Image, recipes.Source]:
@@ -190,6 +194,8 @@ class Filling:
         made = [item for item, source in plan.items() if source == "go"]
         names = sorted({name for item in made for name in item.components()})
         bases = any(isinstance(item, Image) and item.base for item in made)
+        if "debian" in plan.values():
+            system.require()
         if names or bases:
             toolchain.require([self.lock.components[name] for name in names], bases)
 

@@ -75,7 +75,7 @@ def _row(
             state, detail = "not needed", f"part of the set {item.set_name}"
         if capability and not fill.lacks_capability(capability):
             state, detail = "not needed", f"this machine has {capability}"
-    elif not recipes.is_current(item, entry, ("upstream", "go", "wheels"), lock, arch):
+    elif not recipes.is_current(item, entry, ("upstream", "go", *recipes.OWN), lock, arch):
         state, detail = "outdated", "made by another recipe than the lock file has"
     elif thorough and (found := recipes.damage(entry, place)):
         state, detail = "damaged", "; ".join(found)

@@ -13,6 +13,7 @@ import typing as t
 import urllib.parse
 
 from ironspan.artifacts.environments import MACHINES, Environment
+from ironspan.artifacts.system.declared import System
 from ironspan.cli.outcome import CommandError, Exit
 
 SCHEMA = 1
@@ -109,6 +110,8 @@ class File:
     """The program in Python that it is; empty for everything else."""
     chart: Chart | None = None
     """The chart that it is rendered from; None for everything else."""
+    system: str = ""
+    """SYSTEM/FILE: the file of a system that it is; empty for everything else."""
 
     @property
     def key(self) -> str:
@@ -191,6 +194,7 @@ class Lock:
     files: dict[str, File]
     images: dict[str, Image]
     environments: dict[str, Environment] = dataclasses.field(default_factory=dict)
+    systems: dict[str, System] = dataclasses.field(default_factory=dict)
 
     def sets(self) -> list[str]:
         """Return the names of the sets that are made only when they are asked for."""

@@ -24,6 +24,7 @@ from ironspan.artifacts.lock import (
     Image,
     Lock,
 )
+from ironspan.artifacts.system import declared as systems
 
 
 class Reader(Fields):
@@ -54,7 +55,11 @@ class Reader(Fields):
             name: environments.read(self, name, value, f"environments.{name}")
             for name, value in self.mapping(top.get("environments", {}), "environments").items()
         }
-        lock = Lock(source, components, bases, files, images, programs)
+        whole = {
+            name: systems.read(self, name, value, f"systems.{name}")
+            for name, value in self.mapping(top.get("systems", {}), "systems").items()
+        }
+        lock = Lock(source, components, bases, files, images, programs, whole)
         self.references(lock)
         return lock
 
@@ -68,6 +73,8 @@ class Reader(Fields):
                 self.source(lock, file.chart.folder, f"files.{key}.go.chart")
             if file.environment and file.environment not in lock.environments:
                 self.problem(f"files.{key}.environment", f"there is no environment {file.environment!r}")
+            if file.system:
+                self.system(lock, file.system, f"files.{key}.system")
         for key, image in lock.images.items():
             for member, program in image.programs.items():
                 self.program(lock, program, f"images.{key}.go.programs.{member}")
@@ -91,6 +98,15 @@ class Reader(Fields):
             self.problem(where, f"there is no component {name!r}")
         elif program not in {**component.programs, **component.c_programs, **component.tests}:
             self.problem(where, f"component {name} has no program {program!r}")
+
+    def system(self, lock: Lock, source: str, where: str) -> None:
+        """Check that SYSTEM/FILE exists."""
+        name, _, member = source.partition("/")
+        system = lock.systems.get(name)
+        if system is None:
+            self.problem(where, f"there is no system {name!r}; known: {', '.join(lock.systems)}")
+        elif member not in system.members:
+            self.problem(where, f"a {system.kind} has no {member!r}; it has {', '.join(system.members)}")
 
     def source(self, lock: Lock, source: str, where: str) -> None:
         """Check that COMPONENT/PATH names a component of one module, and stays inside of it."""
@@ -171,7 +187,8 @@ class Reader(Fields):
         pack, members = self.file_go(fields.get("go"), f"{where}.go")
         chart = self.chart(fields["go"], f"{where}.go") if pack == "chart" else None
         environment = self.text(fields, "environment", where, required=False)
-        if path and fields.get("go") is None and not environment:
+        system = self.text(fields, "system", where, required=False)
+        if path and fields.get("go") is None and not environment and not system:
             self.problem(where, "nobody publishes it and it has no go recipe: it could never be made")
         return File(
             name=name,
@@ -186,6 +203,7 @@ class Reader(Fields):
             set_name=self.text(fields, "set", where, required=False),
             environment=environment,
             chart=chart,
+            system=system,
         )
 
     def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:

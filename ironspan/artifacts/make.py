@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 
 from ironspan.artifacts import (
     cache,
@@ -21,6 +22,7 @@ from ironspan.artifacts import (
     wheels,
 )
 from ironspan.artifacts.lock import Base, File, Image, Lock, expand
+from ironspan.artifacts.system import build
 from ironspan.cli.outcome import CommandError
 
 
@@ -39,6 +41,7 @@ class Maker:
         self.place = place
         self.arch = arch
         self.builder = gobuild.Builder(lock, place, arch, rebuild=rebuild)
+        self._newer_than = time.time() if rebuild else 0.0
 
     def make(
         self, item: File | Image, source: recipes.Source, scratch: pathlib.Path, say: gobuild.Say
@@ -58,6 +61,8 @@ class Maker:
             self.place.discard(scratch)
         if isinstance(item, File) and source == "wheels":
             return self._packed(item, scratch, say)
+        if isinstance(item, File) and source == "debian":
+            return self._of_system(item, scratch, say)
         if isinstance(item, File):
             return (
                 self._file_from_go(item, scratch, say) if source == "go" else self._file(item, scratch, say)
@@ -107,6 +112,11 @@ class Maker:
         wheels.pack(environment, brought, scratch / "packed")
         built_from = ", ".join(sorted({wheel.requirement for wheel in environment.wheels_for(self.arch)}))
         return self._file_entry(item, scratch / "packed", scratch, "wheels", built_from)
+
+    def _of_system(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:
+        name, _, member = item.system.partition("/")
+        built = build.build(self.lock.systems[name], self.arch, self.place, say, self._newer_than)
+        return self._file_entry(item, built.folder / member, scratch, "debian", built.made_from)
 
     def _file_entry(
         self, item: File, made: pathlib.Path, scratch: pathlib.Path, source: recipes.Source, built_from: str

@@ -13,7 +13,16 @@ import typing as t
 from ironspan.artifacts import cache, chart, debian, gobuild, image, index, pack
 from ironspan.artifacts.lock import File, Image, Lock, expand
 
-Source = t.Literal["upstream", "go", "wheels"]
+Source = t.Literal["upstream", "go", "wheels", "debian"]
+OWN: tuple[Source, ...] = ("wheels", "debian")
+"""Sources of what is made in one way, whatever is chosen for the rest."""
+
+
+def own_source(item: File | Image) -> Source | None:
+    """Return the one source of an item that has only one, None for others."""
+    if isinstance(item, Image):
+        return None
+    return "wheels" if item.environment else "debian" if item.system else None
 
 
 def from_upstream(item: File | Image, arch: str) -> str:
@@ -54,6 +63,9 @@ def recipe(item: File | Image, source: Source, lock: Lock, arch: str) -> str:
     if source == "wheels":
         environment = lock.environments.get(item.environment) if isinstance(item, File) else None
         return environment.recipe(arch) if environment else ""
+    if source == "debian":
+        name, _, member = item.system.partition("/") if isinstance(item, File) else ("", "", "")
+        return f"{lock.systems[name].recipe(arch)}/{member}" if name in lock.systems else ""
     return from_upstream(item, arch) if source == "upstream" else from_go(item, lock, arch)
 
 

@@ -165,7 +165,7 @@ def pin(environment: Environment, lock: Lock) -> bool:
         for arch in MACHINES:
             constraints = None if environment.own_versions else folder / "requirements.lock"
             for python in environment.pythons:
-                requirements = _resolved(wanted, arch, python, constraints)
+                requirements = resolved(wanted, arch, python, constraints)
                 download(requirements, arch, python, pathlib.Path(name))
         for path in sorted(pathlib.Path(name).glob("*.whl")):
             sha256 = cache.digest_of(path).removeprefix("sha256:")
@@ -217,7 +217,7 @@ def _entry(wheel: Wheel) -> str:
     return "".join(f"\n      {line}" for line in lines)
 
 
-def _resolved(
+def resolved(
     wanted: collections.abc.Sequence[str], arch: str, python: str, constraints: pathlib.Path | None
 ) -> list[str]:
     """Return what the packages wanted need, at the versions of a lock file if there is one: NAME==VERSION."""
