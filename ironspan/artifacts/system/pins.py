@@ -35,7 +35,7 @@ def pin(system: System) -> bool:
     digests: dict[str, set[str]] = collections.defaultdict(set)
     with tempfile.TemporaryDirectory(prefix="ironspan-pin-") as folder:
         for arch in MACHINES:
-            wanted = wheels.resolved(system.wheels, arch, system.python)
+            wanted = wheels.resolved(system.wheels, arch, system.python, None)
             wheels.download(wanted, arch, system.python, pathlib.Path(folder))
         for path in pathlib.Path(folder).glob("*.whl"):
             digests[Wheel(path.name, "", "").requirement].add(cache.digest_of(path))

@@ -255,7 +255,7 @@ def test_versions_of_its_own_are_resolved_without_those_of_the_controller(
         asked.append(constraints)
         return ["greeting==1.0", "native==2.0"] if arch == "amd64" else ["greeting==1.0"]
 
-    monkeypatch.setattr(wheels, "_resolved", resolved)
+    monkeypatch.setattr(wheels, "resolved", resolved)
     monkeypatch.setattr(wheels, "licence_of", lambda path: "MIT")
     locked = lock.Lock(tmp_path / "artifacts.lock.yml", {}, {}, {}, {})
     with pytest.raises(CommandError, match=r"is not in requirements\.lock"):
