@@ -169,7 +169,7 @@ def small_tree(folder: pathlib.Path) -> pathlib.Path:
 def test_ramdisk_and_boot_partition_come_out_the_same_a_day_later(
     own: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    found = []
+    found: list[dict[str, str]] = []
     for name in ("one", "two"):
         scratch = tmp_path / name
         made = small_tree(scratch / "tree")
@@ -311,9 +311,9 @@ def test_files_of_a_system_come_onto_the_mirror_with_one_build(makes: list[str],
 def test_a_build_that_could_not_end_is_refused_with_what_to_install(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build.shutil, "which", lambda tool, path: None if tool == "sgdisk" else tool)
+    monkeypatch.setattr("shutil.which", lambda tool, path: None if tool == "sgdisk" else tool)
     monkeypatch.setattr(build, "DEBIAN_KEYRING", tmp_path)
-    monkeypatch.setattr(build.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CommandError) as caught:
         build.require()
     assert "apt-get install -y gdisk" in caught.value.message
