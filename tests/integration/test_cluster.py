@@ -491,6 +491,51 @@ def test_a_plan_is_applied_when_approved_and_only_as_it_is(cluster: Cluster) -> 
     assert set(cluster.site().changed) == {"rack-1"}
 
 
+def test_what_nothing_declares_goes_as_the_plan_lists_it(cluster: Cluster) -> None:
+    """Objects that a layer had: seen in the plan, asked about, deleted only if they are the same still."""
+    name = cluster.kubectl("get", "runtimeclass")["items"][0]["metadata"]["labels"]["ironspan.io/site"]
+    mark = f"ironspan.io/site={name},ironspan.io/layer="
+
+    def make(kind: str, *more: str, layer: str = "") -> None:
+        where = ["-n", "default"] if kind == "configmap" else []
+        cluster.kubectl("create", kind, "former", *more, *where)
+        if layer:
+            cluster.kubectl("label", kind, "former", *f"{mark}{layer}".split(","), *where)
+
+    make("configmap", layer="egress")
+    make("clusterrolebinding", "--clusterrole=view", "--group=entra:former", layer="identity")
+    make("namespace")
+    plan = cluster.folder / "former.plan.json"
+    planned = cluster.command("plan", "-i", str(cluster.inventory), "-o", str(plan))
+    assert planned.returncode == 0 and "--allow-destructive" in planned.stdout, planned.stdout
+    lines = json.loads(plan.read_bytes())["plan"]["cluster"]["changes"]
+    assert {line["name"]: line["loss"] for line in lines} == {
+        "ConfigMap default/former": "",
+        "ClusterRoleBinding former": "access",
+    }
+    shown = cluster.command("show", str(plan)).stdout
+    assert "delete  ClusterRoleBinding former (its layer identity does not declare it any more)" in shown
+    refused = cluster.command("apply", str(plan), "-i", str(cluster.inventory))
+    assert refused.returncode == 2 and "ClusterRoleBinding former (access)" in refused.stdout, refused.stdout
+    # Another one of the same name is not what was signed.
+    cluster.on("az-1", "kubectl --kubeconfig /etc/kubernetes/admin.conf -n default delete configmap former")
+    make("configmap", layer="egress")
+    consent = ("apply", str(plan), "-i", str(cluster.inventory), "--allow-destructive")
+    moved = cluster.command(*consent)
+    assert moved.returncode == 1 and "ConfigMap default/former (deleted)" in moved.stdout, moved.stdout
+    assert set(_former(cluster)) == {"configmap", "clusterrolebinding", "namespace"}
+    done = cluster.site("-e", "ironspan_allow_destructive=true")
+    assert done.status == 0, done.output[-6000:]
+    assert _former(cluster) == ["namespace"]
+    cluster.assert_settled()
+
+
+def _former(cluster: Cluster) -> list[str]:
+    kinds = ("configmap", "clusterrolebinding", "namespace")
+    there = {kind: cluster.kubectl("get", kind, "-n", "default")["items"] for kind in kinds}
+    return [kind for kind in kinds if "former" in [item["metadata"]["name"] for item in there[kind]]]
+
+
 def test_certificates_are_listed_with_one_ssh_operation_a_host(cluster: Cluster) -> None:
     played = play("certs", cluster.inventory, cluster.folder)
     assert played.status == 0, played.output

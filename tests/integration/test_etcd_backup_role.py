@@ -197,7 +197,10 @@ def test_a_host_that_is_no_member_proves_and_collects(hosts: Cluster) -> None:
     assert (again["az-1"]["changed"], again["rack-1"]["changed"]) == (0, 0)
     # What a shared folder would show on that host too.
     packed = hosts.on("az-1", "tar -C /srv -cz etcd-backup | base64 -w0")
-    hosts.on("rack-1", f"echo {packed} | base64 -d | tar -C /srv -xz")
+    # One argument of a program holds 128 KiB.
+    for start in range(0, len(packed), 60_000):
+        hosts.on("rack-1", f"echo {packed[start : start + 60_000]} >> /srv/packed")
+    hosts.on("rack-1", "base64 -d /srv/packed | tar -C /srv -xz")
     assert "drill" in hosts.on("rack-1", "systemctl list-timers --no-legend ironspan-etcd-backup-drill.timer")
     hosts.on("rack-1", "systemctl start ironspan-etcd-backup-drill")
     (store,) = json.loads(hosts.on("rack-1", f"{PROGRAM} list --json"))["stores"]

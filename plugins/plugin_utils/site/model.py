@@ -156,6 +156,16 @@ class Site:
         return self._uid
 
     @property
+    def zoned(self) -> bool:
+        """Tell whether every node has a zone.
+
+        A rule that spreads over zones makes the scheduler leave out the nodes without one: they get no points
+        for their host either.
+        """
+        nodes = [*self.group("control_plane"), *self.group("nodes")]
+        return all("topology.kubernetes.io/zone" in host.labels for host in nodes)
+
+    @property
     def pod_networks(self) -> list[str]:
         """Networks that pods have addresses in."""
         return [network for network in (self.pod_cidr, self.migration_cidr) if network]

@@ -87,10 +87,31 @@ def test_servers_of_the_cluster(render: Render, variables: dict[str, t.Any], rep
     assert "containers" not in found["Deployment"]["spec"]["template"]["spec"]
     spread = found["Deployment"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert all(rule["matchLabelKeys"] == ["pod-template-hash"] for rule in spread)
-    assert [rule["topologyKey"] for rule in spread] == [
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    ]
+    assert [rule["topologyKey"] for rule in spread] == ["kubernetes.io/hostname"]
+
+
+ZONE = {"topology.kubernetes.io/zone": "azure"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys"),
+    [
+        ({}, ["kubernetes.io/hostname"]),
+        # The scheduler would give the others no points for their hosts.
+        ({"az-1": ZONE}, ["kubernetes.io/hostname"]),
+        ({"": ZONE}, ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]),
+    ],
+)
+def test_zones_count_where_every_node_has_one(
+    render: Render, labels: dict[str, dict[str, str]], keys: list[str]
+) -> None:
+    rendered = render()
+    for name, host in rendered.site.hosts.items():
+        t.cast("dict[str, str]", host.labels).update(labels.get(name) or labels.get("", {}))
+    objects = rendered.renderer.objects("dns")
+    (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
+    spread = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert [rule["topologyKey"] for rule in spread] == keys
 
 
 @pytest.mark.parametrize("managed", [False, True])
