@@ -51,8 +51,9 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.cluster": "the cluster of a site: its members, its store, what is expected of it",
     # Domains.
     "plugin_utils.azure": "Azure's interfaces",
-    "plugin_utils.remote_kinds": "kinds of remote things, one file each",
     "plugin_utils.bare_metal": "servers from rack to operating system",
+    "plugin_utils.redfish": "management controllers of servers (BMC), spoken to directly",
+    "plugin_utils.remote_kinds": "kinds of remote things, one file each",
     "plugin_utils.access": "people's own certificates",
     "plugin_utils.admission": "what the cluster takes",
     "plugin_utils.identity": "where people come from, and their roles",

@@ -23,6 +23,7 @@ if t.TYPE_CHECKING:
 _GROUPS = {
     "node": "workers: add, remove, replace",
     "member": "members of etcd and control planes: add, remove, replace",
+    "bmc": "management controllers of servers: accounts, power, lights, logs",
     "cni": "the pod network of a running cluster",
     "encryption": "how secrets are encrypted in etcd",
     "runtime": "what sandboxes cost",

@@ -63,6 +63,25 @@ def checked_request(csr_pem: str | bytes, expect: Expectation) -> x509.Certifica
     return request
 
 
+def checked_key(csr_pem: str | bytes) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
+    """Return the key of a request whose names and extensions do not matter: nothing else is taken from it.
+
+    Args:
+        csr_pem: the request, PEM.
+
+    Raises:
+        PkiError: it is no request, its signature is wrong, or its key is of another kind.
+    """
+    try:
+        request = x509.load_pem_x509_csr(csr_pem.encode() if isinstance(csr_pem, str) else csr_pem)
+        key, differences = request.public_key(), list(_key_differences(request, {}))
+    except UNREADABLE as error:
+        raise PkiError("This is not a certificate request that can be read.") from error
+    if differences or not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+        raise PkiError(f"The request is refused: {'; '.join(differences)}.")
+    return key
+
+
 _REMEDY = "Remove the key on that host and converge again; if this comes back, do not trust the host."
 
 

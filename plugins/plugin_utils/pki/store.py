@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates, profiles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_keys import BackupKeys
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.bmcs import BmcSecrets
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_keys import EncryptionKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder
@@ -88,6 +89,7 @@ class Store(Signer):
         self._material = Material(folder, clock)
         self.backup_keys = BackupKeys(folder, self._prove)
         self.encryption = EncryptionKeys(folder, clock)
+        self.bmcs = BmcSecrets(folder, clock)
 
     # -- making and checking -----------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Store(Signer):
                 made += [name] if any(results) else []
             made += ["backup-key"] if self.backup_keys.ensure() else []
             self.encryption.prove()
+            self.bmcs.prove()
             if not self._folder.header().get(COMPLETE):
                 self._folder.change_header({COMPLETE: True})
         return made
@@ -125,6 +128,7 @@ class Store(Signer):
                 self._material.ensure(name, number, make=False)
         self.backup_keys.prove()
         self.encryption.prove()
+        self.bmcs.prove()
 
     # -- reading -----------------------------------------------------------------------------------
 
