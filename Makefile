@@ -75,7 +75,7 @@ metal-images: venv packages
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
 	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
-	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms ironic agent
+	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms ironic agent bmc-emulator
 
 ## The lab
 

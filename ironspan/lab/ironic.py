@@ -14,7 +14,6 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import time
 import zipfile
@@ -22,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironspan.lab import files, processes
+from ironspan.lab import files, packed, processes
 from ironspan.lab.errors import LabError
 
-NAME, USER = "ironic", "admin"
+NAME, TITLE, USER = "ironic", "Ironic", "admin"
 STARTS_WITHIN_S = 240.0
 ENDS_WITHIN_S = 20.0
 _INTERFACES = "bios boot console deploy firmware inspect management power raid rescue vendor"
@@ -69,26 +68,16 @@ class Ironic:
         return self.folder / "log" / f"{NAME}.log"
 
 
-def program() -> Path | None:
-    """Return the packed program as the mirror's folder has it, None where nobody built it."""
-    from ironspan.artifacts import cache, lock_file
-    from ironspan.artifacts.lock import native_arch
-
-    file = next(file for file in lock_file.load().files.values() if file.environment == NAME)
-    path = cache.Cache().below_mirror(file.mirror_path(native_arch()))
-    return path if path.is_file() else None
-
-
 def library() -> Path:
     """Return the folder with Ironic's modules, for what asks them and not its API.
 
     Raises:
         LabError: nobody built it.
     """
-    packed = Path(_unpacked()[-1])
-    with zipfile.ZipFile(packed) as archive:
+    built = Path(packed.command(NAME, TITLE)[-1])
+    with zipfile.ZipFile(built) as archive:
         identity = json.loads(archive.read("about.json"))["identity"]
-    return packed.parent.parent / "lib" / f"{identity}-cp{sys.version_info[0]}{sys.version_info[1]}"
+    return built.parent.parent / "lib" / f"{identity}-cp{sys.version_info[0]}{sys.version_info[1]}"
 
 
 def start(folder: Path, sections: Sections | None = None) -> Ironic:
@@ -101,7 +90,7 @@ def start(folder: Path, sections: Sections | None = None) -> Ironic:
     Raises:
         LabError: it is not built, or does not start.
     """
-    command = _unpacked()
+    command = packed.command(NAME, TITLE)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = not (folder / "ironic.conf").is_file()
     port = _port_of(folder) or _free_port()
@@ -113,7 +102,7 @@ def start(folder: Path, sections: Sections | None = None) -> Ironic:
     files.write_atomic(folder / "ironic.conf", _text(_configuration(folder, port), sections or {}))
     options = ["--config-file", str(folder / "ironic.conf")]
     if fresh or not (folder / "ironic.sqlite").is_file():
-        _run([*command, "dbsync", *options, "create_schema"])
+        packed.run([*command, "dbsync", *options, "create_schema"], TITLE)
     processes.spawn([*command, "run", *options], folder, NAME)
     _wait(lab)
     return lab
@@ -143,32 +132,10 @@ def running(folder: Path, sections: Sections | None = None) -> Iterator[Ironic]:
         stop(folder)
 
 
-def _unpacked() -> list[str]:
-    """Return the command of the program, from a place of its own in the cache: it unpacks itself beside it.
-
-    Raises:
-        LabError: nobody built it.
-    """
-    from ironspan.artifacts import cache
-
-    built = program()
-    if built is None:
-        raise LabError("Ironic is not built: run `ironspan artifacts build --set bare-metal`")
-    place = cache.Cache()
-    target = place.root / "lab" / NAME / "bin" / built.name
-    command = [sys.executable, "-W", "ignore", "-IS", str(target)]
-    with place.locked("lab-ironic") as scratch:
-        if not target.is_file() or not target.samefile(built):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            cache.link_or_copy(built, target, scratch)
-        _run([*command, "--unpack"])
-    return command
-
-
 def _write_login(lab: Ironic, command: list[str]) -> None:
     """Make a password; write it down for clients, and its hash for Ironic."""
     password = secrets.token_urlsafe(24)
-    line = _run([*command, "password", USER, _COST], password)
+    line = packed.run([*command, "password", USER, _COST], TITLE, password)
     cloud = {
         "auth_type": "http_basic",
         "auth": {"endpoint": lab.url, "username": USER, "password": password},
@@ -227,13 +194,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _run(command: list[str], given: str = "") -> str:
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"{command[-1]} of Ironic failed: {done.stderr.strip()[-2000:]}", exit_code=1)
-    return done.stdout
 
 
 def _wait(lab: Ironic) -> None:

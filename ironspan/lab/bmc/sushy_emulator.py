@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The program ``ironspan-bmc-emulator``: sushy-tools' emulator, as its package would install it as a command."""
+"""The program ``ironspan-bmc-emulator``: what sushy-tools' package would install as a command."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _server_name(endpoint: Endpoint) -> str:
     return endpoint.address
 
 
-class _Nowhere(HTTPAdapter):  # type: ignore[misc]
+class _Nowhere(HTTPAdapter):
     """Refuses everything: nothing is sent without TLS."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -219,7 +219,7 @@ class _Nowhere(HTTPAdapter):  # type: ignore[misc]
         raise Untrusted(f"{self._endpoint.name}: the BMC leads to {urlsplit(request.url or '').netloc!s}")
 
 
-class _OneHost(HTTPAdapter):  # type: ignore[misc]
+class _OneHost(HTTPAdapter):
     """Speaks to one BMC: its trust, its deadline, and no answer without an end.
 
     Args:
@@ -237,8 +237,9 @@ class _OneHost(HTTPAdapter):  # type: ignore[misc]
         self._deadline = deadline
         super().__init__()
 
-    def init_poolmanager(self, *args: t.Any, **more: t.Any) -> None:
-        super().init_poolmanager(*args, ssl_context=self._context, **self._tls, **more)
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: t.Any) -> None:
+        more.update(self._tls, ssl_context=self._context)
+        super().init_poolmanager(connections, maxsize, block, **more)
 
     def build_connection_pool_key_attributes(
         self, request: t.Any, verify: t.Any, cert: t.Any = None
