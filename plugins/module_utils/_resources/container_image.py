@@ -110,7 +110,13 @@ class ContainerImageKind:
         image = _listing(host, self.references | {spec["ref"]}).get(spec["ref"])
         wanted = spec.get("digest") or ""
         if image is None:
-            return Change("create", {"digest": None}, {"digest": wanted or "any"}, "not on the host")
+            pinned = spec["pinned"]
+            return Change(
+                "create",
+                {"digest": None, **({"pinned": False} if pinned else {})},
+                {"digest": wanted or "any", **({"pinned": True} if pinned else {})},
+                "not on the host",
+            )
         before: State = {}
         after: State = {}
         if wanted and image.digest != wanted:

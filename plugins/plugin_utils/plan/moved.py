@@ -32,11 +32,11 @@ def plan_verdict(planned: Mapping[str, t.Any], answer: Mapping[str, t.Any], dige
     moved: list[str] = []
     if answer.get("plan") == digest:
         moved = sorted(name for name in now if name not in before and name != _TRANSACTION)
-    elif any(name not in before or before[name] != state for name, state in now.items()):
+    elif any(name not in before or not _is_part(state, before[name]) for name, state in now.items()):
         moved = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     elif answer.get("fingerprint") != planned["fingerprint"]:
         # Nearer to its document, or a text that is too long to be shown is another one now.
-        moved = [] if now.keys() < before.keys() else sorted(before)
+        moved = [] if now != before else sorted(before)
     return {
         "check": "plan",
         "ok": not moved,
@@ -85,6 +85,26 @@ def _state(answer: Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
     pending = {str(entry["resource"]): entry["needs"] for entry in answer.get("pending") or ()}
     return {**pending, **changes}
+
+
+def _is_part(now: t.Any, planned: t.Any) -> bool:
+    """Tell whether a change is the planned one, or what is left of it when some values hold already."""
+    if now == planned:
+        return True
+    if not (isinstance(now, list) and isinstance(planned, list)):
+        return False
+    (kind, action, *states, text), (planned_kind, planned_action, *planned_states, planned_text) = (
+        now,
+        planned,
+    )
+    return (
+        kind == planned_kind
+        and (action == planned_action or (action, planned_action) == ("update", "create"))
+        and text is planned_text is None
+        and all(isinstance(state, dict) for state in (*states, *planned_states))
+        and bool(states[1])
+        and all(state.items() <= whole.items() for state, whole in zip(states, planned_states, strict=True))
+    )
 
 
 def _names(names: list[str]) -> str:

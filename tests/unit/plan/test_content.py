@@ -233,3 +233,33 @@ def test_a_host_that_moved(answer: dict[str, t.Any], moved: str) -> None:
     assert verdict["ok"] is (not moved)
     assert verdict["found"] == (f"changed since the plan was made: {moved}" if moved else "as planned")
     assert bool(verdict["remedy"]) is bool(moved)
+
+
+IMAGE = {
+    "resource": "image",
+    "kind": "container_image",
+    "action": "create",
+    "before": {"digest": None, "pinned": False},
+    "after": {"digest": "sha256:1", "pinned": True},
+}
+REST = {**IMAGE, "action": "update", "before": {"pinned": False}, "after": {"pinned": True}}
+
+
+@pytest.mark.parametrize(
+    ("now", "nearer"),
+    [
+        # The kubelet has fetched it meanwhile; pinning it is what is left.
+        (REST, True),
+        ({**REST, "action": "delete"}, False),
+        ({**REST, "kind": "file"}, False),
+        ({**REST, "before": {}}, True),
+        ({**REST, "after": {}}, False),
+        ({**REST, "before": {"pinned": None}}, False),
+        ({**REST, "after": {"pinned": False}}, False),
+        ({**REST, "before": {"digest": "sha256:2"}, "after": {"digest": "sha256:1"}}, False),
+        ({**REST, "after": {"pinned": True, "owner": "other"}}, False),
+    ],
+)
+def test_what_is_left_of_a_change_is_as_planned(now: dict[str, t.Any], nearer: bool) -> None:
+    planned = {"fingerprint": "1", "changes": [IMAGE], "pending": []}
+    assert plan_verdict(planned, {"fingerprint": "2", "changes": [now], "pending": []}, "P")["ok"] is nearer
