@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -38,6 +38,7 @@ help:
 	@echo '                runs a few of them, too'
 	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
 	@echo 'make metal-images  the disk image of servers and the ramdisk of Ironic'"'"'s agent, from Debian packages (docs/images.md)'
+	@echo 'make virtual-servers  a server that is off becomes a system with SSH, through Ironic, on this machine (docs/lab.md)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
@@ -71,6 +72,12 @@ all-artifacts: venv packages
 metal-images: venv packages
 	@echo '== Images of whole systems'
 	@$(IRONSPAN) artifacts build --source $(SOURCE) --set server-images
+
+# Virtual servers, deployed by Ironic with these images: docs/lab.md.
+virtual-servers: metal-images
+	@tools/debian-packages servers
+	@$(IRONSPAN) artifacts build --source $(SOURCE) --set bare-metal
+	@$(PYTHON) -m pytest -m long -rA tests/integration/test_virtual_servers.py
 
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \

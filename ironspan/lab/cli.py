@@ -16,6 +16,7 @@ from ironspan.cli.outcome import CommandError, Exit
 from ironspan.lab.azure import cli as store_cli
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES
+from ironspan.lab.virtual import cli as servers_cli
 from ironspan.lab.wan.control import parse_loss, parse_rate, parse_time
 
 Command = Callable[[argparse.Namespace], int]
@@ -66,6 +67,7 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
     _command(actions, "heal", lambda a: _link(a, cut=False), "join the link again")
     _command(actions, "show", _link, "show settings and counters")
     store_cli.register(commands, _command)
+    servers_cli.register(commands, _guarded)
 
 
 def _command(

@@ -63,6 +63,8 @@ def make(system: System, arch: str, scratch: pathlib.Path, brought: list[pathlib
     )
     for path in brought:
         _unpack(path, tree / PYTHON_FOLDER)
+    if brought:
+        _compile(tree, system.epoch)
     _forget(tree)
     for name, source in system.own_files().items():
         _own(source, tree / name)
@@ -141,6 +143,15 @@ def _unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
         if moved:
             raise CommandError(f"{wheel.name} has {moved[0]}, which unpacking alone does not install")
         source.extractall(folder, names)
+
+
+def _compile(tree: pathlib.Path, epoch: int) -> None:
+    """Compile what wheels brought: a system that runs from memory would do it anew at each start.
+
+    By its content, not its time, and with one order of sets: the same bytes each time.
+    """
+    options = ["-q", "--invalidation-mode", "unchecked-hash", f"/{PYTHON_FOLDER}"]
+    call([*ALONE, "env", "PYTHONHASHSEED=0", "chroot", tree, "python3", "-m", "compileall", *options], epoch)
 
 
 def _forget(tree: pathlib.Path) -> None:

@@ -1,0 +1,83 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""`ironspan lab servers up|down`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ironspan.cli import console
+from ironspan.cli.outcome import Exit
+from ironspan.lab.errors import LabError
+from ironspan.lab.layout import state_root
+from ironspan.lab.machine import detect
+from ironspan.lab.virtual import world
+
+MOST = 8
+"""Servers that QEMU emulates on one machine: each takes 3 GiB and computes all by itself."""
+Guard = Callable[[Callable[[argparse.Namespace], int], argparse.Namespace], int]
+
+
+def folder() -> Path:
+    """Return where the files of the servers are; it is no lab of its own."""
+    return Path(f"{state_root()}-servers")
+
+
+def register(parent: argparse._SubParsersAction[Any], guarded: Guard) -> None:
+    """Add `servers` and its subcommands.
+
+    Args:
+        parent: the subcommands of `lab`.
+        guarded: calls a command, and turns errors of the lab into those of the command line.
+    """
+    parser = parent.add_parser("servers", help="virtual servers without a system, with BMCs and an Ironic")
+    actions = parser.add_subparsers(title="servers commands", metavar="COMMAND", required=True)
+    text = (
+        "make servers that are powered off, BMCs that start them, and an Ironic that knows none of them yet"
+    )
+    up = actions.add_parser("up", help=text, description=text.capitalize() + ".")
+    up.add_argument("--count", type=int, default=1, metavar="N", help="how many servers (default: 1)")
+    up.set_defaults(func=lambda arguments: guarded(_up, arguments))
+    text = "end and remove them"
+    down = actions.add_parser("down", help=text, description=text.capitalize() + ".")
+    down.set_defaults(func=lambda arguments: guarded(_down, arguments))
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    if not 1 <= arguments.count <= MOST:
+        raise LabError(f"--count is 1 to {MOST}, not {arguments.count}")
+    if not detect().root:
+        raise LabError("run it as root (sudo): it makes a bridge")
+    place = folder()
+    if place.exists():
+        raise LabError(f"there are servers in {place}; remove them first: ironspan lab servers down")
+    with console.from_arguments(arguments) as display:
+        try:
+            found = world.up(place, arguments.count, display.step)
+        except BaseException:
+            _remove(place)
+            raise
+        for server in found.servers:
+            display.note(f"{server.name}: {found.bmcs.url}/redfish/v1/Systems/{server.uuid}, {server.mac}")
+        display.note(f"account of the BMCs: {found.bmcs.login}; certificate: {found.bmcs.certificate}")
+        display.note(f"consoles: {place / 'log'}")
+    return Exit.OK
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    with console.from_arguments(arguments) as display:
+        place = folder()
+        state = "done" if place.exists() else "skip"
+        _remove(place)
+        display.step("servers", state, "removed" if state == "done" else "there are none")
+    return Exit.OK
+
+
+def _remove(place: Path) -> None:
+    if place.exists():
+        world.down(place)
+        shutil.rmtree(place)
