@@ -14,9 +14,7 @@ import json
 import os
 import secrets
 import socket
-import sys
 import time
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +29,7 @@ _INTERFACES = "bios boot console deploy firmware inspect management power raid r
 _COST = "4"
 """Of bcrypt, which Ironic pays with each request; the password is 192 random bits."""
 _WORKERS = 100
+_STARTED = b"Successfully started conductor"
 Sections = Mapping[str, Mapping[str, object]]
 """Sections of ``ironic.conf``, their options and values."""
 
@@ -42,15 +41,17 @@ class Ironic:
     Args:
         folder: of its files.
         port: of its API.
+        address: where its API listens.
     """
 
     folder: Path
     port: int
+    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         """The endpoint of its API."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     @property
     def password(self) -> str:
@@ -74,10 +75,7 @@ def library() -> Path:
     Raises:
         LabError: nobody built it.
     """
-    built = Path(packed.command(NAME, TITLE)[-1])
-    with zipfile.ZipFile(built) as archive:
-        identity = json.loads(archive.read("about.json"))["identity"]
-    return built.parent.parent / "lib" / f"{identity}-cp{sys.version_info[0]}{sys.version_info[1]}"
+    return packed.library(NAME, TITLE)
 
 
 def start(folder: Path, sections: Sections | None = None) -> Ironic:
@@ -94,17 +92,18 @@ def start(folder: Path, sections: Sections | None = None) -> Ironic:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = not (folder / "ironic.conf").is_file()
     port = _port_of(folder) or _free_port()
-    lab = Ironic(folder, port)
+    lab = Ironic(folder, port, str((sections or {}).get("api", {}).get("host_ip", Ironic.address)))
     if fresh:
         _write_login(lab, command)
     # Last: what is whole has it.
     files.write_atomic(folder / "port", f"{port}\n")
-    files.write_atomic(folder / "ironic.conf", _text(_configuration(folder, port), sections or {}))
+    files.write_atomic(folder / "ironic.conf", _text(_configuration(lab), sections or {}))
     options = ["--config-file", str(folder / "ironic.conf")]
     if fresh or not (folder / "ironic.sqlite").is_file():
         packed.run([*command, "dbsync", *options, "create_schema"], TITLE)
+    said = lab.log.stat().st_size if lab.log.exists() else 0
     processes.spawn([*command, "run", *options], folder, NAME)
-    _wait(lab)
+    _wait(lab, said)
     return lab
 
 
@@ -149,7 +148,8 @@ def _write_login(lab: Ironic, command: list[str]) -> None:
         files.write_atomic(lab.folder / name, text, mode=0o600)
 
 
-def _configuration(folder: Path, port: int) -> Sections:
+def _configuration(lab: Ironic) -> Sections:
+    folder = lab.folder
     return {
         "DEFAULT": {
             "auth_strategy": "http_basic",
@@ -164,7 +164,9 @@ def _configuration(folder: Path, port: int) -> Sections:
             "enabled_storage_interfaces": "noop",
             "default_network_interface": "noop",
         },
-        "api": {"host_ip": "127.0.0.1", "port": port},
+        "api": {"host_ip": lab.address, "port": lab.port},
+        # Where agents call back, which have no login and need none for that.
+        "service_catalog": {"auth_type": "none", "endpoint_override": lab.url},
         "conductor": {"workers_pool_size": _WORKERS, "sync_power_state_interval": 600},
         "database": {"connection": f"sqlite:///{folder}/ironic.sqlite"},
         "dhcp": {"dhcp_provider": "none"},
@@ -196,8 +198,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(lab: Ironic) -> None:
-    """Wait for the API, and for a conductor: until one is there, nothing can be asked of a server."""
+def _wait(lab: Ironic, said: int) -> None:
+    """Wait for the API, and for a conductor: until one is there, nothing can be asked of a server.
+
+    A conductor is in the API's list before it is done starting: it then fails each server that was asked
+    for something in between, as left over from its last life. Only its log says when that is over.
+
+    Args:
+        lab: the Ironic.
+        said: bytes of its log that are of an earlier start.
+    """
     import base64
     import urllib.request
 
@@ -212,8 +222,9 @@ def _wait(lab: Ironic) -> None:
         if processes.running(lab.folder, NAME) is None:
             break
         with contextlib.suppress(OSError), opener.open(ask, timeout=10) as answer:
-            if any(one["alive"] for one in json.load(answer)["conductors"]):
+            alive = any(one["alive"] for one in json.load(answer)["conductors"])
+            if alive and _STARTED in lab.log.read_bytes()[said:]:
                 return
         time.sleep(0.2)
-    said = lab.log.read_text(encoding="utf-8", errors="replace")[-2000:]
-    raise LabError(f"Ironic does not start: {said}", exit_code=1)
+    log = lab.log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    raise LabError(f"Ironic does not start: {log}", exit_code=1)

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from ironspan.lab.errors import LabError
@@ -45,6 +47,22 @@ def command(environment: str, title: str) -> list[str]:
             cache.link_or_copy(built, target, scratch)
         run([*found, "--unpack"], title)
     return found
+
+
+def library(environment: str, title: str) -> Path:
+    """Return the folder with a program's modules, for what imports them itself.
+
+    Args:
+        environment: of the lock file.
+        title: what people call it.
+
+    Raises:
+        LabError: nobody built it.
+    """
+    built = Path(command(environment, title)[-1])
+    with zipfile.ZipFile(built) as archive:
+        identity = json.loads(archive.read("about.json"))["identity"]
+    return built.parent.parent / "lib" / f"{identity}-cp{sys.version_info[0]}{sys.version_info[1]}"
 
 
 def run(command: list[str], title: str, given: str = "") -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ironspan.lab import commands, files, packed, processes
+from ironspan.lab.bmc import emulator
 from ironspan.lab.errors import LabError
 
 PROGRAMS = {
@@ -182,7 +183,7 @@ def up(folder: Path, count: int) -> tuple[Bmcs, list[Server]]:
     lacking = missing()
     if lacking:
         raise LabError(f"virtual servers need: apt-get install -y {' '.join(lacking)}")
-    environment = {"PYTHONPATH": str(packed.library("bmc-emulator", "the BMCs' emulator"))}
+    environment = {"PYTHONPATH": str(packed.library(emulator.ENVIRONMENT, emulator.TITLE))}
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     (folder / "log").mkdir(exist_ok=True)
     servers = [Server(folder, number) for number in range(1, count + 1)]
