@@ -244,12 +244,12 @@ def _network(servers: Sequence[Server]) -> None:
     )  # fmt: skip
 
 
-def _login(bmcs: Bmcs, python: Path) -> None:
+def _login(bmcs: Bmcs, environment: dict[str, str]) -> None:
+    """Make a password; write it down for who asks the BMCs, and its hash for them."""
     password = secrets.token_urlsafe(18)
-    hashing = (
-        "import bcrypt, sys; print(bcrypt.hashpw(sys.stdin.read().encode(), bcrypt.gensalt(4)).decode())"
-    )
-    hashed = commands.run([str(python), "-c", hashing], stdin=password)
+    hashing = "import bcrypt, sys; print(bcrypt.hashpw(sys.stdin.buffer.read(), bcrypt.gensalt(4)).decode())"
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    hashed = commands.run(["env", *variables, sys.executable, "-s", "-c", hashing], stdin=password)
     files.write_atomic(bmcs.login, f"{USER}\n{password}\n", 0o600)
     files.write_atomic(bmcs.folder / "htpasswd", f"{USER}:{hashed}", 0o600)
 
