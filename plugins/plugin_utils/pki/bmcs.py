@@ -110,6 +110,8 @@ class BmcSecrets:
             PkiError: it is damaged, or the key is another one.
         """
         name = PREFIX + _file_name(serial)
+        if not self._folder.exists():
+            return None
         return self._folder.unseal(name) if self._folder.has(self._folder.secret_file(name)) else None
 
     def keep_account(self, serial: str, content: bytes, *, settled: bool) -> None:
