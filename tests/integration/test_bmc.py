@@ -19,8 +19,8 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import rotation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Login
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.connection import Endpoint
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc, Login
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.connection import Endpoint, Trust
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.entry import Place
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory import read_factory
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import Kept, kept_of
@@ -152,6 +152,21 @@ def test_questions_and_power(site: Path, fronts: list[Front]) -> None:
     fronts[0].state.entries += [("2026-02-01T00:00:00Z", "Critical", f"GPU {n} fell off") for n in range(70)]
     logged = playbook(site, "bmc_log", servers="gpu-1", worse_than="Warning", entries=60)
     assert logged.stdout.count("Critical GPU") == 60, logged.stdout
+
+
+def test_a_medium_that_was_ejected_can_be_shown_as_inserted(fronts: list[Front]) -> None:
+    front = fronts[0]
+    account, pin = front.state.accounts["1"], Trust(pins=frozenset({front.sha256}))
+    with Bmc(Endpoint("gpu-1", front.address), pin, Login(account.username, account.password)) as bmc:
+        (path,) = [
+            str(one["@odata.id"])
+            for one in bmc.members(str(bmc.system()["VirtualMedia"]["@odata.id"]))
+            if "CD" in one["MediaTypes"]
+        ]
+        assert bmc.get(path)["Inserted"] is False
+        front.faults.stale_media = True
+        assert bmc.get(path)["Inserted"] is True
+    front.faults.clear()
 
 
 def test_killed_at_every_step(site: Path, fronts: list[Front]) -> None:

@@ -9,9 +9,11 @@ import re
 import threading
 import typing as t
 
-Kind = t.Literal["401", "403", "500", "slow", "reset", "reset-after", "garbage", "huge", "deaf", "elsewhere"]
-"""``reset`` cuts the connection instead of doing anything, ``reset-after`` does it and cuts then, ``deaf``
-says that it was done and does nothing, ``elsewhere`` names another host to go on with."""
+Kind = t.Literal[
+    "401", "403", "500", "500-after", "slow", "reset", "reset-after", "garbage", "huge", "deaf", "elsewhere"
+]
+"""``reset`` cuts the connection instead of doing anything, ``reset-after`` and ``500-after`` do it and fail
+then, ``deaf`` says that it was done and does nothing, ``elsewhere`` names another host to go on with."""
 SLOW_S = 3600.0
 
 

@@ -288,6 +288,8 @@ def _handler_of(front: Front) -> type[http.server.BaseHTTPRequestHandler]:
             if fault and fault.kind == "reset-after":
                 self._cut()
                 return
+            if fault and fault.kind == "500-after":
+                answer = Answer(500, error("GeneralError", fault.message))
             self._send(answer)
 
         do_GET = do_PATCH = do_POST = do_DELETE = _do

@@ -146,7 +146,7 @@ def _forget(store: Store) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("kind", ["reset", "reset-after", "500", "slow"])
+@pytest.mark.parametrize("kind", ["reset", "reset-after", "500", "500-after", "slow"])
 def test_whatever_is_answered_to_a_new_password_what_works_is_kept(
     front: Front, store: Store, kind: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
