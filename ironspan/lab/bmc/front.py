@@ -62,9 +62,7 @@ class Front:
     @property
     def sha256(self) -> str:
         """Fingerprint of the certificate that it shows."""
-        from hashlib import sha256
-
-        return sha256(ssl.PEM_cert_to_DER_cert(self.certificate_file.read_text())).hexdigest()
+        return resources.sha256_of(self.certificate_file.read_text())
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Front]:

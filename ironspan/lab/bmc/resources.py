@@ -250,3 +250,8 @@ def factory_certificate(key: Key, name: str) -> bytes:
         .not_valid_after(now + datetime.timedelta(days=3650))
     )
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def sha256_of(certificate: str) -> str:
+    """Return the SHA-256 of a certificate's DER form, in hexadecimal digits."""
+    return x509.load_pem_x509_certificate(certificate.encode()).fingerprint(hashes.SHA256()).hex()
