@@ -33,7 +33,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.report imp
     INTERRUPTED,
     change_entry,
     diff_entries,
-    fail,
+    failed,
     fingerprint,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import (
@@ -47,6 +47,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
 
 Result = t.Dict[str, t.Any]
+
+WITHOUT_DOCUMENT = ("history", "confirm", "revert")
 
 
 def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = False) -> Result:
@@ -63,36 +65,37 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
     Returns:
         The module's result; with ``failed`` when something went wrong, and then the host is as before.
     """
-    result: Result = {"changed": False, "changes": [], "pending": [], "csrs": {}, "resumed": False}
-    run_ = _Run(params, check_mode, diff, result)
+    run_ = _Run(params, check_mode, diff)
     try:
-        if run_.mode in ("history", "confirm", "revert"):
-            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import modes
-
-            modes.answer(run_.mode, params, run_.store, run_.crash, check_mode, result)
-        else:
-            run_.execute()
+        answer = run_.answer()
+        return {**run_.told, **answer}
     except EngineError as error:
-        fail(result, error.problems)
+        return failed({**run_.told, **error.told}, error.problems)
     except OSError as error:
         # The engine's own folder: a full or read-only disk. What is open is repaired by the next run.
         problem = problem_of("", error)
-        fail(result, [problem._replace(message=f"{run_.store.folder}: {problem.message}")])
+        return failed(run_.told, [problem._replace(message=f"{run_.store.folder}: {problem.message}")])
     finally:
         run_.store.unlock()
-    return result
+
+
+class _Seen(t.NamedTuple):
+    """A pass over the document: what each resource was found to be, and what changes (or did)."""
+
+    comparison: Comparison
+    changes: t.Dict[str, Change]
 
 
 class _Run:
-    """One execution."""
+    """One execution: read, compare, apply, commit, answer. Each step takes what the one before returned."""
 
-    def __init__(self, params: t.Mapping[str, t.Any], check_mode: bool, diff: bool, result: Result) -> None:
+    def __init__(self, params: t.Mapping[str, t.Any], check_mode: bool, diff: bool) -> None:
         self.params = params
+        self.check_mode = check_mode
+        self.diff = diff
         self.mode: str = params.get("mode") or "apply"
         self.assess = self.mode != "apply"
         self.writing = not check_mode and not self.assess
-        self.diff = diff
-        self.result = result
         self.timings: t.Dict[str, float] = {}
         self.root: str = params.get("root") or "/"
         self.crash = CrashPoints(self.root)
@@ -100,50 +103,59 @@ class _Run:
         self.kept = State({})
         self.raw: t.Mapping[str, t.Any] = params.get("document") or {}
         self.trial: t.Dict[str, t.Any] = dict(params.get("trial") or {})
+        self.interrupted = False
+        self.told: Result = {"changed": False, "changes": [], "pending": [], "csrs": {}, "resumed": False}
+        """What is known so far, which is told of a run that fails too."""
 
-    def execute(self) -> None:
-        """Fill in the result."""
+    def answer(self) -> Result:
+        """Return what there is to tell beside ``told``."""
+        if self.mode in WITHOUT_DOCUMENT:
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import modes
+
+            return modes.answer(self.mode, self.params, self.store, self.crash, self.check_mode)
+        document = self._read()
+        host = self._take(document)
+        plan = self._compare(document, host)
+        done = self._apply(document, host, plan) if self.writing else plan
+        found = self._changes(document, done)
+        return {**found, **self._surroundings(document, host, found)}
+
+    def _read(self) -> Document:
+        """Return the document, composed on this host if the mode is to go back."""
         if self.mode == "rollback":
-            self._compose()
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import rollback
+
+            self.store.lock(False)
+            revisions, owned = self.store.revisions.all(), self.store.load().owned
+            self.store.unlock()
+            self.raw, about = rollback.compose(revisions, self.params.get("to") or "", owned)
+            self.told.update(rollback=about, document=self.raw)
         layers = self.params.get("layers")
         document = read_document(only_layers(self.raw, layers) if layers else self.raw)
-        self.result["digest"] = document.digest
+        self.told["digest"] = document.digest
+        return document
+
+    def _take(self, document: Document) -> LocalHost:
+        """Lock the host and return it, once what an earlier run left is finished as far as it is over."""
         self.store.lock(self.writing)
         self.kept = self.store.load()
         host = self._host(document)
+        history = host.history
         if self.writing:
             self._insist_on_its_turn(host)
-        interrupted = bool(host.history.begun) and not host.history.waiting
-        self.result["plan"] = host.history.plan or self.kept.plan
-        if interrupted and self.writing:
-            host = self._finish_what_is_over(document, host)
-        self.result["resumed"] = interrupted and self.writing
-        comparison = self._compare(document, host)
-        planned = {name: o.change for name, o in comparison.outcomes.items() if o.change is not None}
-        if self.writing:
-            self._apply(document, host, comparison, planned)
+        self.interrupted = bool(history.begun) and not history.waiting
+        self.told.update(plan=history.plan or self.kept.plan, resumed=self.interrupted and self.writing)
+        if not self.told["resumed"] or (history.commit is None and history.rollback is None):
+            return host
+        transaction = self._transaction(host)
+        transaction.reopen()
+        if history.commit is not None:
+            transaction.finish()
         else:
-            self._list(document, planned, comparison)
-            self.result["fingerprint"] = fingerprint(document, planned, comparison.waiting())
-        if interrupted:
-            self.result["changes"].insert(0, dict(INTERRUPTED))
-        self.result["changed"] = bool(self.result["changes"]) and not self.assess
-        self._look_around(document, host)
-        if self.assess and (self.trial or host.history.trial):
-            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
-
-            self.result["verdicts"] += trial.verdicts(host.history, self.trial, self.result)
-        self.result["csrs"] = host.csrs
-        self.result["timings"] = {name: round(ms, 2) for name, ms in self.timings.items()}
-
-    def _compose(self) -> None:
-        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import rollback
-
-        self.store.lock(False)
-        revisions, owned = self.store.revisions.all(), self.store.load().owned
-        self.store.unlock()
-        self.raw, self.result["rollback"] = rollback.compose(revisions, self.params.get("to") or "", owned)
-        self.result["document"] = self.raw
+            transaction.roll_back("")
+            # What the undone transaction remembered is void.
+            self.kept = self.store.load()
+        return self._host(document)
 
     def _insist_on_its_turn(self, host: LocalHost) -> None:
         """Refuse what would mix with a trial, or start a rollback from where the host is no more."""
@@ -153,17 +165,6 @@ class _Run:
             trial.insist_on_none(host.history, self.trial.get("id"))
         if self.raw.get("rollback"):
             insist_on_origin(self.raw["rollback"], self.store.revisions)
-
-    def _compare(self, document: Document, host: LocalHost) -> Comparison:
-        try:
-            return compare_all(document, host, self.timings)
-        except EngineError as error:
-            if self.writing and host.history.begun:
-                # There is no way forward for what a killed run began, so it goes back.
-                transaction = self._transaction(host)
-                transaction.reopen()
-                self._roll_back(transaction, error)
-            raise
 
     def _host(self, document: Document) -> LocalHost:
         history = History(read_journal(self.store.journal_path)[0])
@@ -195,80 +196,66 @@ class _Run:
 
         return transaction.Transaction(self.store, self.kept, host)
 
-    def _finish_what_is_over(self, document: Document, host: LocalHost) -> LocalHost:
-        """Finish a committed transaction or a begun rollback; an open one is continued later."""
-        transaction = self._transaction(host)
-        if host.history.commit is not None:
-            transaction.reopen()
-            transaction.finish()
-        elif host.history.rollback is not None:
-            transaction.reopen()
-            transaction.roll_back("")
-            # What the undone transaction remembered is void.
-            self.kept = self.store.load()
-        else:
-            return host
-        return self._host(document)
+    def _compare(self, document: Document, host: LocalHost) -> _Seen:
+        try:
+            comparison = compare_all(document, host, self.timings)
+        except EngineError as error:
+            if self.writing and host.history.begun:
+                # There is no way forward for what a killed run began, so it goes back.
+                transaction = self._transaction(host)
+                transaction.reopen()
+                raise _rolled_back(transaction, error) from error
+            raise
+        outcomes = comparison.outcomes.items()
+        return _Seen(comparison, {name: o.change for name, o in outcomes if o.change is not None})
 
-    def _list(self, document: Document, changes: t.Mapping[str, Change], comparison: Comparison) -> None:
-        waiting = comparison.waiting()
-        self.result["pending"] = [{"resource": name, "needs": needs} for name, needs in waiting.items()]
-        listed = [resource for resource in document.resources if resource.id in changes]
-        self.result["changes"] = [change_entry(resource, changes[resource.id]) for resource in listed]
-        if self.diff:
-            self.result["diff"] = [
-                entry for resource in listed for entry in diff_entries(resource, changes[resource.id])
-            ]
-
-    def _apply(
-        self,
-        document: Document,
-        host: LocalHost,
-        plan: Comparison,
-        planned: t.Mapping[str, Change],
-    ) -> None:
-        applied: t.Dict[str, Change] = {}
-        comparison = plan
-        owned = owned_paths(document, plan)
-        if planned or (host.history.begun and not host.history.waiting):
-            transaction = self._transaction(host)
-            self._open(transaction, document, host)
-            host.planned.clear()
-            comparison = Comparison(host, self.timings)
-            for resource in document.resources:
-                try:
-                    change = self._fresh(resource, plan, comparison, applied)
-                    if change is not None:
-                        applied[resource.id] = change
-                        self._timed(transaction, resource, change)
-                except Exception as error:
-                    self._roll_back(transaction, error, resource.id)
-            owned = owned_paths(document, comparison)
-            settled = [name for name, outcome in comparison.outcomes.items() if not outcome.needs]
-            whole = digest(self.raw)
-            try:
-                transaction.commit(
-                    settled,
-                    owned,
-                    gone(document, comparison),
-                    document.layers,
-                    applied_by(self.raw, whole, self.params.get("release") or {}, self.store.revisions),
-                    self.trial,
-                )
-            except (OSError, EngineError) as error:
-                if host.history.commit is not None:
-                    raise
-                self._roll_back(transaction, error)
-        elif host.history.begun:
-            # On trial, and nothing more to do: what was learnt goes if the trial goes.
-            pass
-        elif host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
-            self.kept.owned.update(owned)
-            self.store.save(self.kept)
-        if document.forget and not comparison.waiting() and not self.kept.owned:
+    def _apply(self, document: Document, host: LocalHost, plan: _Seen) -> _Seen:
+        """Apply what is planned, or go on with what an earlier run began, and return what was done."""
+        done = plan
+        if plan.changes or (host.history.begun and not host.history.waiting):
+            done = self._transact(document, host, plan)
+        elif not host.history.begun:
+            # On trial it is not kept: what was learnt goes if the trial goes.
+            owned = owned_paths(document, plan.comparison)
+            if host.unsaved or any(self.kept.owned.get(name) != path for name, path in owned.items()):
+                self.kept.owned.update(owned)
+                self.store.save(self.kept)
+        if document.forget and not done.comparison.waiting() and not self.kept.owned:
             self.store.remove()
-        self._list(document, applied, comparison)
-        self.result["fingerprint"] = fingerprint(document, {}, comparison.waiting())
+        return done
+
+    def _transact(self, document: Document, host: LocalHost, plan: _Seen) -> _Seen:
+        """Apply in one transaction, and commit; whatever fails, all of it is undone."""
+        transaction = self._transaction(host)
+        self._open(transaction, document, host)
+        host.planned.clear()
+        done = _Seen(Comparison(host, self.timings), {})
+        for resource in document.resources:
+            try:
+                change = _fresh(resource, plan.comparison, done)
+                if change is not None:
+                    done.changes[resource.id] = change
+                    started = time.perf_counter()
+                    transaction.apply(resource, change)
+                    self.timings[resource.id] += (time.perf_counter() - started) * 1000
+            except Exception as error:
+                raise _rolled_back(transaction, error, resource.id) from error
+        try:
+            transaction.commit(
+                [name for name, outcome in done.comparison.outcomes.items() if not outcome.needs],
+                owned_paths(document, done.comparison),
+                gone(document, done.comparison),
+                document.layers,
+                applied_by(
+                    self.raw, digest(self.raw), self.params.get("release") or {}, self.store.revisions
+                ),
+                self.trial,
+            )
+        except (OSError, EngineError) as error:
+            if host.history.commit is not None:
+                raise
+            raise _rolled_back(transaction, error) from error
+        return done
 
     def _open(self, transaction: Transaction, document: Document, host: LocalHost) -> None:
         if self.trial:
@@ -281,45 +268,64 @@ class _Run:
             if self.trial and host.history.begun:
                 # Whether the timer of what was tried before still runs is not certain.
                 transaction.reopen()
-                self._roll_back(transaction, error)
+                raise _rolled_back(transaction, error) from error
             raise
 
-    def _fresh(
-        self, resource: Resource, plan: Comparison, comparison: Comparison, applied: t.Mapping[str, Change]
-    ) -> t.Optional[Change]:
-        """Return the change to apply: the planned one, or a new comparison if its requirements changed."""
-        outcome = plan.outcomes[resource.id]
-        waiting = comparison.waiting()
-        if outcome.change is UNKNOWN or any(
-            name in applied or (name in waiting and outcome.change) for name in resource.references
-        ):
-            comparison.host.forget_all_cached()
-            outcome = comparison.compare(resource, ())
-        comparison.outcomes[resource.id] = outcome
-        if outcome.problem is not None:
-            raise EngineError([outcome.problem])
-        return outcome.change
+    def _changes(self, document: Document, done: _Seen) -> Result:
+        """Return what changes, what waits, and the fingerprint of what was seen."""
+        listed = [(r, done.changes[r.id]) for r in document.resources if r.id in done.changes]
+        changes = [change_entry(resource, change) for resource, change in listed]
+        if self.interrupted:
+            changes.insert(0, dict(INTERRUPTED))
+        waiting = done.comparison.waiting()
+        told: Result = {
+            "changes": changes,
+            "changed": bool(changes) and not self.assess,
+            "pending": [{"resource": name, "needs": needs} for name, needs in waiting.items()],
+            "fingerprint": fingerprint(document, {} if self.writing else done.changes, waiting),
+        }
+        if self.diff:
+            told["diff"] = [entry for each in listed for entry in diff_entries(*each)]
+        return told
 
-    def _timed(self, transaction: Transaction, resource: Resource, change: Change) -> None:
-        started = time.perf_counter()
-        transaction.apply(resource, change)
-        self.timings[resource.id] += (time.perf_counter() - started) * 1000
-
-    def _roll_back(self, transaction: Transaction, error: Exception, name: str = "") -> None:
-        problems = error.problems if isinstance(error, EngineError) else [problem_of(name, error)]
-        undone, troubles = transaction.roll_back(EngineError(problems).text())
-        self.result["rolled_back"] = undone
-        self.result["changes"] = []
-        raise EngineError([*problems, *(Problem("", f"could not be undone: {text}") for text in troubles)])
-
-    def _look_around(self, document: Document, host: LocalHost) -> None:
+    def _surroundings(self, document: Document, host: LocalHost, found: Result) -> Result:
+        """Return facts, verdicts, requests for certificates and timings."""
         from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import facts
 
         host.current = ""
-        self.result["facts"] = facts.collect(host)
-        if self.assess and not document.fitness:
-            self.result["verdicts"] = []
-        elif self.assess:
+        told: Result = {"facts": facts.collect(host)}
+        if self.assess:
+            told["verdicts"] = []
+        if self.assess and document.fitness:
             from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import fitness
 
-            self.result["verdicts"] = fitness.judge(document.fitness, self.result["facts"], host)
+            told["verdicts"] = fitness.judge(document.fitness, told["facts"], host)
+        if self.assess and (self.trial or host.history.trial):
+            from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import trial
+
+            told["verdicts"] += trial.verdicts(host.history, self.trial, found)
+        timings = {name: round(ms, 2) for name, ms in self.timings.items()}
+        return {**told, "csrs": host.csrs, "timings": timings}
+
+
+def _fresh(resource: Resource, plan: Comparison, done: _Seen) -> t.Optional[Change]:
+    """Return the change to apply: the planned one, or a new comparison if its requirements changed."""
+    outcome = plan.outcomes[resource.id]
+    comparison, waiting = done.comparison, done.comparison.waiting()
+    if outcome.change is UNKNOWN or any(
+        name in done.changes or (name in waiting and outcome.change) for name in resource.references
+    ):
+        comparison.host.forget_all_cached()
+        outcome = comparison.compare(resource, ())
+    comparison.outcomes[resource.id] = outcome
+    if outcome.problem is not None:
+        raise EngineError([outcome.problem])
+    return outcome.change
+
+
+def _rolled_back(transaction: Transaction, error: Exception, name: str = "") -> EngineError:
+    """Undo all of it, and return the error that says what failed and what resisted."""
+    problems = error.problems if isinstance(error, EngineError) else [problem_of(name, error)]
+    undone, troubles = transaction.roll_back(EngineError(problems).text())
+    resisted = [Problem("", f"could not be undone: {text}") for text in troubles]
+    return EngineError([*problems, *resisted], {"rolled_back": undone})

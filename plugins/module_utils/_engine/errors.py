@@ -20,10 +20,12 @@ class EngineError(Exception):
 
     Args:
         problems: all that was found, the first one being the cause.
+        told: what the result of the run says beside them.
     """
 
-    def __init__(self, problems: t.Sequence[Problem]) -> None:
+    def __init__(self, problems: t.Sequence[Problem], told: t.Optional[t.Mapping[str, t.Any]] = None) -> None:
         self.problems = list(problems)
+        self.told = dict(told or {})
         super().__init__(self.text())
 
     def text(self) -> str:

@@ -22,14 +22,9 @@ TAKEN_BACK = "on trial, and taken back by hand"
 
 
 def answer(
-    mode: str,
-    params: t.Mapping[str, t.Any],
-    store: Store,
-    crash: CrashPoints,
-    check_mode: bool,
-    result: t.Dict[str, t.Any],
-) -> None:
-    """Fill in the result.
+    mode: str, params: t.Mapping[str, t.Any], store: Store, crash: CrashPoints, check_mode: bool
+) -> t.Dict[str, t.Any]:
+    """Return what there is to tell.
 
     Args:
         mode: history, confirm or revert.
@@ -38,7 +33,6 @@ def answer(
         store: the engine's folder.
         crash: for tests.
         check_mode: change nothing.
-        result: of the module.
 
     Raises:
         EngineError: what is to be confirmed went back already, or is not complete.
@@ -49,43 +43,40 @@ def answer(
     host = _host(params, store, kept, crash)
     history = host.history
     is_open = bool(history.trial) and history.commit is None and history.rollback is None
-    result["trial"] = {**history.trial, "complete": history.waiting} if is_open else {}
+    told: t.Dict[str, t.Any] = {"trial": {**history.trial, "complete": history.waiting} if is_open else {}}
     if mode == "history":
-        result["revisions"] = [_summary(revision) for revision in store.revisions.all()]
-        result["reports"] = store.revisions.reports()
-        return
+        revisions = [_summary(revision) for revision in store.revisions.all()]
+        return {**told, "revisions": revisions, "reports": store.revisions.reports()}
     expired = params.get("expired")
     if expired and history.trial and not _is_due(history, expired):
-        result["msg"] = "the trial was set anew or is another one; this timer is void"
-        return
+        return {**told, "msg": "the trial was set anew or is another one; this timer is void"}
     if mode == "confirm" and not is_open and history.commit is None:
-        result["msg"] = _say_nothing_is_open(store)
-        return
+        return {**told, "msg": _say_nothing_is_open(store)}
     if mode == "confirm" and history.commit is None and not history.waiting:
         text = "the run that tries these changes was cut off, so not all of them are there"
-        raise EngineError([Problem("", text, "Wait until they go back, then try again.")])
+        raise EngineError([Problem("", text, "Wait until they go back, then try again.")], told)
     if history.trial:
-        result["changed"] = True
-        result["changes"] = _told(history, "confirm" if mode == "confirm" or history.commit else "undo")
+        action = "confirm" if mode == "confirm" or history.commit else "undo"
+        told.update(changed=True, changes=_told(history, action))
     if not writing:
-        return
+        return told
     transaction = Transaction(store, kept, host)
     if history.trial and history.commit is not None:
         transaction.reopen()
         transaction.finish()
-        result["msg"] = "confirmed"
     elif mode == "confirm":
         transaction.confirm()
-        result["msg"] = "confirmed"
     elif history.trial:
         transaction.reopen()
         undone, troubles = transaction.roll_back(NOT_CONFIRMED if expired else TAKEN_BACK)
-        result["rolled_back"] = undone
-        result["msg"] = f"taken back: {', '.join(undone) or 'nothing had been changed yet'}"
+        told["rolled_back"] = undone
         if troubles:
-            raise EngineError([Problem("", f"could not be undone: {text}") for text in troubles])
+            raise EngineError([Problem("", f"could not be undone: {text}") for text in troubles], told)
+        return {**told, "msg": f"taken back: {', '.join(undone) or 'nothing had been changed yet'}"}
     else:
         trial.disarm(host)
+        return told
+    return {**told, "msg": "confirmed"}
 
 
 def _host(params: t.Mapping[str, t.Any], store: Store, kept: State, crash: CrashPoints) -> LocalHost:

@@ -97,14 +97,15 @@ def _lines(state: State) -> str:
     return "".join(f"{key}: {json.dumps(state[key], sort_keys=True)}\n" for key in sorted(state))
 
 
-def fail(result: t.Dict[str, t.Any], problems: t.Sequence[Problem]) -> None:
-    """Turn a result into that of a failed run; the first problem is the cause."""
+def failed(told: t.Mapping[str, t.Any], problems: t.Sequence[Problem]) -> t.Dict[str, t.Any]:
+    """Return the result of a failed run: what is known nevertheless, and the problems, the cause first."""
     first = problems[0]
-    result.update(
-        failed=True,
-        msg=EngineError(problems).text() + (f". {first.remedy}" if first.remedy else ""),
-        failed_resource=first.resource,
-        remedy=first.remedy,
-        problems=[problem._asdict() for problem in problems],
-    )
-    result.setdefault("rolled_back", [])
+    return {
+        "rolled_back": [],
+        **told,
+        "failed": True,
+        "msg": EngineError(problems).text() + (f". {first.remedy}" if first.remedy else ""),
+        "failed_resource": first.resource,
+        "remedy": first.remedy,
+        "problems": [problem._asdict() for problem in problems],
+    }
