@@ -82,6 +82,13 @@ class Comparison:
         return {name: outcome.needs for name, outcome in self.outcomes.items() if outcome.needs}
 
 
+class Seen(t.NamedTuple):
+    """A pass over the document: what each resource was found to be, and what changes (or did)."""
+
+    comparison: Comparison
+    changes: t.Dict[str, Change]
+
+
 def compare_all(document: Document, host: LocalHost, timings: t.Dict[str, float]) -> Comparison:
     """Compare every resource, as if those before it had been applied.
 

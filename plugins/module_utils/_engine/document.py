@@ -96,6 +96,9 @@ def read_document(raw: t.Mapping[str, t.Any]) -> Document:
     if not isinstance(entries, list):
         raise EngineError([Problem("", "the document has no list called 'resources'")])
     layers = raw.get("layers") if isinstance(raw.get("layers"), list) else None
+    prunes = raw.get("prunes", [])
+    if not isinstance(prunes, list) or any(not isinstance(name, str) for name in prunes):
+        problems.append(Problem("", f"prunes must be a list of layers, found {prunes!r}"))
     resources: t.Dict[str, Resource] = {}
     for number, entry in enumerate(entries):
         resource = _read_resource(number, entry, problems)

@@ -7,25 +7,23 @@
 
 from __future__ import annotations
 
-import time
+import functools
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.canonical import digest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import (
-    UNKNOWN,
-    Comparison,
+    Seen,
     compare_all,
     problem_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.crash import CrashPoints
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import (
     Document,
-    Resource,
     made_folders,
     only_layers,
     read_document,
 )
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History, read_journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.ownership import gone, owned_paths
@@ -38,10 +36,10 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.report imp
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import (
     applied_by,
+    documents,
     insist_on_origin,
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.store import State, Store
-from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.transaction import Transaction
@@ -79,13 +77,6 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
         run_.store.unlock()
 
 
-class _Seen(t.NamedTuple):
-    """A pass over the document: what each resource was found to be, and what changes (or did)."""
-
-    comparison: Comparison
-    changes: t.Dict[str, Change]
-
-
 class _Run:
     """One execution: read, compare, apply, commit, answer. Each step takes what the one before returned."""
 
@@ -102,6 +93,7 @@ class _Run:
         self.store = Store(self.root, self.crash)
         self.kept = State({})
         self.raw: t.Mapping[str, t.Any] = params.get("document") or {}
+        self.part = self.raw
         self.trial: t.Dict[str, t.Any] = dict(params.get("trial") or {})
         self.interrupted = False
         self.told: Result = {"changed": False, "changes": [], "pending": [], "csrs": {}, "resumed": False}
@@ -115,6 +107,7 @@ class _Run:
             return modes.answer(self.mode, self.params, self.store, self.crash, self.check_mode)
         document = self._read()
         host = self._take(document)
+        document = self._with_removal(document, host)
         plan = self._compare(document, host)
         done = self._apply(document, host, plan) if self.writing else plan
         found = self._changes(document, done)
@@ -131,7 +124,8 @@ class _Run:
             self.raw, about = rollback.compose(revisions, self.params.get("to") or "", owned)
             self.told.update(rollback=about, document=self.raw)
         layers = self.params.get("layers")
-        document = read_document(only_layers(self.raw, layers) if layers else self.raw)
+        self.part = only_layers(self.raw, layers) if layers else self.raw
+        document = read_document(self.part)
         self.told["digest"] = document.digest
         return document
 
@@ -156,6 +150,17 @@ class _Run:
             # What the undone transaction remembered is void.
             self.kept = self.store.load()
         return self._host(document)
+
+    def _with_removal(self, document: Document, host: LocalHost) -> Document:
+        """Return the document with the removal of what is the engine's and wanted no longer."""
+        if not self.part.get("prunes"):
+            return document
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import removal
+
+        former = functools.partial(documents, self.store.revisions)
+        resources = removal.pruned(self.part, self.kept.owned, host.history, former)
+        whole = read_document({**self.part, "resources": resources})
+        return whole._replace(digest=document.digest)
 
     def _insist_on_its_turn(self, host: LocalHost) -> None:
         """Refuse what would mix with a trial, or start a rollback from where the host is no more."""
@@ -196,7 +201,7 @@ class _Run:
 
         return transaction.Transaction(self.store, self.kept, host)
 
-    def _compare(self, document: Document, host: LocalHost) -> _Seen:
+    def _compare(self, document: Document, host: LocalHost) -> Seen:
         try:
             comparison = compare_all(document, host, self.timings)
         except EngineError as error:
@@ -204,12 +209,12 @@ class _Run:
                 # There is no way forward for what a killed run began, so it goes back.
                 transaction = self._transaction(host)
                 transaction.reopen()
-                raise _rolled_back(transaction, error) from error
+                raise transaction.undone(error) from error
             raise
         outcomes = comparison.outcomes.items()
-        return _Seen(comparison, {name: o.change for name, o in outcomes if o.change is not None})
+        return Seen(comparison, {name: o.change for name, o in outcomes if o.change is not None})
 
-    def _apply(self, document: Document, host: LocalHost, plan: _Seen) -> _Seen:
+    def _apply(self, document: Document, host: LocalHost, plan: Seen) -> Seen:
         """Apply what is planned, or go on with what an earlier run began, and return what was done."""
         done = plan
         if plan.changes or (host.history.begun and not host.history.waiting):
@@ -224,22 +229,13 @@ class _Run:
             self.store.remove()
         return done
 
-    def _transact(self, document: Document, host: LocalHost, plan: _Seen) -> _Seen:
+    def _transact(self, document: Document, host: LocalHost, plan: Seen) -> Seen:
         """Apply in one transaction, and commit; whatever fails, all of it is undone."""
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import applying
+
         transaction = self._transaction(host)
         self._open(transaction, document, host)
-        host.planned.clear()
-        done = _Seen(Comparison(host, self.timings), {})
-        for resource in document.resources:
-            try:
-                change = _fresh(resource, plan.comparison, done)
-                if change is not None:
-                    done.changes[resource.id] = change
-                    started = time.perf_counter()
-                    transaction.apply(resource, change)
-                    self.timings[resource.id] += (time.perf_counter() - started) * 1000
-            except Exception as error:
-                raise _rolled_back(transaction, error, resource.id) from error
+        done = applying.apply_all(transaction, document, plan)
         try:
             transaction.commit(
                 [name for name, outcome in done.comparison.outcomes.items() if not outcome.needs],
@@ -254,7 +250,7 @@ class _Run:
         except (OSError, EngineError) as error:
             if host.history.commit is not None:
                 raise
-            raise _rolled_back(transaction, error) from error
+            raise transaction.undone(error) from error
         return done
 
     def _open(self, transaction: Transaction, document: Document, host: LocalHost) -> None:
@@ -268,10 +264,10 @@ class _Run:
             if self.trial and host.history.begun:
                 # Whether the timer of what was tried before still runs is not certain.
                 transaction.reopen()
-                raise _rolled_back(transaction, error) from error
+                raise transaction.undone(error) from error
             raise
 
-    def _changes(self, document: Document, done: _Seen) -> Result:
+    def _changes(self, document: Document, done: Seen) -> Result:
         """Return what changes, what waits, and the fingerprint of what was seen."""
         listed = [(r, done.changes[r.id]) for r in document.resources if r.id in done.changes]
         changes = [change_entry(resource, change) for resource, change in listed]
@@ -306,26 +302,3 @@ class _Run:
             told["verdicts"] += trial.verdicts(host.history, self.trial, found)
         timings = {name: round(ms, 2) for name, ms in self.timings.items()}
         return {**told, "csrs": host.csrs, "timings": timings}
-
-
-def _fresh(resource: Resource, plan: Comparison, done: _Seen) -> t.Optional[Change]:
-    """Return the change to apply: the planned one, or a new comparison if its requirements changed."""
-    outcome = plan.outcomes[resource.id]
-    comparison, waiting = done.comparison, done.comparison.waiting()
-    if outcome.change is UNKNOWN or any(
-        name in done.changes or (name in waiting and outcome.change) for name in resource.references
-    ):
-        comparison.host.forget_all_cached()
-        outcome = comparison.compare(resource, ())
-    comparison.outcomes[resource.id] = outcome
-    if outcome.problem is not None:
-        raise EngineError([outcome.problem])
-    return outcome.change
-
-
-def _rolled_back(transaction: Transaction, error: Exception, name: str = "") -> EngineError:
-    """Undo all of it, and return the error that says what failed and what resisted."""
-    problems = error.problems if isinstance(error, EngineError) else [problem_of(name, error)]
-    undone, troubles = transaction.roll_back(EngineError(problems).text())
-    resisted = [Problem("", f"could not be undone: {text}") for text in troubles]
-    return EngineError([*problems, *resisted], {"rolled_back": undone})

@@ -8,6 +8,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import Comparison
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Document
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.removal import owned_by
 
 
 def gone(document: Document, comparison: Comparison) -> t.List[str]:
@@ -25,10 +26,7 @@ def owned_paths(document: Document, comparison: Comparison) -> t.Dict[str, t.Lis
     for resource in document.resources:
         if resource.kind.name == "absent" or comparison.outcomes[resource.id].needs:
             continue
-        owns = getattr(resource.kind, "owns", None)
-        path = resource.spec.get("path") or resource.spec.get("key_path")
-        if owns is not None:
-            owned[resource.id] = owns(resource.spec, comparison.host.note(resource.id))
-        elif path:
-            owned[resource.id] = [path.rstrip("/")]
+        mine = owned_by(resource.spec, comparison.host.note(resource.id))
+        if mine:
+            owned[resource.id] = mine
     return owned

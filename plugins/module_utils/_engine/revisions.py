@@ -138,6 +138,11 @@ class Revisions:
         write_atomically(path, json.dumps(value, separators=(",", ":")).encode("ascii"), 0o600)
 
 
+def documents(revisions: Revisions) -> t.List[t.Dict[str, t.Any]]:
+    """Return the documents that were applied, oldest first."""
+    return [revision["document"] for revision in revisions.all()]
+
+
 def applied_by(
     raw: t.Mapping[str, t.Any], digest: str, release: t.Mapping[str, t.Any], revisions: Revisions
 ) -> t.Optional[Revision]:

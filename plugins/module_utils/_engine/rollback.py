@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import layer_of
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.removal import (
+    UNITS,
+    Owned,
+    place,
+    specs_for,
+    telling,
+)
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import Revision
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Spec
-
-Owned = t.Mapping[str, t.Sequence[str]]
-
-STAYS = {
-    "absent": "what it removed is not brought back",
-    "container_image": "images stay, the kubelet collects those that nothing uses",
-    "kubeadm": "being a member of the cluster is not taken back; remove the host from the cluster",
-    "package": "packages stay, others may have come to rely on them",
-    "private_files": "what was open to others stays closed",
-    "swap": "swap stays off",
-    "user": "users stay, files may belong to them",
-}
-"""Kinds that are left as they are, and why; the same as in a reset where that leaves them too."""
 
 
 def choose(revisions: t.Sequence[Revision], to: str) -> t.Tuple[Revision, Revision]:
@@ -74,9 +69,10 @@ def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[S
     document = target["document"]
     wanted = [entry for entry in document["resources"] if layer_of(entry["id"]) in applied]
     later = [revision for revision in revisions if revision["number"] > target["number"]]
+    documents = [revision["document"] for revision in later]
     added = _added(wanted, later, applied)
     taken = {path for revision in later for path in revision["taken"]}
-    removal = _Removal(owned, taken, {_place(entry) for entry in wanted})
+    removal = _Removal(owned, taken, {place(entry) for entry in wanted})
     for entry in reversed(added):
         removal.add(entry)
     removal.restart_what_stays(added)
@@ -87,7 +83,7 @@ def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[S
     composed = {
         **{key: document[key] for key in ("schema", "site", "host") if key in document},
         "layers": layers,
-        "resources": [*removal.specs, *(_told(entry, later, removal.names) for entry in wanted)],
+        "resources": [*removal.specs, *(telling(entry, documents, removal.names) for entry in wanted)],
         "rollback": back,
     }
     return composed, {
@@ -102,27 +98,18 @@ def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[S
 
 def _added(wanted: t.Sequence[Spec], later: t.Sequence[Revision], applied: t.Collection[str]) -> t.List[Spec]:
     """Return what later documents have and the wanted one has not; of several versions the latest."""
-    places = {(entry["id"], _place(entry)) for entry in wanted}
+    places = {(entry["id"], place(entry)) for entry in wanted}
     names = {entry["id"] for entry in wanted}
     added: t.Dict[t.Tuple[str, str], Spec] = {}
     for revision in later:
         for entry in revision["document"]["resources"]:
-            key = (entry["id"], _place(entry))
+            key = (entry["id"], place(entry))
             # What occupies no place is known by its id only.
             known = key in places if key[1] else entry["id"] in names
             if not known and layer_of(entry["id"]) in applied:
                 added.pop(key, None)
                 added[key] = entry
     return list(added.values())
-
-
-def _place(entry: Spec) -> str:
-    """Return what a resource occupies on the host; empty where only its id tells."""
-    if entry["kind"] == "systemd_unit":
-        name = str(entry["name"])
-        return f"unit {name if '.' in name else name + '.service'}"
-    path = entry.get("path") or entry.get("key_path")
-    return str(path).rstrip("/") if path else ""
 
 
 class _Removal:
@@ -139,84 +126,50 @@ class _Removal:
 
     def add(self, entry: Spec) -> None:
         """Remove one resource, as far as that can be done."""
-        name, kind, place = entry["id"], entry["kind"], _place(entry)
-        if kind == "systemd_unit":
-            file = f"/etc/systemd/system/{place[5:]}"
+        name, at = entry["id"], place(entry)
+        kind = _resources.load(entry["kind"])
+        stays, leaves = getattr(kind, "stays", ""), getattr(kind, "leaves", "")
+        if entry["kind"] == "systemd_unit":
+            file = f"{UNITS}/{at[5:]}"
             # Where somebody else's unit file stays, its unit is not this engine's to stop.
             mine = any(file in paths for paths in self._owned.values()) and file not in self._places
-            if mine and place not in self._places:
-                self._put(name, {"kind": kind, "name": place[5:], "enabled": False, "state": "stopped"})
-        elif kind == "hosts_entries":
-            self._put(name, {"kind": kind, "entries": []}, keep_id=True)
-        elif kind in ("sysctl", "kernel_module"):
-            self._put(name, {"kind": "absent", "path": _kept_path(kind, name)})
-            what = "the live value stays" if kind == "sysctl" else "the module stays loaded"
-            self._leave(name, f"{what} until the next boot")
-        elif kind in STAYS or not place:
-            self._leave(name, STAYS.get(kind, f"the kind {kind} is not taken back"))
-        elif entry.get("unpack", "none") != "none" or place not in self._places:
-            for path in self._owned.get(name, ()):
+            if mine and at not in self._places:
+                self._put(name, specs_for(kind, entry, ()))
+        elif stays or not (at or hasattr(kind, "removal")):
+            self._leave(name, stays or f"the kind {entry['kind']} is not taken back")
+        elif not at or entry.get("unpack", "none") != "none" or at not in self._places:
+            found = [path for path in self._owned.get(name, ()) if path not in self._places]
+            for path in found:
                 if path in self._taken:
                     self._leave(name, f"{path} was there before; what it was is not kept")
-                elif path not in self._places:
-                    self._put(name, {"kind": "absent", "path": path, "keep_used": kind == "directory"})
+            self._put(name, specs_for(kind, entry, [path for path in found if path not in self._taken]))
+            if leaves:
+                self._leave(name, leaves)
 
     def restart_what_stays(self, added: t.Sequence[Spec]) -> None:
         """Restart units that were told to by what is removed, and that are not removed themselves."""
         for entry in added:
-            place = _place(entry)
+            at = place(entry)
             if entry["kind"] == "systemd_unit" and entry["id"] not in self.names:
                 on = [new for old in _triggers(entry) for new in self.names.get(old, ())]
-                if on and place not in self._places:
-                    self._put(
-                        entry["id"],
-                        {
-                            "kind": "systemd_unit",
-                            "name": place[5:],
-                            "enabled": entry.get("enabled", True),
-                            "state": "unchanged",
-                            "restart_on": on,
-                        },
-                    )
+                if on and at not in self._places:
+                    unit = {"kind": "systemd_unit", "name": at[5:], "enabled": entry.get("enabled", True)}
+                    self._put(entry["id"], [{**unit, "state": "unchanged", "restart_on": on}])
 
-    def _put(self, name: str, spec: Spec, keep_id: bool = False) -> None:
-        count = len(self.names.get(name, ()))
-        # Another id than that of the resource, which may be wanted at another path.
-        new = name if keep_id else f"{name}-removed{f'-{count}' if count else ''}"
-        self.names.setdefault(name, []).append(new)
-        self.specs.append({"id": new, **spec})
+    def _put(self, name: str, specs: t.Sequence[Spec]) -> None:
+        for spec in specs:
+            count = len(self.names.get(name, ()))
+            # Another id than that of the resource, which may be wanted at another path.
+            new = spec.get("id") or f"{name}-removed{f'-{count}' if count else ''}"
+            self.names.setdefault(name, []).append(new)
+            self.specs.append({**spec, "id": new})
 
     def _leave(self, name: str, why: str) -> None:
         self.left.append({"resource": name, "why": why})
 
 
-def _kept_path(kind: str, name: str) -> str:
-    from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kernel_module, sysctl
-
-    path = sysctl.kept_path(name) if kind == "sysctl" else kernel_module.kept_path(name)
-    return str(path)
-
-
 def _triggers(entry: Spec) -> t.List[str]:
     return [*(entry.get("restart_on") or ()), *(entry.get("reload_on") or ())]
-
-
-def _told(entry: Spec, later: t.Sequence[Revision], removed: t.Mapping[str, t.List[str]]) -> Spec:
-    """Return a unit that also restarts for what is removed from under it, anything else as it is."""
-    if entry["kind"] != "systemd_unit" or not removed:
-        return entry
-    told = dict(entry)
-    for parameter in ("restart_on", "reload_on"):
-        on: t.Dict[str, None] = {}
-        for revision in later:
-            for other in revision["document"]["resources"]:
-                if other["id"] == entry["id"]:
-                    on.update(
-                        (new, None) for old in other.get(parameter) or () for new in removed.get(old, ())
-                    )
-        if on:
-            told[parameter] = [*(entry.get(parameter) or ()), *on]
-    return told
 
 
 def _replaced(wanted: t.Sequence[Spec], present: t.Sequence[Spec]) -> t.List[t.Dict[str, str]]:

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import backup
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.compare import problem_of
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import Resource
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import Journal
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions import taken_over
@@ -184,6 +185,18 @@ class Transaction:
             pass
         self._close()
         return undone, troubles
+
+    def undone(self, error: Exception, name: str = "") -> EngineError:
+        """Undo everything, and return the error that says what failed and what resisted.
+
+        Args:
+            error: what failed.
+            name: the resource at work.
+        """
+        problems = error.problems if isinstance(error, EngineError) else [problem_of(name, error)]
+        undone, troubles = self.roll_back(EngineError(problems).text())
+        resisted = [Problem("", f"could not be undone: {text}") for text in troubles]
+        return EngineError([*problems, *resisted], {"rolled_back": undone})
 
     def _make_room(self) -> None:
         if self._host.history.trial:

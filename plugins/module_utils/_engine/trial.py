@@ -18,7 +18,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils import _kept
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _kept, _resources
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.errors import EngineError, Problem
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.host import LocalHost
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
@@ -41,8 +41,6 @@ PROGRAM = "revert.py"
 """In the engine's folder: the engine as one program, which the timer starts."""
 BALLAST_BYTES = 8 << 20
 """Set free when a trial ends: a full disk must not keep the host from going back (copies are below 4 MiB)."""
-NOT_TRIED = ("kubeadm",)
-"""Kinds that change more than this host."""
 
 SERVICE_LINES = (
     "[Unit]",
@@ -198,7 +196,7 @@ def insist_on_triable(changes: t.Iterable[t.Tuple[str, str]]) -> None:
 
 def untriable(changes: t.Iterable[t.Tuple[str, str]]) -> t.List[str]:
     """Return the ids among (id, kind) that cannot be tried."""
-    return [name for name, kind in changes if kind in NOT_TRIED]
+    return [name for name, kind in changes if not getattr(_resources.load(kind), "triable", True)]
 
 
 def _verdict(found: str, wanted: str, remedy: str) -> t.Dict[str, t.Any]:

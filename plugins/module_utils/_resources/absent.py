@@ -56,6 +56,7 @@ class AbsentKind:
     """
 
     name = "absent"
+    stays = "what it removed is not brought back"
     fields: t.Mapping[str, Field] = {
         "path": Field((str,), required=True),
         "recursive": Field((bool,), default=False),

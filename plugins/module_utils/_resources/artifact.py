@@ -72,7 +72,7 @@ class ArtifactKind:
     def owns(self, spec: Spec, note: State) -> t.List[str]:
         """Return the file, or what was unpacked: a folder such as /usr/local is shared."""
         path = spec["path"].rstrip("/")
-        if spec["unpack"] == "none":
+        if spec.get("unpack", "none") == "none":
             return [path]
         return [f"{path}/{name}" for name in sorted(note.get("members", {}))]
 

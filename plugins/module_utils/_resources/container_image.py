@@ -85,6 +85,7 @@ class ContainerImageKind:
     """
 
     name = "container_image"
+    stays = "images stay, the kubelet collects those that nothing uses"
     fields: t.Mapping[str, Field] = {
         "ref": Field((str,), required=True),
         "digest": Field((str,), default=""),

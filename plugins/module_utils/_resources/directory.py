@@ -66,6 +66,10 @@ class DirectoryKind:
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""
 
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Remove the folder if nobody else has put something into it."""
+        return [{"kind": "absent", "path": path, "keep_used": True} for path in paths]
+
 
 def _in_the_way(path: str, what: str) -> ResourceError:
     return ResourceError(f"{path} exists and is {what}", "Move it away on the host, or choose another path.")

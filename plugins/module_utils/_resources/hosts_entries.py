@@ -87,6 +87,10 @@ class HostsEntriesKind:
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""
 
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Take the block out; the file stays."""
+        return [{"kind": self.name, "id": spec["id"], "entries": []}]
+
 
 def block(spec: Spec) -> bytes:
     """Return the lines of the block, without its marks; empty if there are no entries."""

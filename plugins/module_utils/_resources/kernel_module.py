@@ -56,6 +56,7 @@ class KernelModuleKind:
     """Loads with modprobe and keeps a line for systemd-modules-load."""
 
     name = "kernel_module"
+    leaves = "the module stays loaded until the next boot"
     fields: t.Mapping[str, Field] = {"name": Field((str,), required=True)}
 
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
@@ -95,6 +96,14 @@ class KernelModuleKind:
         if "loaded" in change.after:
             host.run(["modprobe", "-r", spec["name"]], check=False)
             host.forget_cached("/proc/modules")
+
+    def owns(self, spec: Spec, note: State) -> t.List[str]:
+        """Return the file for the next boot."""
+        return [kept_path(spec["id"])]
+
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Remove the file for the next boot."""
+        return [{"kind": "absent", "path": kept_path(spec["id"])}]
 
 
 KIND = KernelModuleKind()

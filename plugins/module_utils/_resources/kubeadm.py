@@ -104,6 +104,8 @@ class KubeadmKind:
     """Runs kubeadm once, repairs what an interrupted run left, and follows a changed configuration."""
 
     name = "kubeadm"
+    stays = "being a member of the cluster is not taken back; remove the host from the cluster"
+    triable = False
     fields: t.Mapping[str, Field] = {
         "action": Field((str,), required=True, choices=("init", "join", "init_or_join", "reset")),
         "role": Field((str,), default="worker", choices=("control_plane", "worker")),

@@ -59,6 +59,7 @@ class PackageKind:
     """Installs from the sources that the host has configured; adds none."""
 
     name = "package"
+    stays = "packages stay, others may have come to rely on them"
     fields: t.Mapping[str, Field] = {
         "name": Field((str,), required=True),
         "state": Field((str,), default="present", choices=("present", "absent")),

@@ -27,6 +27,7 @@ class PrivateFilesKind:
     """Takes away the permissions that ``mode`` does not have, and sets the owner; stricter modes stay."""
 
     name = "private_files"
+    stays = "what was open to others stays closed"
     fields: t.Mapping[str, Field] = {
         "paths": Field((list,), required=True),
         **accounts.ownership_fields("0600"),

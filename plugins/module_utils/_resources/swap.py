@@ -44,6 +44,7 @@ class SwapKind:
     """Switches swap off; a kubelet with the usual settings refuses to start beside it."""
 
     name = "swap"
+    stays = "swap stays off"
     fields: t.Mapping[str, Field] = {"state": Field((str,), required=True, choices=("off",))}
 
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:

@@ -38,6 +38,7 @@ class SysctlKind:
     """Compares and sets the live value and the file for the next boot."""
 
     name = "sysctl"
+    leaves = "the live value stays until the next boot"
     fields: t.Mapping[str, Field] = {
         "name": Field((str,), required=True),
         "value": Field((str,), required=True),
@@ -72,6 +73,14 @@ class SysctlKind:
         """Set the live value back; the file comes back by itself."""
         if change.before.get("live") is not None:
             _set(host, spec["name"], change.before["live"])
+
+    def owns(self, spec: Spec, note: State) -> t.List[str]:
+        """Return the file for the next boot."""
+        return [kept_path(spec["id"])]
+
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Remove the file for the next boot."""
+        return [{"kind": "absent", "path": kept_path(spec["id"])}]
 
 
 def _line(spec: Spec) -> str:

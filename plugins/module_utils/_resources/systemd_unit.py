@@ -87,8 +87,7 @@ def read_unit(host: Host, name: str) -> Properties:
         host: the host.
         name: the unit's name, with or without ".service".
     """
-    units: t.Dict[str, Properties] = host.cached(CACHE, dict)
-    wanted = full_name(name)
+    units, wanted = t.cast(t.Dict[str, Properties], host.cached(CACHE, dict)), full_name(name)
     if wanted not in units:
         names = [wanted, *sorted(KIND.names - {wanted})]
         _, text, _ = host.run(
@@ -219,8 +218,7 @@ class SystemdUnitKind:
         needed = plan(spec, unit, host)
         if not (needed.reload_manager or needed.enabling or needed.running):
             return None
-        before: State = {}
-        after: State = {}
+        before, after = t.cast(State, {}), t.cast(State, {})
         if needed.enabling:
             before["enabled"] = unit.get("UnitFileState", "") or "absent"
             after["enabled"] = "disabled" if needed.enabling == "disable" else "enabled"
@@ -316,6 +314,10 @@ class SystemdUnitKind:
                 f"; the end of its journal:\n{_journal(host, name, began)}",
                 f"Correct what the journal names; 'journalctl -u {name}' on the host shows all of it.",
             )
+
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Stop and disable the unit; its file is a resource of its own."""
+        return [{"kind": self.name, "name": full_name(spec["name"]), "enabled": False, "state": "stopped"}]
 
 
 def _systemctl(host: Host, verb: str, *names: str, check: bool = True) -> None:

@@ -23,6 +23,7 @@ class UserKind:
     """Makes the account with useradd, without a password; never removes one that it did not make."""
 
     name = "user"
+    stays = "users stay, files may belong to them"
     fields: t.Mapping[str, Field] = {
         "name": Field((str,), required=True),
         "uid": Field((int,)),

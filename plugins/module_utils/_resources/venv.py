@@ -166,6 +166,10 @@ class VenvKind:
             *note.get("former", ()),
         ]
 
+    def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
+        """Remove the link and the folders with all that is in them."""
+        return [{"kind": "absent", "path": path, "recursive": True} for path in paths]
+
 
 def _mistake(entry: t.Any) -> str:
     """Return what is wrong with an entry of ``wheels``, nothing if all is well."""

@@ -135,6 +135,12 @@ class Kind(t.Protocol):
     ``check(spec) -> list of str``: what is wrong with values whose types are right ("mode is not octal"),
     asked before anything is touched.
 
+    ``owns(spec, note) -> list of paths``: its own, where these are not ``path`` or ``key_path``.
+
+    ``removal(spec, paths) -> list of resources``: they take it away, where it is not enough that its paths
+    are absent. Attributes say the rest: ``stays``, why it is left instead; ``leaves``, what is left until
+    the next boot; ``triable``, False where it changes more than this host.
+
     ``settle(spec, change, host)``: asked during a rollback, in the document's order, after everything has
     been undone and all files are back (reload and restart a unit with its previous configuration).
     """

@@ -119,6 +119,10 @@ class Renderer:
             "layers": chosen,
             "fitness": fitness,
         }
+        known = all_layers().layers
+        prunes = [layer for layer in chosen if template == RESET or (layer in known and known[layer].prunes)]
+        if prunes:
+            head["prunes"] = prunes  # the host takes off what is its engine's and not declared
         if template == RESET and layers is None:
             head["forget"] = True  # nothing of the host is left to be known: the engine's own folder goes too
         resources = ", ".join(piece.text for piece in pieces if piece.text)

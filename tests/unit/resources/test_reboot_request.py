@@ -81,6 +81,12 @@ def test_refusals(sandbox: Sandbox, change: dict[str, t.Any], message: str) -> N
     assert message in sandbox.run(arguments("a"), {**REQUEST, **change})["msg"]
 
 
+def test_a_request_that_nothing_declares_any_more_is_withdrawn(sandbox: Sandbox) -> None:
+    sandbox.changed(arguments("a"), REQUEST)
+    assert sandbox.changed(document=sandbox.document(arguments("a"), prunes=["l"])) == ["reboot-removed"]
+    assert waiting(sandbox) == []
+
+
 def test_what_is_no_request_is_not_told(sandbox: Sandbox) -> None:
     folder = "run/ironspan/reboot"
     for name, text in (("a", "no JSON"), ("b", "[]"), ("c", '{"reason": 1}')):

@@ -41,3 +41,6 @@ def test_it_does_what_the_page_says(box: Sandbox) -> None:
     fails = {"kind": "systemd_unit", "id": "u", "name": "nothing", "requires": ["l/b"]}
     assert box.run(BANNER, fails)["rolled_back"]
     assert box.read("etc/motd") == "altered"
+    assert box.changed(BANNER) == ["b"]
+    assert box.changed(document=box.document(prunes=["l"])) == ["b-removed"]
+    assert not (box.root / "etc/motd").exists()

@@ -208,6 +208,15 @@ def test_entry_points_are_names(box: Sandbox, mirror: Mirror, points: str, wrong
     assert "its entry point" in told["msg"] and wrong in told["msg"]
 
 
+def test_it_goes_with_its_folders_when_nothing_declares_it(box: Sandbox, mirror: Mirror) -> None:
+    box.changed(spec(mirror, "1.0"))
+    box.changed(spec(mirror, "2.0"))
+    assert len(trees(box)) == 2
+    gone = box.run(document=box.document(prunes=["l"]))
+    assert {change["action"] for change in gone["changes"]} == {"delete"} and len(gone["changes"]) == 3
+    assert list((box.root / "opt").iterdir()) == []
+
+
 GOOD = {"url_path": f"/w/{HELLO}", "sha256": "0" * 64, "size": 1}
 
 

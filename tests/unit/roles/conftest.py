@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import removal
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site, require_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.documents import Renderer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
@@ -42,6 +45,20 @@ class Rendered:
     def resources(self, host: str, template: str = "desired.yml.j2") -> dict[str, Resource]:
         """Return a host's resources by id."""
         return {resource["id"]: resource for resource in self.document(host, template)["resources"]}
+
+    def after(self, host: str, former: Rendered, template: str = "desired.yml.j2") -> dict[str, Resource]:
+        """Return a document's resources with the removal that the engine adds where another was applied."""
+        owned = {}
+        for resource in read_document(former.document(host)).resources:
+            members = dict.fromkeys(resource.spec.get("members") or ())
+            if mine := removal.owned_by(resource.spec, {"members": members}):
+                owned[resource.id] = mine
+        raw = self.document(host, template)
+        found = raw["resources"]
+        if raw.get("prunes"):
+            found = removal.pruned(raw, owned, History([]), lambda: [former.document(host)])
+        read_document({**raw, "resources": found})
+        return {resource["id"]: resource for resource in found}
 
     def content(self, host: str, identifier: str) -> str:
         """Return the text of a file resource."""

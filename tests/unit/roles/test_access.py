@@ -33,11 +33,9 @@ def names(objects: list[dict[str, t.Any]], kind: str) -> list[str]:
 def test_nothing_without_the_switch(render: Render) -> None:
     rendered = render()
     assert rendered.renderer.objects("access") == []
-    kinds = {
-        resource["kind"]
-        for name, resource in rendered.resources("az-1").items()
-        if name.startswith("access/")
-    }
+    assert not [name for name in rendered.resources("az-1") if name.startswith("access/")]
+    taken = rendered.after("az-1", render(variables=ENABLED))
+    kinds = {resource["kind"] for name, resource in taken.items() if name.startswith("access/")}
     assert kinds == {"systemd_unit", "absent"}
     assert not [name for name in rendered.resources("rack-1") if name.startswith("access/")]
 
@@ -68,11 +66,11 @@ def test_what_the_switch_takes_away_is_what_it_brought(render: Render) -> None:
     brought = {
         resource.get("path") or resource.get("key_path")
         for name, resource in render(variables=ENABLED).resources("az-1").items()
-        if name.startswith("access/") and resource["kind"] not in ("directory", "systemd_unit")
+        if name.startswith("access/") and resource["kind"] != "systemd_unit"
     }
     gone = {
         resource["path"]
-        for name, resource in render().resources("az-1").items()
+        for name, resource in render().after("az-1", render(variables=ENABLED)).items()
         if name.startswith("access/") and resource["kind"] == "absent"
     }
     assert gone == brought

@@ -14,6 +14,7 @@ from tests.unit.roles.conftest import INVENTORIES, Rendered
 
 Render = Callable[..., Rendered]
 ON: dict[str, t.Any] = {"dns_node_cache": True}
+FILES = ("dns/configuration", "dns/table")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -21,9 +22,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 def test_off_by_default(render: Render, inventory: str) -> None:
     rendered = render(inventory)
     host = rendered.site.group("nodes")[0].name
-    ours = {name: item for name, item in rendered.resources(host).items() if name.startswith("dns/")}
-    assert {item["kind"] for item in ours.values()} == {"systemd_unit", "absent"}
-    assert ours["dns/service"]["state"] == "stopped"
+    assert not [name for name in rendered.resources(host) if name.startswith("dns/")]
+    taken = rendered.after(host, render(inventory, ON))
+    ours = [item for name, item in taken.items() if name.startswith("dns/")]
+    assert {item["kind"] for item in ours} == {"systemd_unit", "absent"}
+    assert (ours[0]["name"], ours[0]["state"]) == ("ironspan-dns.service", "stopped")
     (deployment,) = rendered.renderer.objects("dns")
     assert set(deployment["spec"]) == {"template"}, "number and Corefile stay kubeadm's"
 
@@ -135,12 +138,11 @@ def test_servers_are_spread_once_there_is_more_than_one_host(render: Render, man
 
 
 def test_a_reset_leaves_nothing(render: Render) -> None:
-    rendered = render()
-    reset = rendered.resources("rack-1", "reset.yml.j2")
-    paths = {item.get("path") for item in reset.values()}
-    # What goes as a whole has files in it.
-    assert rendered.resources("rack-1")["dns/folder"]["recursive"]
-    assert reset["dns/folder"]["recursive"]
+    rendered = render(variables=ON)
+    paths = {item.get("path") for item in rendered.after("rack-1", rendered, "reset.yml.j2").values()}
+    # A folder goes after the files in it.
+    inside = {item["path"] for name, item in rendered.resources("rack-1").items() if name in FILES}
+    assert len(inside) == 2 and inside <= paths
     assert {
         "/etc/systemd/system/ironspan-dns.service", "/etc/ironspan-dns", "/usr/local/bin/coredns",
     } <= paths  # fmt: skip

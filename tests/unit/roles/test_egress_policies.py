@@ -81,7 +81,8 @@ def test_the_engine_is_there_when_chosen_and_fails_closed(render: Render) -> Non
     assert "--fail-open=false" in container["args"]
     module = render("lab", {**ON, "egress_policy_image": IMAGE}).resources("rack-1")["egress/nft-queue"]
     assert (module["kind"], module["name"]) == ("kernel_module", "nft_queue")
-    gone = render("lab", ON).resources("rack-1")["egress/nft-queue"]
+    taken = render("lab", ON).after("rack-1", render("lab", {**ON, "egress_policy_image": IMAGE}))
+    gone = taken["egress/nft-queue-removed"]
     assert (gone["kind"], gone["path"]) == ("absent", kept_path("egress/nft-queue"))
 
 
@@ -110,7 +111,8 @@ def test_the_proxy_has_the_names_and_pods_reach_it(render: Render) -> None:
 
 def test_reset_takes_the_proxy_away(render: Render) -> None:
     rendered = proxied(render, "pypi.example.com")
-    gone = [each["path"] for each in rendered.resources("proxy-1", "reset.yml.j2").values() if "path" in each]
+    taken = rendered.after("proxy-1", rendered, "reset.yml.j2")
+    gone = [each["path"] for each in taken.values() if "path" in each]
     files = [
         each for each in rendered.resources("proxy-1").values() if each["id"].startswith("egress_proxy/")
     ]

@@ -44,8 +44,12 @@ def without(rendered: Rendered, name: str) -> Rendered:
 
 def test_without_the_switch_there_is_nothing(render: Render) -> None:
     rendered = render("example")
-    assert {each["kind"] for each in of_events(rendered).values()} == {"systemd_unit", "absent"}
-    assert of_events(rendered)["service"]["state"] == "stopped"
+    assert {each["kind"] for each in of_events(rendered).values()} == {"absent"}
+    taken = rendered.after("az-1", render("example", ON))
+    ours = [each for name, each in taken.items() if name.startswith("etcd_events/")]
+    assert {each["kind"] for each in ours} == {"systemd_unit", "absent"}
+    assert (ours[0]["name"], ours[0]["state"]) == ("etcd-events.service", "stopped")
+    assert ours[-1]["path"] == "/var/lib/etcd-events"
     assert FLAG not in api_server(rendered)
 
 

@@ -98,7 +98,8 @@ def test_the_smoke_job_comes_and_goes(render: Render) -> None:
         each["path"] for each in on.values() if each["kind"] == "file" and "ironspan-runtime" in each["path"]
     }
     removed = {each["path"] for each in off.values() if each["kind"] == "absent"}
-    reset = {each.get("path") for each in render().resources("rack-1", "reset.yml.j2").values()}
+    taken = render(variables=SMOKE).after("rack-1", render(variables=SMOKE), "reset.yml.j2")
+    reset = {each.get("path") for each in taken.values()}
     assert len(written) == 7
     assert written <= removed
     assert written <= reset
