@@ -159,8 +159,9 @@ class _Run:
 
         former = functools.partial(documents, self.store.revisions)
         resources = removal.pruned(self.part, self.kept.owned, host.history, former)
-        whole = read_document({**self.part, "resources": resources})
-        return whole._replace(digest=document.digest)
+        if resources is None:
+            return document
+        return read_document({**self.part, "resources": resources})._replace(digest=document.digest)
 
     def _insist_on_its_turn(self, host: LocalHost) -> None:
         """Refuse what would mix with a trial, or start a rollback from where the host is no more."""

@@ -25,8 +25,10 @@ STARTERS = (".timer", ".path", ".socket")
 """They start services, so they stop before these."""
 
 
-def pruned(raw: t.Mapping[str, t.Any], owned: Owned, history: History, documents: Documents) -> t.List[Spec]:
-    """Return a document's resources with the removal of what its layers have no more.
+def pruned(
+    raw: t.Mapping[str, t.Any], owned: Owned, history: History, documents: Documents
+) -> t.Optional[t.List[Spec]]:
+    """Return a document's resources with the removal of what its layers have no more, None if nothing goes.
 
     Args:
         raw: the document, as far as it is applied.
@@ -45,7 +47,7 @@ def pruned(raw: t.Mapping[str, t.Any], owned: Owned, history: History, documents
     layers = [layer for layer in raw["layers"] if layer in raw["prunes"]]
     gone = [name for name, found in mine.items() if layer_of(name) in layers and name not in wanted and found]
     if not gone:
-        return entries
+        return None
     former = {entry["id"]: entry for document in documents() for entry in document["resources"]}
     former.update(begun)
     staying = {path for name, found in mine.items() if name not in gone for path in found}

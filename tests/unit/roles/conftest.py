@@ -56,7 +56,7 @@ class Rendered:
         raw = self.document(host, template)
         found = raw["resources"]
         if raw.get("prunes"):
-            found = removal.pruned(raw, owned, History([]), lambda: [former.document(host)])
+            found = removal.pruned(raw, owned, History([]), lambda: [former.document(host)]) or found
         read_document({**raw, "resources": found})
         return {resource["id"]: resource for resource in found}
 
