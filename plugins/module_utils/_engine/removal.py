@@ -117,7 +117,8 @@ def telling(
         documents: those in which it may have named what is removed.
         removed: id of what is removed -> ids of the resources that do it.
     """
-    if entry["kind"] != "systemd_unit" or not removed:
+    # One that is to stop does so before its files go, not after.
+    if entry["kind"] != "systemd_unit" or entry.get("state") == "stopped" or not removed:
         return entry
     told = dict(entry)
     for parameter in ("restart_on", "reload_on"):

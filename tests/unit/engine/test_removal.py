@@ -111,6 +111,13 @@ def test_a_unit_that_stays_restarts_without_its_drop_in(sandbox: Sandbox) -> Non
     assert any(line.startswith("restart") for line in sandbox.calls())
 
 
+def test_a_unit_that_the_document_stops_does_so_before_its_files_go(sandbox: Sandbox) -> None:
+    run(sandbox, document(*APP[:3], {**APP[4], "restart_on": ["app/config", "app/unit"]}))
+    stop = {"kind": "systemd_unit", "id": "app/service", "name": "app", "enabled": False, "state": "stopped"}
+    done = run(sandbox, document(stop, prunes=["app", "other"], forget=True))
+    assert names(done) == ["app/service", "app/unit-removed", "app/config-removed", "app/folder-removed"]
+
+
 def test_what_a_killed_run_had_begun_goes_too(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
