@@ -20,9 +20,12 @@ import secrets
 import time
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
 from ironspan.backup.errors import PositionConflict
-from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item
 from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, NotThere, ProgramError, ServiceError
+from ironspan.program.leader import Lease
 
 CHUNK = 1024 * 1024
 HIDDEN = "."
@@ -263,7 +266,7 @@ class _FileLease:
 
     def _write(self, seconds: int) -> None:
         record = {"id": self._id, "holder": self._holder, "until": self._store._clock() + seconds}
-        _replace(_beside(self._target, _LEASE), json.dumps(record).encode())
+        write_file(_beside(self._target, _LEASE), json.dumps(record).encode(), 0o600)
 
 
 def _beside(target: pathlib.Path, suffix: str) -> pathlib.Path:
@@ -285,15 +288,6 @@ def _sync_folder(folder: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _replace(path: pathlib.Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "wb", opener=_private) as file:
-        file.write(data)
-        _sync(file)
-    temporary.replace(path)
-    _sync_folder(path.parent)
 
 
 def _read_length(path: pathlib.Path) -> int | None:

@@ -8,14 +8,14 @@ import collections.abc
 import dataclasses
 import typing as t
 
+from ironspan.program.leader import Lease
+
 APPEND_MAX = 4 * 1024 * 1024
 """Bytes of one append: the block size of append blobs in every version of the service's API."""
 BLOCKS_MAX = 45_000
 """Appends to one object: the service ends at 50,000 (scalability targets of Azure Blob storage)."""
 LEASE_SECONDS = (15, 60)
 """Shortest and longest lease that is not endless (Lease Blob, Azure Blob storage)."""
-REFUSED_SECONDS = 60.0
-"""Between two tries where the store refuses: a new role assignment takes up to ten minutes to count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,20 +26,6 @@ class Item:
     size: int
     modified: float
     created: float
-
-
-class Lease(t.Protocol):
-    """The right to be the only writer, until it runs out."""
-
-    @property
-    def id(self) -> str:
-        """Identifies this lease among all that were ever held."""
-
-    def renew(self) -> None:
-        """Hold it for its seconds again. Raises LeaseLost when another took it."""
-
-    def release(self) -> None:
-        """Give it up; a lease that is lost already is no error."""
 
 
 class Store(t.Protocol):

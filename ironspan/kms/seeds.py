@@ -19,11 +19,11 @@ import os
 import threading
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ironspan.kms import handover
-from ironspan.program import state
 from ironspan.program.errors import ProgramError
 
 LOG = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class Seeds:
         nonce = os.urandom(_NONCE_BYTES)
         sealed = MAGIC + nonce + self._cipher.encrypt(nonce, plain, MAGIC + self._owner)
         try:
-            state.write(self._path, sealed)
+            write_file(self._path, sealed, 0o600)
         except OSError as error:
             LOG.warning("%s cannot be written: %s", self._path, error.strerror)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import ipaddress
 import time
 import typing as t
@@ -25,6 +26,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ironspan.kubernetes.lease import ClusterLeases
+from ironspan.program.errors import Forbidden, LeaseLost
+from ironspan.program.leader import SECONDS, Leadership
+from tests.support.clock import Clock
 
 from .loopback_cluster import VERSION, Control, find_programs, running
 
@@ -85,6 +91,33 @@ def test_another_site_is_not_trusted(control: Control, tmp_path: Path) -> None:
     config = other.admin_kubeconfig(control.endpoint, 1, control.address)
     with pytest.raises(ClusterError, match=r"TLS with .* It is not this site.s API server"):
         Api.from_kubeconfig(config).get("/version")
+
+
+def test_a_lease_is_taken_by_one_of_many_kept_lost_and_taken_over(control: Control) -> None:
+    clock = Clock()
+    all_of_them = [
+        Leadership(ClusterLeases(control.api(), "default", clock), "ironspan-test", f"host-{number}", clock)
+        for number in range(8)
+    ]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(Leadership.step, all_of_them)).count(True) == 1
+    (first,) = [one for one in all_of_them if one.held()]
+    others = [one for one in all_of_them if one is not first]
+    for _ in range(3):
+        clock.now += SECONDS / 2
+        assert first.step()
+        assert not any(one.step() for one in others)
+    clock.now += SECONDS
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(Leadership.step, others)).count(True) == 1
+    assert not first.step()
+    assert isinstance(first.problem, LeaseLost)
+    (second,) = [one for one in others if one.held()]
+    second.release(60)
+    assert others[others.index(second) - 1].step()
+    stranger = ClusterLeases(user_api(control, "stranger", ["nobody"]), "default")
+    with pytest.raises(Forbidden, match="cannot get resource"):
+        stranger.acquire("ironspan-test", SECONDS, "stranger")
 
 
 def test_without_the_binding_the_controller_has_no_rights(control: Control, api: Api) -> None:

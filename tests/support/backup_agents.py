@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.backup.agent import copier, leader, schedule, session
-from ironspan.backup.agent.leader import Keeper, Leadership
+from ironspan.backup.agent import copier, schedule, session
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
 from ironspan.backup.agent.snapshots import Snapshots
@@ -32,7 +31,9 @@ from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings, parse
 from ironspan.backup.store import LEASE_SECONDS, Store
 from ironspan.etcd.client import EtcdClient
+from ironspan.program import leader
 from ironspan.program.errors import LeaseLost, ProgramError
+from ironspan.program.leader import Keeper, Leadership
 from tests.support.backup_log import NAMES, PlainKeys
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore

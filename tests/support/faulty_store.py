@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from ironspan.backup.store import Item, Lease, Store
+from ironspan.backup.store import Item, Store
 from ironspan.program.errors import RoleMissing, ServiceError
+from ironspan.program.leader import Lease
 
 Fault = Literal["refused", "forbidden", "busy", "unknown", "lie", "slow", "cut", "stale"]
 """refused: nothing happened, and an error. forbidden: as refused, for want of a role. busy: as refused, and

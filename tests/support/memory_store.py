@@ -11,8 +11,9 @@ import threading
 import time
 
 from ironspan.backup.errors import PositionConflict
-from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item
 from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, NotThere, ServiceError
+from ironspan.program.leader import Lease
 
 
 @dataclasses.dataclass

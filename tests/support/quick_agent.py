@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 
 from ironspan.backup import file_store, main
-from ironspan.backup.agent import leader, run, session
+from ironspan.backup.agent import run, session
+from ironspan.program import leader
 
 if __name__ == "__main__":
     file_store.LEASE_SECONDS = (1, 60)  # type: ignore[attr-defined]

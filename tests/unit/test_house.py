@@ -127,7 +127,7 @@ def test_what_programs_pack_of_the_collection_needs_no_ansible() -> None:
     kubernetes = sorted((ROOT / "plugins/plugin_utils/kubernetes").glob("*.py"))
     wrong = [
         f"{name_of(path)}: {name}"
-        for path in (*kubernetes, ROOT / "plugins/plugin_utils/errors.py")
+        for path in (*kubernetes, *(ROOT / f"plugins/plugin_utils/{name}.py" for name in ("errors", "files")))
         for name in imports_of(path)
         if name.split(".")[0] not in allowed
         and not name.startswith(SHARED)
@@ -143,7 +143,7 @@ def test_no_program_is_a_template() -> None:
     assert not [name_of(path) for path in (ROOT / "roles").rglob("*") if ".py" in path.suffixes]
 
 
-SHARED = (f"{COLLECTION}.plugin_utils.errors", f"{COLLECTION}.plugin_utils.kubernetes")
+SHARED = tuple(f"{COLLECTION}.plugin_utils.{name}" for name in ("errors", "files", "kubernetes"))
 """What programs may pack of the collection."""
 
 
@@ -153,6 +153,7 @@ SHARED = (f"{COLLECTION}.plugin_utils.errors", f"{COLLECTION}.plugin_utils.kuber
         ("program", ("ironspan.program",)),
         ("azure", ("ironspan.azure", "ironspan.program")),
         ("etcd", ("ironspan.etcd", "ironspan.program")),
+        ("kubernetes", ("ironspan.kubernetes", "ironspan.program")),
         ("backup", ("ironspan.azure", "ironspan.backup", "ironspan.etcd", "ironspan.program")),
         ("kms", ("ironspan.azure", "ironspan.kms", "ironspan.program")),
     ],

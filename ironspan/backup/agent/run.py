@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from ironspan.backup.agent.guard import guarding
 from ironspan.backup.agent.lasting import Lasting
-from ironspan.backup.agent.leader import Keeper, Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
 from ironspan.backup.crypto import Keys
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Settings
-from ironspan.backup.store import REFUSED_SECONDS, Store
+from ironspan.backup.store import Store
 from ironspan.backup.stores import client_of, names_of, open_keys, open_store
 from ironspan.program import process
 from ironspan.program.errors import LeaseLost, ProgramError, Refused
+from ironspan.program.leader import REFUSED_SECONDS, Keeper, Leadership
 
 LOG = logging.getLogger(__name__)
 _STEP_SECONDS = 0.1

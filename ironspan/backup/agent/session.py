@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from ironspan.backup import recovery
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import LOG_PAUSE_SECONDS, OBJECT_PAUSE_SECONDS, Copier
-from ironspan.backup.agent.leader import Leadership
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.snapshots import Snapshots
 from ironspan.backup.agent.snapshotter import Snapshotter
@@ -38,6 +37,7 @@ from ironspan.backup.written import known_segments
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import Compacted
 from ironspan.program.errors import LeaseLost
+from ironspan.program.leader import Leadership
 from ironspan.program.loop import Repeating
 
 LOG = logging.getLogger(__name__)

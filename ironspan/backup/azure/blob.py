@@ -26,8 +26,9 @@ from ironspan.azure.private_endpoint import Endpoint, insist_on_private, refuse_
 from ironspan.azure.transfer import DELAYS, PIECE, in_order, numbered, ours, pieces, repeat
 from ironspan.backup.azure.lease import BlobLease
 from ironspan.backup.errors import PositionConflict
-from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item, Lease
+from ironspan.backup.store import APPEND_MAX, LEASE_SECONDS, Item
 from ironspan.program.errors import AlreadyThere, LeaseLost, NotThere, ProgramError, ServiceError
+from ironspan.program.leader import Lease
 
 PAGE = 5000
 """Objects of one answer to a listing: as many as the service gives."""

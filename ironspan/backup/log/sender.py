@@ -15,9 +15,9 @@ from ironspan.backup.log.outbox import Outbox
 from ironspan.backup.log.position import Position
 from ironspan.backup.records import Record
 from ironspan.backup.segment import SegmentWriter
-from ironspan.backup.store import REFUSED_SECONDS
 from ironspan.backup.takeover import LogEnd
 from ironspan.program.errors import AlreadyThere, LeaseLost, NotThere, ProgramError, Refused, ServiceError
+from ironspan.program.leader import REFUSED_SECONDS
 
 APPEND_BYTES = 3 << 20
 """Of records in memory; as bytes of the log they fit one append."""

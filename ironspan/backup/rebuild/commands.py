@@ -11,8 +11,10 @@ import typing as t
 from collections.abc import Callable
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
 from ironspan.backup.errors import ChainError
-from ironspan.program import process, state
+from ironspan.program import process
 from ironspan.program.errors import ProgramError, ServiceError
 
 if t.TYPE_CHECKING:
@@ -103,7 +105,7 @@ def _drill(settings: Settings, arguments: argparse.Namespace) -> int:
 
     verdict = _in_any_store(settings, arguments, work)
     if arguments.metrics:
-        state.write(arguments.metrics, metrics_text(verdict).encode(), 0o644)
+        write_file(arguments.metrics, metrics_text(verdict).encode())
     what = "verified" if verdict.verified else f"NOT verified: {'; '.join(verdict.findings)}"
     text = f"{verdict.snapshot}: {what} (to revision {verdict.revision}, {verdict.seconds:.1f} s)"
     answer(arguments, dataclasses.asdict(verdict), text)

@@ -18,9 +18,10 @@ from pathlib import Path
 from ironspan.backup.catalogue import Catalogue, Snapshot, catalogue
 from ironspan.backup.rebuild.scratch import Limits, end_with_starter, in_scope
 from ironspan.backup.settings import Drill, Settings
-from ironspan.backup.store import Lease, Store
+from ironspan.backup.store import Store
 from ironspan.backup.stores import names_of
 from ironspan.program.errors import LeaseLost, ProgramError, ServiceError
+from ironspan.program.leader import Lease
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 15.0

@@ -15,7 +15,6 @@ from prometheus_client import generate_latest
 from ironspan.backup import manifest
 from ironspan.backup.agent import epoch as epochs
 from ironspan.backup.agent.copier import Copier
-from ironspan.backup.agent.leader import MARGIN_SECONDS, SECONDS, Leadership
 from ironspan.backup.agent.metrics import KINDS, PREFIX, Metrics
 from ironspan.backup.agent.schedule import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Schedule
 from ironspan.backup.errors import ChainError, WrongCluster
@@ -23,9 +22,9 @@ from ironspan.backup.file_store import FileStore
 from ironspan.backup.log.spool import SpoolError
 from ironspan.backup.manifest import Epoch
 from ironspan.backup.names import Names
-from ironspan.backup.store import REFUSED_SECONDS
 from ironspan.etcd.errors import Compacted, Unreachable
 from ironspan.program.errors import AlreadyThere, KeyMissing, LeaseLost, Refused, RoleMissing, ServiceError
+from ironspan.program.leader import MARGIN_SECONDS, REFUSED_SECONDS, SECONDS, Leadership
 from ironspan.program.loop import Repeating
 from tests.support.backup_proof import proof
 from tests.support.clock import Clock

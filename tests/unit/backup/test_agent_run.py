@@ -16,15 +16,16 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ironspan.backup.agent import leader, run
-from ironspan.backup.agent.leader import Leadership
+from ironspan.backup.agent import run
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.watched import Watched
 from ironspan.backup.errors import WrongCluster
 from ironspan.backup.log.pipeline import Pipeline
 from ironspan.backup.log.position import Position
 from ironspan.backup.settings import Settings, parse
+from ironspan.program import leader
 from ironspan.program.errors import ProgramError, Refused, RoleMissing, ServiceError
+from ironspan.program.leader import Leadership
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 from tests.unit.backup.test_settings import UNSIGNING

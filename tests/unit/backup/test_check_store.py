@@ -20,8 +20,8 @@ from ironspan.backup.file_store import FileStore
 from ironspan.backup.main import main
 from ironspan.backup.names import Names
 from ironspan.backup.settings import Retention
-from ironspan.backup.store import Lease
 from ironspan.program.errors import AlreadyThere, Forbidden, LeaseLost, RoleMissing, ServiceError
+from ironspan.program.leader import Lease
 from tests.unit.backup.test_settings import GOOD
 
 

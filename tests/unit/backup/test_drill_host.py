@@ -19,7 +19,7 @@ from ironspan.backup.agent import run
 from ironspan.backup.file_store import FileStore
 from ironspan.backup.main import main
 from ironspan.backup.rebuild import drills, scratch
-from ironspan.backup.store import Lease
+from ironspan.program.leader import Lease
 from tests.support.backup_log import NAMES, PlainKeys, add_epoch, add_snapshot, add_verdict
 from tests.support.backup_proof import proof_settings
 from tests.unit.backup.test_settings import GOOD

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 from ironspan.program import state
 
@@ -18,7 +19,7 @@ from ironspan.program import state
 def test_a_file_has_its_mode_whatever_the_mask_says(tmp_path: Path, mode: int) -> None:
     before = os.umask(0o077)
     try:
-        state.write(tmp_path / "file", b"content", mode)
+        write_file(tmp_path / "file", b"content", mode)
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
@@ -36,7 +37,7 @@ def test_what_a_killed_write_left_is_not_continued(tmp_path: Path) -> None:
     left = tmp_path / ".file.new"
     left.write_text("half of something much longer")
     left.chmod(0o666)
-    state.write(tmp_path / "file", b"whole")
+    write_file(tmp_path / "file", b"whole", 0o600)
     assert (tmp_path / "file").read_bytes() == b"whole"
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
 
@@ -45,18 +46,18 @@ def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> 
     other = tmp_path / "other"
     other.write_text("of somebody else")
     (tmp_path / ".file.new").symlink_to(other)
-    state.write(tmp_path / "file", b"whole")
+    write_file(tmp_path / "file", b"whole", 0o600)
     assert other.read_text() == "of somebody else"
     assert not (tmp_path / "file").is_symlink()
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state.write(tmp_path / "file", b"former")
+    write_file(tmp_path / "file", b"former", 0o600)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        state.write(tmp_path / "file", b"new")
+        write_file(tmp_path / "file", b"new", 0o600)
     assert (tmp_path / "file").read_bytes() == b"former"

@@ -1,11 +1,11 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The right to be the only writer: a lease of the store, held by a thread.
+"""The right to be the only one that acts: a lease, held by a thread.
 
-The lease keeps agents from working against each other; it does not alone keep the log right. A writer that
-was stopped for minutes and goes on believes in a lease that is gone, and an append that was sent in time may
-arrive late. Therefore who takes over extends the last segment first, after which a late append of the former
-writer does not land, because it names a position that is no longer the end.
+The lease keeps programs from working against each other; it does not alone keep what they write right. A
+holder that was stopped for minutes and goes on believes in a lease that is gone, and what it sent in time may
+arrive late. Therefore a holder asks before each write whether it still leads, and its writes name what they
+follow on (a position of a log, a version of an object), so that a late one is refused.
 """
 
 from __future__ import annotations
@@ -13,36 +13,62 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import typing as t
 from collections.abc import Callable
 
-from ironspan.backup.store import REFUSED_SECONDS, Lease, Store
 from ironspan.program.errors import LeaseLost, Refused, ServiceError
 
 SECONDS = 15
-"""The shortest that stores offer: a killed writer's successor waits this long."""
+"""The shortest that stores offer: a killed holder's successor waits this long."""
 RENEW_SECONDS = 3.0
 MARGIN_SECONDS = 5.0
 """Nothing is sent in the lease's last seconds: what is sent then might arrive after it."""
 STANDBY_SECONDS = 2.0
+REFUSED_SECONDS = 60.0
+"""Between two tries where the place refuses: a new role assignment takes up to ten minutes to count."""
 AFTER_OUTAGE_SECONDS = 10.0
 """A standby leaves a store that just came back to the agent that has the log of the outage spooled."""
 _PATIENCE_SECONDS = 5.0
+
+
+class Lease(t.Protocol):
+    """The right to be the only one that acts, until it runs out."""
+
+    @property
+    def id(self) -> str:
+        """Identifies this lease among all that were ever held."""
+
+    def renew(self) -> None:
+        """Hold it for its seconds again. Raises LeaseLost when another took it."""
+
+    def release(self) -> None:
+        """Give it up; a lease that is lost already is no error."""
+
+
+class Leases(t.Protocol):
+    """Where leases are: a store of backups, or a cluster (ironspan/kubernetes/lease.py)."""
+
+    def acquire(self, name: str, seconds: int, holder: str) -> Lease:
+        """Take a lease, which is made if it is missing. Raises LeaseLost, and ServiceError."""
+
+
+def elapsed() -> float:
+    """Return seconds that are never set back, and go on while the host sleeps, as others' do."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Leadership:
     """Takes the lease and keeps it.
 
     Args:
-        store: of the lease.
+        leases: where it is.
         name: of the lease's object.
         holder: who asks, for messages of others.
         clock: seconds, never set back.
     """
 
-    def __init__(
-        self, store: Store, name: str, holder: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._store = store
+    def __init__(self, leases: Leases, name: str, holder: str, clock: Callable[[], float] = elapsed) -> None:
+        self._leases = leases
         self._name = name
         self._holder = holder
         self._clock = clock
@@ -51,7 +77,7 @@ class Leadership:
         self._lock = threading.Lock()
         self.problem: ServiceError | None = None
         self.refusals = 0
-        """How often in a row the store said that another has the lease, or that ours is gone."""
+        """How often in a row it was said that another has the lease, or that ours is gone."""
 
     def remaining(self) -> float:
         """Return for how many seconds a write may still be sent; 0 without the lease."""
@@ -69,7 +95,7 @@ class Leadership:
                 return False
             try:
                 if self._lease is None:
-                    self._lease = self._store.acquire(self._name, SECONDS, self._holder)
+                    self._lease = self._leases.acquire(self._name, SECONDS, self._holder)
                 else:
                     self._lease.renew()
             except LeaseLost as error:
@@ -81,7 +107,7 @@ class Leadership:
                 self.problem = error
                 return self.held()
             self.refusals = 0
-            # From when it was asked for: the store counts from later than that.
+            # From when it was asked for: the other side counts from later than that.
             self._until, self.problem = asked + SECONDS - MARGIN_SECONDS, None
             return True
 
@@ -99,13 +125,13 @@ class Leadership:
         """Give the lease up, so that a successor need not wait for its end.
 
         Args:
-            seconds: for how long this agent does not ask for it again.
+            seconds: for how long this program does not ask for it again.
         """
         with self._lock:
             self._not_before = self._clock() + seconds
             lease, self._lease, self._until = self._lease, None, float("-inf")
             if lease is not None:
-                # A store that does not answer lets it run out.
+                # Where nobody answers, it runs out.
                 with contextlib.suppress(ServiceError):
                     lease.release()
 
@@ -131,7 +157,7 @@ class Keeper:
     def __exit__(self, *exc: object) -> None:
         self._end.set()
         self._thread.join(_PATIENCE_SECONDS)
-        # A store that does not even answer the renewal would not take the release; the lease runs out.
+        # Who does not even answer the renewal would not take the release; the lease runs out.
         if not self._thread.is_alive():
             self.leadership.release()
 
