@@ -42,9 +42,9 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.artifacts_index": "what the mirror has",
     "plugin_utils.egress_rules": "tables of what may go out",
     "plugin_utils.step": "one thing that an operation does",
-    "plugin_utils.remote": "what is neither a host nor an object of the cluster",
     # The site and its cluster.
     "plugin_utils.catalogue": "operations as they are declared",
+    "plugin_utils.remote": "what is neither a host nor an object of the cluster",
     "plugin_utils.site": "the model: typed values of an inventory, and where each was written",
     "plugin_utils.pki": "authorities, keys, certificates, and the store of them",
     "plugin_utils.kubernetes": "API servers, without Ansible: client, objects, nodes, pods, drains",

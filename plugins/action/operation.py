@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_r
     extra_variables,
     plan_of_run,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
     CONSENT_VARIABLE,
@@ -137,6 +138,5 @@ class ActionModule(ClusterAction):
         if refused:
             raise OperationError(
                 f"this cannot be undone: {'; '.join(step.what for step in refused)}",
-                f"if that is what you want, run it again with -e {CONSENT_VARIABLE}=true "
-                "(ironspan: --allow-destructive)",
+                f"if that is what you want, {CONSENT}",
             )

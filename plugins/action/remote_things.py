@@ -9,7 +9,6 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
@@ -33,6 +32,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Kind, Thing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds import kind_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 Result = dict[str, t.Any]
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _brought(self, name: str) -> Outcome:
         kind, variables = self._opened(name)
-        allowed = bool(boolean(self._variables.get(CONSENT_VARIABLE, False), strict=False))
+        allowed = bool(value_of(self._variables, CONSENT_VARIABLE))
         if plan_file(self._variables):
             return self._as_planned(kind, allowed)
         site = site_of_run(dict(self._variables))

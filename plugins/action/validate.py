@@ -14,6 +14,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_r
     extra_variables,
     site_of_run,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import OPERATIONS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
@@ -47,8 +49,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind
 
 PURPOSES = ("arguments", "check", "plan", "apply", "reset")
 CHECK = "check"
-OF_NEW_HOSTS = ("node_add", "node_replace")
-"""Operations that contact no hosts but new ones."""
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 bind_children()
@@ -98,7 +98,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             only = rendered_hosts(operation, site, task_vars or {}, planning=purpose == "plan")
             documents = RunFolder().write(site, renderer, only=only)
             authorities.uid()  # a site whose documents nobody needs is given its identity here
-            if operation in OF_NEW_HOSTS or "store" in authorities.made:
+            if _brings_new_hosts(operation) or "store" in authorities.made:
                 RunFolder().expect_bare_hosts()
         except PlanError as error:
             return {**result, "failed": True, "msg": f"{error}; no host was contacted."}
@@ -113,6 +113,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "made": authorities.made,
             **_warned(hints),
         }
+
+
+def _brings_new_hosts(operation: str) -> bool:
+    declared = OPERATIONS.get(operation)
+    return declared is not None and declared.new_hosts
 
 
 def _refused(problems: Sequence[Problem]) -> dict[str, t.Any]:
@@ -136,7 +141,7 @@ def insist_on_consent(content: t.Mapping[str, t.Any], variables: t.Mapping[str, 
     if lost and not value_of(variables, CONSENT_VARIABLE):
         raise PlanError(
             f"the plan deletes objects of the cluster, and what is in brackets is lost: {', '.join(lost)}",
-            f"if that is what you want, run it again with -e {CONSENT_VARIABLE}=true (--allow-destructive)",
+            f"if that is what you want, {CONSENT}",
         )
 
 

@@ -14,11 +14,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problem
     Findings,
     quoted,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.depth import DEEPEST, too_deep
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 _EMPTY = ("", "~", "null")
-_DEEPEST = 100
-"""Levels of a file; ours have five."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -121,9 +120,9 @@ def tree(text: str, found: Findings) -> Node | None:
         found: takes the problem.
     """
     try:
-        if (deep := _too_deep(text)) is not None:
+        if (deep := too_deep(text, _Loader)) is not None:
             remedy = "write servers: and a list below it"
-            found.add(*_place(deep), "", f"more than {_DEEPEST} levels", remedy)
+            found.add(*_place(deep), "", f"more than {DEEPEST} levels", remedy)
             return None
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -137,22 +136,6 @@ def tree(text: str, found: Findings) -> Node | None:
         found.add(0, 0, "", "the file says nothing", "write servers: and a list below it")
         return None
     return Node(root)
-
-
-def _too_deep(text: str) -> t.Any:
-    """Return the mark where a text has too many levels: libyaml's composer ends the process at ten thousands.
-
-    A mark is of one of two types, as yaml is with libyaml or without; None when no place is too deep.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                return event.start_mark
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return None
 
 
 def _place(mark: t.Any) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import dataclasses
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.journey import Hold, Journey
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node, Wanted
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Step
 
 
@@ -67,7 +68,5 @@ def next_step(node: Node, wanted: Wanted, consent: bool) -> Step | Held | None:
         return found.held
     step = next(iter(found.steps), None)
     if step and step.needs_consent and not consent:
-        return Held(
-            f"'{step.what}' needs consent", "allow it by --allow-destructive, if that is what you want"
-        )
+        return Held(f"'{step.what}' needs consent", f"if that is what you want, {CONSENT}")
     return step

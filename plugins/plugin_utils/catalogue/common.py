@@ -22,6 +22,8 @@ ALLOW_DESTRUCTIVE = Argument(
     default=False,
     of_run=True,
 )
+CONSENT = f"run it again with -e {ALLOW_DESTRUCTIVE.name}=true (ironspan: --{ALLOW_DESTRUCTIVE.word})"
+"""How consent is given, for the end of a remedy."""
 PLAN = Argument(name="ironspan_plan", what="the plan to apply, and nothing else", type="file", of_run=True)
 SLICE = Argument(
     name="ironspan_slice",

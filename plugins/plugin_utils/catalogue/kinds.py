@@ -90,6 +90,7 @@ class Operation:
         groups: whether groups can be named instead of hosts.
         grouped: whether hosts are put into groups by their steps, because plays are about these.
         any_order: whether hosts may come in another order than in the plan.
+        new_hosts: whether hosts come that nothing of ours is on yet.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Operation:
     groups: bool = False
     grouped: bool = False
     any_order: bool = False
+    new_hosts: bool = False
 
     @property
     def planned(self) -> bool:

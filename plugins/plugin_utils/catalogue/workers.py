@@ -32,6 +32,7 @@ OPERATIONS = (
         steps=("join",),
         compared="targets",
         only_named=True,
+        new_hosts=True,
     ),
     Operation(
         name="node_remove",
@@ -72,5 +73,6 @@ OPERATIONS = (
         steps=(*_EMPTIED, "delete-node", "join"),
         compared="targets",
         only_named=True,
+        new_hosts=True,
     ),
 )

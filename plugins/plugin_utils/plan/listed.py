@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import CLUSTER_OBJECT
 
@@ -141,7 +142,7 @@ def insist_on_consent(removed: Sequence[Gone], allowed: bool) -> None:
     if refused:
         raise PlanError(
             f"nothing declares these any more, and deleting them needs consent: {', '.join(refused)}",
-            "declare them, or run it again with -e ironspan_allow_destructive=true (--allow-destructive)",
+            f"declare them, or {CONSENT}",
         )
 
 

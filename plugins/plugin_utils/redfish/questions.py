@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import accounts, protocols
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc, Document
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.errors import BmcError, Refused
@@ -39,7 +40,7 @@ def insist_on_consent(wanted: str, *, allowed: bool) -> None:
     if wanted != "on" and not allowed:
         raise BmcError(
             f"power {wanted} stops whatever runs on the servers; nothing was asked of them",
-            "drain their nodes, then run it again with --allow-destructive",
+            f"drain their nodes, then {CONSENT}",
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.secrecy import insist_on_none
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     Found,
@@ -114,6 +115,5 @@ def insist_on_consent(things: Sequence[Thing], allowed: bool, named: Collection[
     if missing := without_consent(things, allowed, named):
         raise RemoteError(
             f"these steps need consent: {'; '.join(missing)}",
-            "if that is what you want, run it again with -e ironspan_allow_destructive=true "
-            "(ironspan: --allow-destructive)",
+            f"if that is what you want, {CONSENT}",
         )

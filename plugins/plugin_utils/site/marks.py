@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.depth import DEEPEST, too_deep
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
 
@@ -200,6 +201,9 @@ def mistakes_in(text: str, file: str) -> Marks:
 def _find_mistakes(text: str, file: str, marks: Marks) -> yaml.Node | None:
     """Return the syntax tree, None where there is none."""
     try:
+        if (deep := too_deep(text, _Loader)) is not None:
+            marks.broken.append((Place(file, deep.line + 1), f"more than {DEEPEST} levels of nesting"))
+            return None
         root: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

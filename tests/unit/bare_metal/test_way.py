@@ -159,7 +159,8 @@ def test_wiping_stands_in_the_step() -> None:
 def test_without_consent_nothing_is_wiped_or_deleted() -> None:
     assert next_step(Node("available"), Wanted("active"), consent=False) == Held(
         "'write the operating system' needs consent",
-        "allow it by --allow-destructive, if that is what you want",
+        "if that is what you want, run it again with -e ironspan_allow_destructive=true "
+        "(ironspan: --allow-destructive)",
     )
     assert isinstance(next_step(Node("manageable"), Wanted("absent"), consent=False), Held)
     assert getattr(next_step(Node("available"), Wanted("active"), consent=True), "verb", "") == "active"
