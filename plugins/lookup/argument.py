@@ -11,6 +11,7 @@ from ansible.plugins.lookup import LookupBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import arguments
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 DOCUMENTATION = r"""
 ---
@@ -66,4 +67,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]
             for name in (argument.name, argument.formerly)
             if name and name in (variables or {})
         }
-        return [value_of(given, argument.name)]
+        try:
+            return [value_of(given, argument.name)]
+        except OperationError as error:
+            raise AnsibleLookupError(str(error)) from error

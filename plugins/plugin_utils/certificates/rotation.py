@@ -14,9 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     DROP,
     ISSUE,
-    MOVES,
     NEXT,
-    ROTATABLE,
     SERVICE_ACCOUNT,
     TRUST,
     Generations,
@@ -47,16 +45,11 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
     """Read the variables of a run.
 
     Raises:
-        OperationError: they do not name an authority or a stage, or hosts that cannot stay behind.
+        OperationError: they are not as they are declared, or name hosts that cannot stay behind.
     """
-    name, stage = value_of(arguments, AUTHORITY_VARIABLE) or "", value_of(arguments, STAGE_VARIABLE)
-    if name not in ROTATABLE:
-        raise OperationError(
-            f"{AUTHORITY_VARIABLE} is {name!r}",
-            f"write -e {AUTHORITY_VARIABLE}= with one of {', '.join(ROTATABLE)}",
-        )
-    if stage not in (*MOVES, GO_ON):
-        raise OperationError(f"{STAGE_VARIABLE} is {stage!r}", f"write one of {', '.join((GO_ON, *MOVES))}")
+    name, stage = value_of(arguments, AUTHORITY_VARIABLE), value_of(arguments, STAGE_VARIABLE)
+    if name is None:
+        raise OperationError(f"{AUTHORITY_VARIABLE} is needed", f"write -e {AUTHORITY_VARIABLE}=...")
     left = value_of(arguments, LEAVE_VARIABLE) or []
     unknown = [host for host in left if host not in hosts]
     if unknown:
@@ -66,11 +59,7 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
         raise OperationError(
             f"{LEAVE_VARIABLE} names {', '.join(needed)}", "only workers can stay behind: mend it first"
         )
-    try:
-        minutes = value_of(arguments, MINUTES_VARIABLE)
-    except ValueError:
-        raise OperationError(f"{MINUTES_VARIABLE} is no number", "write minutes") from None
-    return Wish(name, stage, tuple(left), minutes)
+    return Wish(name, stage, tuple(left), value_of(arguments, MINUTES_VARIABLE))
 
 
 def next_move(state: Generations) -> str:

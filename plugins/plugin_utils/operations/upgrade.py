@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd, quorum
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import quorum
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import obstacles
@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, skew
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version, parse
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
 
 # Measured in the lab on two cores that other work shared; a real host is faster.
 SNAPSHOT_SECONDS, ETCD_SECONDS, CONTROL_PLANE_SECONDS, NODE_SECONDS = 10, 20, 120, 60
@@ -170,13 +170,3 @@ def _addon_steps(context: Context, now: live.Live) -> Iterator[Step]:
             f"CoreDNS {now.coredns} -> {coredns}, its configuration stays",
             seconds=ADDON_SECONDS,
         )
-
-
-def etcd_health(context: Context) -> list[str]:
-    """Return what is wrong with etcd now."""
-    return etcd.problems(context.etcd_members())
-
-
-def wanted_etcd(context: Context) -> Version:
-    """Return the version of etcd that the inventory asks for."""
-    return parse(str(context.site.group("etcd")[0].variables["etcd_version"]))

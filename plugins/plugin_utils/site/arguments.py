@@ -23,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of_setting
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 PLANNED, SITE = "ironspan_planned", "site"
 COLLECTION = "ironspan.hybrid."
@@ -288,9 +289,13 @@ def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
 
     Raises:
         KeyError: no operation declares it.
+        OperationError: it is not as it is declared. The start of the run checks that too, but for an
+            expression, which has come to something only now.
     """
     argument = catalogue.arguments()[name]
     value = _first(variables, argument)
+    if wrong := wrong_value(argument, value):
+        raise OperationError(f"{name}: {wrong.message}", wrong.remedy)
     if value is None:
         return list(argument.default) if isinstance(argument.default, tuple) else argument.default
     if argument.type == "bool":

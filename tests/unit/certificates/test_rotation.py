@@ -62,13 +62,13 @@ class Api:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "ironspan_authority is ''"),
-        ({"ironspan_authority": "etdc"}, "write -e ironspan_authority= with one of etcd"),
+        ({}, "ironspan_authority is needed; write -e ironspan_authority="),
+        ({"ironspan_authority": "etdc"}, "ironspan_authority: 'etdc' is none of its values; write etcd;"),
         ({"ironspan_authority": "etcd", "ironspan_authority_stage": "later"}, "write one of next, trust"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-9"}, "rack-9"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": "rack-1,az-2"}, "names az-2; only workers"),
         ({"ironspan_authority": "etcd", "ironspan_leave_behind": ["az-1"]}, "names az-1; only workers"),
-        ({"ironspan_authority": "etcd", "ironspan_token_minutes": "soon"}, "is no number"),
+        ({"ironspan_authority": "etcd", "ironspan_token_minutes": "soon"}, "no whole number"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_refused(arguments: dict[str, t.Any], words: str) -> None:

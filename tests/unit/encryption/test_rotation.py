@@ -128,7 +128,7 @@ def test_what_is_asked_before_a_move(state: Encryption, move: str, followers: bo
 
 @pytest.mark.parametrize("stage", ["", "trust", "Read"])
 def test_what_is_no_stage(stage: str) -> None:
-    with pytest.raises(OperationError, match="is '"):
+    with pytest.raises(OperationError, match="is none of its values"):
         rotation.stage_of({"ironspan_encryption_stage": stage})
 
 

@@ -59,8 +59,8 @@ def turned(steps: list[Step]) -> list[str]:
         (
             {"ironspan_pod_network": "calico"},
             "10.250.0.0/16",
-            "ironspan_pod_network is calico",
-            "flannel, cilium",
+            "ironspan_pod_network: 'calico' is none of its values",
+            "cilium, flannel, cilium-only",
         ),
     ],
 )

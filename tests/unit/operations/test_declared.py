@@ -19,7 +19,11 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import EVERYWHERE, PLAN
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import (
+    CONSENT,
+    EVERYWHERE,
+    PLAN,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.certificates import rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption import rotation as encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate, context
@@ -249,3 +253,15 @@ def test_a_new_operation_refuses_what_it_does_not_declare(grown: Path) -> None:
         status, text = run(grown, *words, *wrong)
         assert status == 2, text
         assert all(problem in text for problem in problems), text
+
+
+def test_the_sentence_that_asks_for_consent_is_written_once() -> None:
+    folders = (ROOT / "plugins" / "plugin_utils", ROOT / "plugins" / "action", ROOT / "ironspan" / "cli")
+    texts = {
+        path: path.read_text()
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if path.name != "common.py"
+    }
+    assert [path.name for path, text in texts.items() if "ironspan_allow_destructive=true" in text] == []
+    assert "-e ironspan_allow_destructive=true (ironspan: --allow-destructive)" in CONSENT

@@ -78,7 +78,7 @@ def test_stages(state: Encryption, stage: str, wish: str, action: str, what: str
         (Encryption(), "", "secretbox", "not being changed"),
         (Encryption(), "read", "none", "in clear already"),
         (Encryption(), "write", "secretbox", "in no stage"),
-        (Encryption(), "rotate", "secretbox", "ironspan_encryption_stage is 'rotate'"),
+        (Encryption(), "rotate", "secretbox", "ironspan_encryption_stage: 'rotate' is none of its values"),
         (Encryption(("kms-1",)), "read", "key_vault", "encrypted by kms-1 already"),
     ],
 )

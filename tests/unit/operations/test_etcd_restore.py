@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import etcd_restore
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context, step_groups
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,9 +163,9 @@ def test_an_unfinished_restore_goes_on_where_it_was(make: Make) -> None:
     ("surveys", "healthy", "arguments", "says"),
     [
         (NOBODY, ("az-1", "az-2"), {}, "has its quorum .3 members, 2 needed, 2 healthy"),
-        (NOBODY, (), {"point": "now"}, "ironspan_point is 'now'.*write latest"),
-        (NOBODY, (), {"point": "revision:0"}, "ironspan_point is"),
-        (NOBODY, (), {"source": "tape"}, "write auto, backup, survivor"),
+        (NOBODY, (), {"point": "now"}, "ironspan_point: 'now' is not of its form; write latest"),
+        (NOBODY, (), {"point": "revision:0"}, "ironspan_point: 'revision:0' is not of its form"),
+        (NOBODY, (), {"source": "tape"}, "write one of auto, backup, survivor"),
         (NOBODY, (), {"source": "survivor"}, "no host has data"),
         (NOBODY, (), {"source": "survivor", "point": "revision:5"}, "leave ironspan_point out"),
         (NOBODY, (), {"hosts": "rack-1"}, "name the one host"),
@@ -200,20 +201,29 @@ def test_a_quorum_is_given_up_with_consent_only(make: Make) -> None:
         etcd_restore.steps(make(NOBODY, everybody, force="no"))
 
 
+def point_of(text: str) -> str:
+    return str(value_of({"ironspan_point": text}, "ironspan_point"))
+
+
 @given(st.integers(min_value=1, max_value=2**63 - 1))
 def test_points_are_accepted_as_they_are(revision: int) -> None:
-    assert etcd_restore.point_of(f"revision:{revision}") == f"revision:{revision}"
+    assert point_of(f"revision:{revision}") == f"revision:{revision}"
 
 
 @pytest.mark.parametrize("point", ["latest", "time:2026-11-22T02:00:00Z", "time:2026-11-22T02:00:00.5+01:00"])
 def test_points(point: str) -> None:
-    assert etcd_restore.point_of(point) == point
+    assert point_of(point) == point
 
 
-@given(st.text(max_size=30).filter(lambda text: text != "latest" and not text.startswith(("rev", "time"))))
+def no_point(text: str) -> bool:
+    # An empty text says nothing, so the latest point is meant.
+    return bool(text) and text.strip() != "latest" and not text.startswith(("rev", "time"))
+
+
+@given(st.text(max_size=30).filter(no_point))
 def test_nothing_else_is_a_point(text: str) -> None:
     with pytest.raises(OperationError):
-        etcd_restore.point_of(text)
+        point_of(text)
 
 
 def test_a_plan_of_a_restore_is_for_the_store_that_it_was_made_for(make: Make) -> None:
