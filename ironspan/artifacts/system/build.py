@@ -10,8 +10,10 @@ import json
 import os
 import pathlib
 import shutil
+import time
 
 from ironspan.artifacts import cache
+from ironspan.artifacts.gobuild import KEPT_S
 from ironspan.artifacts.system import bill, disk, ramdisk, tree
 from ironspan.artifacts.system.declared import System
 from ironspan.artifacts.toolchain import DEBIAN_KEYRING
@@ -90,6 +92,7 @@ def build(
         if record.exists() and record.stat().st_mtime >= newer_than:
             known = json.loads(record.read_text(encoding="utf-8"))
             if all(cache.has_digest(folder / name, digest) for name, digest in known["digests"].items()):
+                os.utime(folder)
                 return Built(folder, known["made_from"])
         place.discard(scratch)
         say("fetching wheels" if system.wheels else "unpacking Debian packages")
@@ -111,4 +114,12 @@ def build(
             cache.publish(scratch / name, folder / name)
         cache.write_atomically(record, json.dumps({"digests": digests, "made_from": made_from}))
         place.discard(scratch)
+        _forget(system, arch, folder)
     return Built(folder, made_from)
+
+
+def _forget(system: System, arch: str, current: pathlib.Path) -> None:
+    """Remove what other recipes made of a system and nobody has long used."""
+    for folder in current.parent.glob(f"{system.name}-{arch}-*"):
+        if folder != current and time.time() - folder.stat().st_mtime > KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -290,6 +290,18 @@ def test_a_system_is_made_once_and_again_when_it_is_damaged_or_asked_for(
     assert makes == ["small"] * 3
 
 
+def test_systems_of_other_recipes_go_once_nobody_uses_them(makes: list[str], place: cache.Cache) -> None:
+    first = build.build(system("ramdisk"), "amd64", place, print).folder
+    second = build.build(system("ramdisk", packages=("dbus",)), "amd64", place, print).folder
+    assert first.is_dir(), "another checkout may use it"
+    os.utime(first, (EPOCH, EPOCH))
+    os.utime(second, (EPOCH, EPOCH))
+    build.build(system("ramdisk", packages=("dbus",)), "amd64", place, print)
+    build.build(system("ramdisk", packages=("kmod",)), "amd64", place, print)
+    assert not first.exists()
+    assert second.is_dir(), "it was used since"
+
+
 def test_files_of_a_system_come_onto_the_mirror_with_one_build(makes: list[str], place: cache.Cache) -> None:
     text = SERVER.replace("kind: disk", "kind: ramdisk").replace(
         "  server-disk/1: {licence: see bom, path: /ironspan/disk.raw, system: server/disk.raw}",
