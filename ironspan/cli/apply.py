@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 from ironspan.cli import console
+from ironspan.cli.declared import add_arguments, catalogue
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.pasted import command
 
@@ -25,6 +26,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--forks", type=int, help="hosts worked on at the same time")
     parser.add_argument("-v", "--verbose", action="store_true", help="show Ansible's own output")
+
+
+def add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Give a command the options that only show what would be done."""
+    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    parser.add_argument("--diff", action="store_true", help="show the text that changes")
 
 
 def ansible_arguments(arguments: argparse.Namespace) -> list[str]:
@@ -58,19 +65,8 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "playbook", nargs="?", default="site", help="name or path of a playbook (site), or a plan file"
     )
     add_run_options(parser)
-    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
-    parser.add_argument("--diff", action="store_true", help="show the text that changes")
-    parser.add_argument(
-        "--allow-destructive",
-        action="store_true",
-        help="consent to steps that cannot be undone (removal of members, reset of hosts)",
-    )
-    parser.add_argument(
-        "--try",
-        dest="trial",
-        metavar="TIME",
-        help="go back by itself unless `ironspan confirm` comes within TIME (such as 5m)",
-    )
+    add_check_options(parser)
+    add_arguments(parser, (catalogue().common.ALLOW_DESTRUCTIVE, catalogue().common.TRY))
     parser.set_defaults(func=run)
 
 
@@ -90,19 +86,20 @@ def run(arguments: argparse.Namespace) -> int:
         file = pathlib.Path(playbook).resolve()
         playbook, planned = operation_of(file)
         options += ["-e", json.dumps({**planned, "ironspan_plan": str(file)})]
-    if arguments.trial:
+    trial = arguments.ironspan_try
+    if trial:
         if playbook != "site":
             raise CommandError(f"{playbook} cannot be tried", "try site, or a plan of it", Exit.BAD_INPUT)
         playbook = "try"
-        options += ["-e", json.dumps({"ironspan_try": arguments.trial})]
-    if arguments.allow_destructive:
-        options += ["-e", json.dumps({"ironspan_allow_destructive": True})]
+        options += ["-e", json.dumps({"ironspan_try": trial})]
+    if consented := arguments.ironspan_allow_destructive:
+        options += ["-e", json.dumps({catalogue().common.ALLOW_DESTRUCTIVE.name: consented})]
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.keep import ENDS
 
     code, running = run_playbook("apply", playbook, options, display, arguments.verbose, {ENDS: "1"})
-    if arguments.trial and not arguments.check and running.run.changes:
+    if trial and not arguments.check and running.run.changes:
         confirm = command("confirm", like=arguments)
-        display.note(f"what changed is on trial for {arguments.trial}; to keep it: {confirm}")
+        display.note(f"what changed is on trial for {trial}; to keep it: {confirm}")
     checked = running.run.results.get(VALIDATE, {})
     kept = checked.get("kept")
     if kept:

@@ -16,13 +16,18 @@ from ironspan.cli.outcome import Exit
 Report = dict[str, t.Any]
 
 
+def add_report_option(parser: argparse.ArgumentParser) -> None:
+    """Give a command the option for its whole answer as a file, which the command writes itself."""
+    parser.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
+
+
 def answered(
     arguments: argparse.Namespace, playbook: str, action: str, page: t.Callable[[Report], str]
 ) -> tuple[Report | None, int]:
     """Run a playbook that changes nothing, show its report, and write it where it is asked for.
 
     Args:
-        arguments: of the command line, with the options of ``apply.add_run_options`` and ``report``.
+        arguments: of the command line, with ``apply.add_run_options`` and ``add_report_option``.
         playbook: its name without the suffix.
         action: the action whose result has the report, by its full name.
         page: makes text of a report.
@@ -69,7 +74,7 @@ def tabled(
     """Run a playbook of the controller's, show its text, and write its report where it is asked for.
 
     Args:
-        arguments: of the command line, with the options of ``apply.add_run_options`` and ``report``.
+        arguments: of the command line, with ``apply.add_run_options`` and ``add_report_option``.
         command: the command, which names the log.
         playbook: its name without the suffix.
         action: the action whose result has ``report`` and ``text``, by its full name.

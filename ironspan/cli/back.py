@@ -11,7 +11,8 @@ import json
 import typing as t
 
 from ironspan.cli import console
-from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.apply import add_check_options, add_run_options, ansible_arguments
+from ironspan.cli.declared import add_operation, given
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.pasted import command
 
@@ -27,15 +28,10 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Run playbooks/rollback.yml: each host compares itself with the document that was "
         "applied to it before the present one, and applies that. What newer documents added is removed.",
     )
-    rollback.add_argument("hosts", nargs="+", metavar="HOST|GROUP", help="which hosts go back")
+    add_operation(rollback, "rollback")
     add_run_options(rollback)
-    rollback.add_argument("--to", metavar="DIGEST", help="the document to go back to (the one before)")
+    add_check_options(rollback)
     rollback.add_argument("--list", action="store_true", help="show what was applied, and change nothing")
-    rollback.add_argument("--check", action="store_true", help="say what would change, change nothing")
-    rollback.add_argument("--diff", action="store_true", help="show the text that changes")
-    rollback.add_argument(
-        "--try", dest="trial", metavar="TIME", help="go forward again by itself unless confirmed within TIME"
-    )
     rollback.set_defaults(func=run_rollback)
 
     confirm = subparsers.add_parser(
@@ -46,7 +42,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     confirm.add_argument("hosts", nargs="*", metavar="HOST|GROUP", help="which hosts (all)")
     add_run_options(confirm)
-    confirm.add_argument("--revert", action="store_true", help="take it back now instead")
+    add_operation(confirm, "confirm")
     confirm.set_defaults(func=run_confirm)
 
 
@@ -56,16 +52,14 @@ def run_rollback(arguments: argparse.Namespace) -> int:
 
     display = console.from_arguments(arguments)
     if arguments.list:
+        _limit_to(arguments, arguments.ironspan_hosts)
         return _list(arguments, display)
-    variables = {"ironspan_hosts": ",".join(arguments.hosts)}
-    for name, value in (("ironspan_digest", arguments.to), ("ironspan_try", arguments.trial)):
-        if value:
-            variables[name] = value
-    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
+    options = [*ansible_arguments(arguments), "-e", json.dumps(given(arguments, "rollback"))]
     code, _ = run_playbook("rollback", "rollback", options, display, arguments.verbose)
-    if arguments.trial and not arguments.check:
-        confirm = command("confirm", *arguments.hosts, like=arguments)
-        display.note(f"on trial for {arguments.trial}; to keep it: {confirm}")
+    trial = arguments.ironspan_try
+    if trial and not arguments.check:
+        confirm = command("confirm", *arguments.ironspan_hosts, like=arguments)
+        display.note(f"on trial for {trial}; to keep it: {confirm}")
     return int(code)
 
 
@@ -74,25 +68,23 @@ def run_confirm(arguments: argparse.Namespace) -> int:
     from ironspan.cli.playbook import run_playbook
 
     display = console.from_arguments(arguments)
-    _limit_to(arguments)
-    options = ansible_arguments(arguments)
-    if arguments.revert:
-        options += ["-e", json.dumps({"ironspan_revert": True})]
+    _limit_to(arguments, arguments.hosts)
+    asked = given(arguments, "confirm")
+    options = [*ansible_arguments(arguments), *(["-e", json.dumps(asked)] if asked else [])]
     code, _ = run_playbook("confirm", "confirm", options, display, arguments.verbose)
     return int(code)
 
 
-def _limit_to(arguments: argparse.Namespace) -> None:
-    if arguments.hosts and arguments.limit:
+def _limit_to(arguments: argparse.Namespace, hosts: list[str]) -> None:
+    if hosts and arguments.limit:
         raise CommandError("hosts are named twice", "name them, or give --limit", Exit.BAD_INPUT)
-    if arguments.hosts:
-        arguments.limit = ",".join(arguments.hosts)
+    if hosts:
+        arguments.limit = ",".join(hosts)
 
 
 def _list(arguments: argparse.Namespace, display: console.Console) -> int:
     from ironspan.cli.playbook import run_playbook
 
-    _limit_to(arguments)
     code, running = run_playbook(
         "rollback", "history", ansible_arguments(arguments), display, arguments.verbose
     )

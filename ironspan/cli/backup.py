@@ -10,7 +10,8 @@ import time
 import typing as t
 
 from ironspan.cli import backup_text, console
-from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.apply import add_check_options, add_run_options, ansible_arguments
+from ironspan.cli.declared import add_operation, given
 from ironspan.cli.outcome import Exit
 
 
@@ -29,7 +30,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Run playbooks/backup_list.yml. Every member is asked; one that answers is enough. "
         "Exit code 1 when something is damaged, there is no snapshot, or the last drill failed.",
     )
-    _options(shown, "these instead of all members")
+    _options(shown, "backup_list")
     shown.set_defaults(func=show)
     verified = actions.add_parser(
         "verify",
@@ -44,7 +45,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     for command, verb in ((verified, "verify"), (drilled, "drill")):
         command.add_argument("snapshot", nargs="?", help="its name (drill: the newest; verify: all)")
-        _options(command, "where (the last member)")
+        _options(command, f"backup_{verb}")
         command.add_argument("--store", type=int, metavar="NUMBER", help="as listed (the first that can)")
         command.set_defaults(func=prove, verb=verb, apiserver=None)
     drilled.add_argument(
@@ -56,7 +57,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Run playbooks/backup_gc.yml on a host with the identity that may delete; the agents' "
         "own may not. The newest snapshot and the last one that was proven always stay.",
     )
-    _options(collected, "where (the last member)")
+    _options(collected, "backup_gc")
     collected.add_argument("--identity", metavar="ID", help="client id of the identity that may delete")
     collected.add_argument("--check", action="store_true", help="say what would go, delete nothing")
     collected.set_defaults(func=collect)
@@ -67,8 +68,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "agents closed it. What the backup has beyond it stays in the backup only. Nothing happens where the "
         "database is the one that was backed up.",
     )
-    _options(accepted, "these instead of all members")
-    accepted.add_argument("--allow-destructive", action="store_true", help="consent to it")
+    _options(accepted, "backup_accept")
     accepted.set_defaults(func=accept)
     restored = actions.add_parser(
         "restore",
@@ -77,28 +77,15 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "anything is stopped. What the members have is set aside, not deleted. Interrupted, the same command "
         "goes on. A plan of it: ironspan plan etcd_restore -e ironspan_point=POINT.",
     )
-    restored.add_argument(
-        "point",
-        nargs="?",
-        default="latest",
-        help="latest, time:2026-11-22T14:03:00Z or revision:123456; unsigned:POINT for what was written "
-        "before backups were signed",
-    )
-    _options(restored, "the host it is made on")
-    restored.add_argument(
-        "--source",
-        choices=("auto", "backup", "survivor"),
-        help="from a backup or from a member's data (auto)",
-    )
-    restored.add_argument("--force", action="store_true", help="although the store has its quorum")
-    restored.add_argument("--check", action="store_true", help="say what would be done, change nothing")
-    restored.add_argument("--allow-destructive", action="store_true", help="consent to it")
+    _options(restored, "etcd_restore")
+    add_check_options(restored)
     restored.set_defaults(func=restore)
 
 
-def _options(parser: argparse.ArgumentParser, host: str) -> None:
+def _options(parser: argparse.ArgumentParser, operation: str) -> None:
+    # What the program on the host takes are options of the command.
+    add_operation(parser, operation, but=("ironspan_arguments",))
     add_run_options(parser)
-    parser.add_argument("--host", metavar="HOST", help=host)
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -150,8 +137,7 @@ def collect(arguments: argparse.Namespace) -> int:
 
 def accept(arguments: argparse.Namespace) -> int:
     """Run playbooks/backup_accept.yml and show which epoch each host's database has now."""
-    consent = {"ironspan_allow_destructive": True} if arguments.allow_destructive else {}
-    code, answers, display = _ask(arguments, "backup_accept", consent)
+    code, answers, display = _ask(arguments, "backup_accept", {})
     for host, answer in sorted(answers.items()):
         if display.mode == "json":
             display.event("accept", host=host, answer=answer)
@@ -164,16 +150,7 @@ def restore(arguments: argparse.Namespace) -> int:
     """Run playbooks/etcd_restore.yml."""
     from ironspan.cli.playbook import run_playbook
 
-    variables: dict[str, t.Any] = {"ironspan_point": arguments.point}
-    for name, value in (
-        ("ironspan_hosts", arguments.host),
-        ("ironspan_source", arguments.source),
-        ("ironspan_force_restore", arguments.force),
-        ("ironspan_allow_destructive", arguments.allow_destructive),
-    ):
-        if value:
-            variables[name] = value
-    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
+    options = [*ansible_arguments(arguments), "-e", json.dumps(given(arguments, "etcd_restore"))]
     display = console.from_arguments(arguments)
     code, _ = run_playbook("backup", "etcd_restore", options, display, arguments.verbose)
     return int(code)
@@ -185,9 +162,8 @@ def _ask(
     """Run a playbook that asks the program on hosts; return what each of them answered."""
     from ironspan.cli.playbook import run_playbook
 
-    if arguments.host:
-        variables["ironspan_hosts"] = arguments.host
-    options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
+    asked = {**variables, **given(arguments, playbook)}
+    options = [*ansible_arguments(arguments), "-e", json.dumps(asked)]
     display = console.from_arguments(arguments)
     code, running = run_playbook("backup", playbook, options, display, arguments.verbose)
     answers = {host: result.get("answer") for host, result in running.run.answers.items()}

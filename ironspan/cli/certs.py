@@ -15,12 +15,12 @@ import typing as t
 
 from ironspan.cli import backup_keys, console, inventory
 from ironspan.cli.apply import add_run_options, ansible_arguments
-from ironspan.cli.asked import tabled
+from ironspan.cli.asked import add_report_option, tabled
+from ironspan.cli.declared import add_operation, given
 from ironspan.cli.outcome import CommandError, Exit
 
 REPORT = "ironspan.hybrid.certificates_report"
 STAGE = "ironspan.hybrid.authority_stage"
-DAYS = 30
 ENVIRONMENT = "IRONSPAN_PKI_KEY"
 TIMER_MINUTES = 10
 """A kubelet waits 15 minutes for an answer before it asks again (client-go, certificate manager)."""
@@ -44,6 +44,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "renew", help="renew what is about to end", description="Run playbooks/certs_renew.yml."
     )
     add_run_options(renewed)
+    add_operation(renewed, "certs_renew")
     renewed.add_argument("--days", type=int, help="what ends within as many days (as the inventory says)")
     renewed.set_defaults(func=renew)
     rotated = actions.add_parser(
@@ -51,10 +52,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         help="change an authority or the service account key for another, a stage at a time",
         description="Run playbooks/ca_rotate.yml. Start with the stage trust, go on with next.",
     )
-    rotated.add_argument("authority", choices=("etcd", "kubernetes", "front-proxy", "service-account"))
-    rotated.add_argument(
-        "stage", nargs="?", default="next", choices=("next", "trust", "issue", "drop", "back")
-    )
+    add_operation(rotated, "ca_rotate")
     add_run_options(rotated)
     rotated.set_defaults(func=rotate)
     approved = actions.add_parser(
@@ -91,16 +89,14 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
     add_run_options(parser)
-    parser.add_argument(
-        "--days", type=int, default=DAYS, help=f"what ends within as many days is due ({DAYS})"
-    )
-    parser.add_argument("--all", action="store_true", help="a line a certificate, also where many are alike")
-    parser.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
+    # The command itself fails when something is due.
+    add_operation(parser, "certs", but=("ironspan_fail_when_due",))
+    add_report_option(parser)
 
 
 def show(arguments: argparse.Namespace) -> int:
     """Run playbooks/certs.yml and show its table."""
-    asked = {"ironspan_days": arguments.days, "ironspan_everything": arguments.all}
+    asked = given(arguments, "certs")
     report, code = tabled(arguments, "certs", "certs", REPORT, "certificates", asked)
     if code == Exit.OK and report and not report["ok"]:
         return int(Exit.FAILED)
@@ -109,9 +105,10 @@ def show(arguments: argparse.Namespace) -> int:
 
 def renew(arguments: argparse.Namespace) -> int:
     """Run playbooks/certs_renew.yml."""
-    options = ansible_arguments(arguments)
+    variables = given(arguments, "certs_renew")
     if arguments.days is not None:
-        options += ["-e", json.dumps({"site_certificate_renew_days": arguments.days})]
+        variables["site_certificate_renew_days"] = arguments.days
+    options = [*ansible_arguments(arguments), *(["-e", json.dumps(variables)] if variables else [])]
     from ironspan.cli.playbook import run_playbook
 
     display = console.from_arguments(arguments)
@@ -121,7 +118,7 @@ def renew(arguments: argparse.Namespace) -> int:
 
 def rotate(arguments: argparse.Namespace) -> int:
     """Run playbooks/ca_rotate.yml."""
-    asked = {"ironspan_authority": arguments.authority, "ironspan_authority_stage": arguments.stage}
+    asked = given(arguments, "ca_rotate")
     from ironspan.cli.playbook import run_playbook
 
     display = console.from_arguments(arguments)
@@ -129,7 +126,7 @@ def rotate(arguments: argparse.Namespace) -> int:
     code, running = run_playbook("certs", "ca_rotate", options, display, arguments.verbose)
     outcome = running.run.results.get(STAGE, {})
     if display.mode != "json" and "followed" in outcome:
-        display.note(standing(arguments.authority, outcome))
+        display.note(standing(asked["ironspan_authority"], outcome))
     return int(code)
 
 

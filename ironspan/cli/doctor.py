@@ -10,7 +10,7 @@ import shlex
 import typing as t
 
 from ironspan.cli.apply import add_run_options
-from ironspan.cli.asked import answered
+from ironspan.cli.asked import add_report_option, answered
 
 DOCTOR = "ironspan.hybrid.doctor"
 INVENTORIED = ("apply", "plan", "confirm", "doctor", "status", "verify", "backup accept")
@@ -27,7 +27,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "Exit codes: 0 healthy, 1 something is wrong, 2 the inventory has problems, 4 nobody answered.",
     )
     add_run_options(parser)
-    parser.add_argument("--report", metavar="FILE", help="also write the findings as JSON to this file")
+    add_report_option(parser)
     parser.set_defaults(func=run)
 
 

@@ -11,6 +11,7 @@ import typing as t
 
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.asked import add_report_option
 from ironspan.cli.outcome import Exit
 
 REPORT = "ironspan.hybrid.egress_report"
@@ -31,7 +32,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "dropped. Exit code 1 when a host's table is missing or is not what its file says.",
     )
     add_run_options(shown)
-    shown.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
+    add_report_option(shown)
     shown.set_defaults(func=show)
 
 

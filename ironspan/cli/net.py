@@ -9,12 +9,14 @@ import pathlib
 import typing as t
 
 from ironspan.cli.apply import add_run_options
-from ironspan.cli.asked import answered, tabled
+from ironspan.cli.asked import add_report_option, answered, tabled
+from ironspan.cli.declared import add_arguments, add_operation, catalogue, given
 from ironspan.cli.outcome import CommandError, Exit
 
 NET_CHECK = "ironspan.hybrid.net_check"
 NET_POLICY = "ironspan.hybrid.net_policy"
 AZURE_ROUTES = "ironspan.hybrid.azure_routes"
+ENDS = ("ironspan_from", "ironspan_to")
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -31,15 +33,10 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "and by which rule. Exit codes: 0 allowed, 1 denied, 2 there is no such endpoint, 3 not decided.",
     )
     add_run_options(check)
-    check.add_argument("--from", dest="source", metavar="NAMESPACE/POD", help="the pod that connects")
-    check.add_argument(
-        "--to",
-        dest="target",
-        metavar="TARGET:PORT",
-        help="where to: NAMESPACE/POD:PORT, ADDRESS:PORT, SERVICE.NAMESPACE.svc:PORT or NAME:PORT, with /udp "
-        "behind it if it is not TCP",
-    )
-    check.add_argument("--report", metavar="FILE", help="also write everything as JSON to this file")
+    policy = catalogue().OPERATIONS["net_policy"]
+    ends = [policy.argument(name) for name in ENDS]
+    add_arguments(check, (catalogue().common.changed(end, required=False) for end in ends))
+    add_report_option(check)
     check.add_argument("--picture", metavar="FILE", help="also draw it, as SVG, to this file")
     check.set_defaults(func=run)
     shown = commands.add_parser(
@@ -49,20 +46,14 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "Nothing is changed, nobody but the cluster's API is asked. See docs/azure-network.md.",
     )
     add_run_options(shown)
-    shown.add_argument("--location", required=True, metavar="REGION", help="such as westeurope")
-    shown.add_argument("--table", default="", metavar="NAME", help="of the route table")
-    shown.add_argument(
-        "--managed",
-        action="store_true",
-        help="Virtual Network Manager keeps the table: 1,000 routes, not 400",
-    )
-    shown.add_argument("--report", metavar="FILE", help="write the template to this file")
+    add_operation(shown, "azure_routes", but=(catalogue().common.REPORT.name,))
+    add_report_option(shown)
     shown.set_defaults(func=routes)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if arguments.source or arguments.target:
+    if given(arguments, "net_policy"):
         return verdict(arguments)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.page import page
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.netcheck.picture import picture
@@ -75,20 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def verdict(arguments: argparse.Namespace) -> int:
     """Say whether policies allow one connection, and return the exit code."""
-    if not (arguments.source and arguments.target):
+    asked = given(arguments, "net_policy")
+    if len(asked) != len(ENDS):
         raise CommandError("a connection has two ends", "write --from and --to", Exit.BAD_INPUT)
     if arguments.picture:
         raise CommandError("there is no picture of one connection", "leave --picture out", Exit.BAD_INPUT)
-    asked = {"ironspan_from": arguments.source, "ironspan_to": arguments.target}
     report, code = tabled(arguments, "net-policy", "net_policy", NET_POLICY, "net-policy", asked)
     return int(report["exit_code"]) if report and code == Exit.OK else int(code)
 
 
 def routes(arguments: argparse.Namespace) -> int:
     """Show the routes to pods in Azure and write their template, and return the exit code."""
-    asked = {
-        "ironspan_location": arguments.location,
-        "ironspan_table": arguments.table,
-        "ironspan_managed": arguments.managed,
-    }
+    asked = given(arguments, "azure_routes")
     return int(tabled(arguments, "azure-routes", "azure_routes", AZURE_ROUTES, "azure-routes", asked)[1])

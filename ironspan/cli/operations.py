@@ -9,16 +9,14 @@ can be asked for comes from the declaration there too.
 from __future__ import annotations
 
 import argparse
-import collections.abc
 import json
-import pathlib
 import typing as t
 
 from ironspan.cli import apply
-from ironspan.cli.declared import catalogue
+from ironspan.cli.declared import add_operation, catalogue, escaped, given
 
 if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Operation
 
 _GROUPS = {
     "node": "workers: add, remove, replace",
@@ -28,7 +26,6 @@ _GROUPS = {
     "encryption": "how secrets are encrypted in etcd",
     "runtime": "what sandboxes cost",
 }
-_SHAPES = {"time": "TIME", "file": "FILE", "int": "NUMBER", "hosts": "HOST", "list": "TEXT", "str": "TEXT"}
 _CONSENTS = {
     "steps": "Steps that cannot be undone need --allow-destructive.",
     "always": "It needs consent.",
@@ -48,13 +45,10 @@ def _register(subparsers: argparse._SubParsersAction[t.Any], operation: Operatio
         subparsers = _group(subparsers, group)
     if word in subparsers.choices:
         return
-    parser = subparsers.add_parser(word, help=_escaped(operation.summary), description=about(operation))
-    add_arguments(
-        parser, (entry for entry in operation.arguments if entry not in catalogue().common.EVERYWHERE)
-    )
+    parser = subparsers.add_parser(word, help=escaped(operation.summary), description=about(operation))
+    add_operation(parser, operation.name)
     apply.add_run_options(parser)
-    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
-    parser.add_argument("--diff", action="store_true", help="show the text that changes")
+    apply.add_check_options(parser)
     parser.set_defaults(func=run, operation=operation)
 
 
@@ -76,100 +70,22 @@ def about(operation: Operation) -> str:
         _CONSENTS.get(operation.consent, ""),
         f"The same as: ironspan apply {operation.name}.",
     ]
-    return _escaped(" ".join(part for part in parts if part))
-
-
-def add_arguments(parser: argparse.ArgumentParser, arguments: collections.abc.Iterable[Argument]) -> None:
-    """Give a command what an operation can be asked for; values are kept under the variables' names.
-
-    Args:
-        parser: of the command.
-        arguments: those that it is given.
-    """
-    for argument in arguments:
-        if argument.positional:
-            parser.add_argument(
-                argument.name,
-                metavar=argument.option,
-                nargs=_count(argument),
-                help=help_of(argument),
-                **_kind(argument),
-            )
-        elif argument.type == "bool":
-            parser.add_argument(
-                f"--{argument.word}",
-                dest=argument.name,
-                action="store_true" if argument.default is False else argparse.BooleanOptionalAction,
-                default=None,
-                help=help_of(argument),
-            )
-        else:
-            parser.add_argument(
-                f"--{argument.word}",
-                dest=argument.name,
-                required=argument.required,
-                metavar=None if argument.choices else _SHAPES[argument.type],
-                help=help_of(argument),
-                **({"action": "append"} if argument.type in ("list", "hosts") else _kind(argument)),
-            )
-
-
-def _count(argument: Argument) -> str | None:
-    if argument.type in ("list", "hosts"):
-        return "+" if argument.required else "*"
-    return None if argument.required else "?"
-
-
-def _kind(argument: Argument) -> dict[str, t.Any]:
-    if argument.choices:
-        return {"choices": argument.choices}
-    return {"type": int} if argument.type == "int" else {}
-
-
-def help_of(argument: Argument) -> str:
-    """Return what an argument is, with its default and how a list is written."""
-    shown = argument.default if argument.default not in (None, False, "", ()) else None
-    more = "; may repeat" if argument.type in ("list", "hosts") and not argument.positional else ""
-    if argument.choices and argument.positional:
-        more = f": {', '.join(argument.choices)}"
-    return _escaped(f"{argument.what}{more}{f' ({shown})' if shown is not None else ''}")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%%")
-
-
-def given(arguments: argparse.Namespace, operation: Operation) -> dict[str, t.Any]:
-    """Return what the command line says of an operation's arguments, as variables for its playbook.
-
-    Args:
-        arguments: of the command line.
-        operation: which one.
-    """
-    found: dict[str, t.Any] = {}
-    for argument in operation.arguments:
-        value = getattr(arguments, argument.name, None)
-        if value in (None, []):
-            continue
-        if argument.type == "file":
-            # Ansible runs in the project's folder.
-            value = str(pathlib.Path(value).expanduser().resolve())
-        found[argument.name] = ",".join(value) if argument.type == "hosts" else value
-    return found
+    return escaped(" ".join(part for part in parts if part))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the operation's playbook as ``ironspan apply`` does, and return its exit code."""
     operation: Operation = arguments.operation
-    asked = given(arguments, operation)
+    asked = given(arguments, operation.name)
     return apply.run(
         argparse.Namespace(
             **{
                 **vars(arguments),
                 "playbook": operation.name,
                 "extra_vars": [*arguments.extra_vars, *([json.dumps(asked)] if asked else [])],
-                "allow_destructive": False,
-                "trial": None,
+                # These are among what is asked already.
+                "ironspan_allow_destructive": None,
+                "ironspan_try": None,
             }
         )
     )

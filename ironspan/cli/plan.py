@@ -12,6 +12,7 @@ import typing as t
 
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.declared import add_operation, given
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.pasted import command, path_from_here
 
@@ -24,11 +25,8 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Compare every host with the inventory and write the differences into a plan file, "
         "which can be read, signed, and applied exactly so. No host is changed.",
     )
-    plan.add_argument(
-        "operation", nargs="?", default="site", help="what to plan: name of an operation's playbook (site)"
-    )
+    add_operation(plan, "plan")
     add_run_options(plan)
-    plan.add_argument("-o", "--output", default=".", help="file to write, or a folder (this one)")
     plan.set_defaults(func=run_plan)
 
     show = subparsers.add_parser(
@@ -66,10 +64,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.limit and "localhost" not in arguments.limit:
         # The plan is written on this machine, whichever hosts it is about.
         arguments.limit += ",localhost"
-    file = pathlib.Path(arguments.output).expanduser().resolve()
-    variables = {"ironspan_plan_file": str(file)}
-    if arguments.operation != "site":
-        variables["ironspan_planned"] = arguments.operation
+    # Ansible runs in the project's folder, and the default is this one.
+    variables = {"ironspan_plan_file": str(pathlib.Path.cwd()), **given(arguments, "plan")}
+    if variables.get("ironspan_planned") == "site":
+        del variables["ironspan_planned"]  # what plan.yml plans without a name
     options = [*ansible_arguments(arguments), "-e", json.dumps(variables)]
     code, running = run_playbook("plan", "plan", options, display, arguments.verbose)
     written = running.run.results.get(WRITE_PLAN, {})

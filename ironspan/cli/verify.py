@@ -11,6 +11,7 @@ import typing as t
 
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
+from ironspan.cli.asked import add_report_option
 
 VERIFY = "ironspan.hybrid.verify"
 
@@ -24,7 +25,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "cluster, names resolved, pods (runc and gVisor) on every worker reaching each other.",
     )
     add_run_options(parser)
-    parser.add_argument("--report", metavar="FILE", help="also write the evidence as JSON to this file")
+    add_report_option(parser)
     parser.set_defaults(func=run)
 
 

@@ -8,9 +8,16 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common i
     ALLOW_DESTRUCTIVE,
     EVERYWHERE,
     PLAN,
+    changed,
     named,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
+
+
+def _at(what: str) -> Argument:
+    """Return the argument that names hosts; as an option, because a command names something else first."""
+    return changed(named(what), option="host")
+
 
 _PROGRAM = Argument(
     name="ironspan_arguments",
@@ -29,7 +36,7 @@ OPERATIONS = (
         command=("backup", "restore"),
         hosts="members of etcd and control planes",
         arguments=(
-            named("the one host on which it is made (the one whose data reach furthest)"),
+            _at("the one host on which it is made (the one whose data reach furthest)"),
             Argument(
                 name="ironspan_point",
                 what="latest, a time or a revision; behind unsigned: for what was written before backups "
@@ -78,7 +85,7 @@ OPERATIONS = (
         summary="the snapshots, what is proven of them, and how far the log leads",
         command=("backup", "list"),
         hosts="members of etcd",
-        arguments=(named("these instead of all members"), *EVERYWHERE),
+        arguments=(_at("these instead of all members"), *EVERYWHERE),
         changes=False,
     ),
     Operation(
@@ -86,7 +93,7 @@ OPERATIONS = (
         summary="read every byte of the backups",
         command=("backup", "verify"),
         hosts="one member of etcd",
-        arguments=(named("where (the last member)"), _PROGRAM, *EVERYWHERE),
+        arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
         changes=False,
     ),
     Operation(
@@ -94,14 +101,14 @@ OPERATIONS = (
         summary="prove a backup by restoring it into a scratch etcd",
         command=("backup", "drill"),
         hosts="one member of etcd",
-        arguments=(named("where (the last member)"), _PROGRAM, *EVERYWHERE),
+        arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
     ),
     Operation(
         name="backup_gc",
         summary="delete the backups that retention lets go",
         command=("backup", "gc"),
         hosts="one host with the identity that may delete",
-        arguments=(named("where (the last member)"), _PROGRAM, *EVERYWHERE),
+        arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
     ),
     Operation(
         name="backup_accept",
@@ -111,7 +118,7 @@ OPERATIONS = (
         "was backed up.",
         command=("backup", "accept"),
         hosts="members of etcd",
-        arguments=(named("these instead of all members"), ALLOW_DESTRUCTIVE, *EVERYWHERE),
+        arguments=(_at("these instead of all members"), ALLOW_DESTRUCTIVE, *EVERYWHERE),
         consent="always",
     ),
     Operation(

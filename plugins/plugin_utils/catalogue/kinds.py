@@ -10,7 +10,7 @@ import typing as t
 PREFIX = "ironspan_"
 """Variables that begin so are arguments of operations. Those of a run itself begin with ``__ironspan_``."""
 
-Type = t.Literal["str", "bool", "int", "time", "file", "list", "hosts"]
+Type = t.Literal["str", "bool", "int", "time", "file", "files", "list", "hosts"]
 Consent = t.Literal["", "steps", "always"]
 Compared = t.Literal["all", "none", "named", "targets", "others"]
 
@@ -23,7 +23,7 @@ class Argument:
         name: of the variable, which begins with ``ironspan_``. One name has one meaning in all operations.
         what: what it is, for people: a clause without a full stop.
         type: ``time`` is seconds or a number with s, m or h behind it; ``file`` is a path on the controller;
-            ``list`` and ``hosts`` are lists, or texts with commas.
+            ``list``, ``hosts`` and ``files`` (of the controller) are lists, or texts with commas.
         choices: the only values; empty for any.
         pattern: regular expression that the whole text must match; empty for any.
         example: a value that the pattern takes, for messages.
@@ -36,6 +36,8 @@ class Argument:
         formerly: the name that it had before; it works for one release, with a warning.
         option: the word of the command line's option, if not the variable's own; ``HOSTS`` and the like, in
             capitals, stand for a positional argument.
+        short: the letter of a short option, such as ``o`` for ``-o``.
+        words: what the items of a list are called that has just so many.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Argument:
     of_run: bool = False
     formerly: str = ""
     option: str = ""
+    short: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:

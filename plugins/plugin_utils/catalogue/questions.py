@@ -56,7 +56,7 @@ OPERATIONS = (
             Argument(
                 name="ironspan_audit_logs",
                 what="audit logs of API servers, on the controller, plain or compressed with gzip",
-                type="list",
+                type="files",
                 default=(),
                 option="audit-log",
             ),
@@ -67,8 +67,11 @@ OPERATIONS = (
                 what="only who may do this: a verb and a resource, such as create and pods/exec",
                 type="list",
                 default=(),
+                words=("VERB", "RESOURCE"),
             ),
-            Argument(name="ironspan_namespace", what="where, for ironspan_can (in any)", default=""),
+            Argument(
+                name="ironspan_namespace", what="where, for ironspan_can (in any)", default="", short="n"
+            ),
             Argument(
                 name="ironspan_fail_on_findings",
                 what="fail when something is found that nothing explains",

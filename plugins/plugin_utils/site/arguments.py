@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 PLANNED, SITE = "ironspan_planned", "site"
+_LISTS = ("list", "hosts", "files")
 COLLECTION = "ironspan.hybrid."
 _TIME = re.compile(r"[0-9]{1,6}[smh]?")
 _COMMAND_LINE = Place("<command line>", 0)
@@ -246,10 +247,12 @@ def wrong_value(argument: Argument, value: t.Any) -> Wrong | None:
         if not isinstance(value, bool) and _TIME.fullmatch(str(value).strip()):
             return None
         return Wrong(f"{shown}no time", "write seconds, or a time such as 90s or 5m")
-    if kind in ("list", "hosts"):
-        if isinstance(value, str) or (isinstance(value, Sequence) and not isinstance(value, bytes)):
-            return None
-        return Wrong(f"{shown}no list", "write a list, or texts with commas between")
+    if kind in _LISTS:
+        if isinstance(value, bytes) or not isinstance(value, Sequence):
+            return Wrong(f"{shown}no list", "write a list, or texts with commas between")
+        if argument.words and value and len(_parts(value)) != len(argument.words):
+            return Wrong(f"{shown}not of its form", f"write {' and '.join(argument.words)}")
+        return None
     if isinstance(value, (Mapping, list, tuple, bool)):
         return Wrong(f"{shown}no text", "write one text")
     text = str(value).strip()
@@ -280,6 +283,11 @@ def _wrong_number(argument: Argument, value: t.Any, shown: str) -> Wrong | None:
     return None
 
 
+def _parts(value: Sequence[t.Any]) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    return [text for part in parts if (text := str(part).strip())]
+
+
 def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
     """Return what a run is asked for: converted to its type, under its old name too, or else the default.
 
@@ -302,7 +310,6 @@ def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
         return boolean(value, strict=False)
     if argument.type == "int":
         return int(value)
-    if argument.type in ("list", "hosts"):
-        parts = value.split(",") if isinstance(value, str) else list(value)
-        return [text for part in parts if (text := str(part).strip())]
+    if argument.type in _LISTS:
+        return _parts(value)
     return str(value).strip()

@@ -67,7 +67,6 @@ def test_what_it_asks_for(
         "ironspan_can": ["create", "pods/exec"],
         "ironspan_namespace": "jobs",
         "ironspan_subject": "x",
-        "ironspan_everything": False,
     }
 
 

@@ -54,6 +54,12 @@ CASES = [
     (["confirm", "rack-1", "--revert"], "confirm", {"ironspan_revert": True}),
     (["apply", "--try", "90s"], "try", {"ironspan_try": "90s"}),
     (["apply"], "site", {}),
+    (["plan", "site"], "plan", {"ironspan_plan_file": str(pathlib.Path.cwd())}),
+    (
+        ["plan", "upgrade", "-o", "~/x.json"],
+        "plan",
+        {"ironspan_planned": "upgrade", "ironspan_plan_file": str(pathlib.Path("~/x.json").expanduser())},
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
 from ironspan.backup import gc
 from ironspan.backup.agent.listing import contents
@@ -217,7 +218,8 @@ def test_accept_hands_the_consent_on(fake: type[FakeRun], capsys: pytest.Capture
 
 def test_restore_hands_the_point_and_the_consent_on(fake: type[FakeRun]) -> None:
     assert ran("restore") == Exit.OK
-    assert asked(fake) == ("etcd_restore.yml", {"ironspan_point": "latest"})
+    assert asked(fake) == ("etcd_restore.yml", {})
+    assert value_of({}, "ironspan_point") == "latest"
     ran(
         "restore", "revision:12", "--host", "az-2", "--source", "backup", "--force", "--allow-destructive",
         "--check",

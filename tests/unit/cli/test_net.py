@@ -9,6 +9,7 @@ import pathlib
 from xml.etree import ElementTree
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
 from ironspan.cli import net, playbook
 from ironspan.cli.outcome import CommandError, Exit
@@ -101,4 +102,6 @@ def test_routes_are_shown_and_written(
     assert "lab-pods: 0 of 400 routes" in capsys.readouterr().out
     assert json.loads(file.read_text()) == {"resources": []}
     asked = json.loads(fake.arguments[fake.arguments.index("-e") + 1])
-    assert asked == {"ironspan_location": "westeurope", "ironspan_table": "", "ironspan_managed": False}
+    # What is not said holds as it is declared.
+    assert asked == {"ironspan_location": "westeurope"}
+    assert (value_of({}, "ironspan_table"), value_of({}, "ironspan_managed")) == (None, False)

@@ -178,6 +178,14 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
+def test_a_list_of_just_so_many_words() -> None:
+    can = catalogue.arguments()["ironspan_can"]
+    for right in (["create", "pods/exec"], "create, pods/exec", [], None):
+        assert arguments.wrong_value(can, right) is None
+    wrong = arguments.wrong_value(can, ["create"])
+    assert wrong == ("\"['create']\" is not of its form", "write VERB and RESOURCE")
+
+
 @given(st.sampled_from(list(catalogue.arguments().values())), VALUES)
 def test_a_value_is_refused_or_can_be_read(argument: Argument, value: t.Any) -> None:
     if arguments.wrong_value(argument, value) is None and not (isinstance(value, str) and "{" in value):
