@@ -13,7 +13,7 @@ import json
 import time
 import typing as t
 import urllib.parse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
@@ -29,7 +29,7 @@ PAUSE_S = 1.0
 _FIELDS = (
     "uuid", "name", "provision_state", "target_provision_state", "power_state", "maintenance",
     "maintenance_reason", "fault", "last_error", "reservation", "protected", "retired", "automated_clean",
-    "properties",
+    "properties", "inspection_finished_at",
 )  # fmt: skip
 _VERBS = {move.verb for moves in ironic_states.MOVES.values() for move in moves}
 PROVISION: t.Final = frozenset({*_VERBS, "inspect", "clean", "service", "abort"})
@@ -57,16 +57,32 @@ class IronicApi:
 
     def nodes(self) -> dict[str, tuple[str, Node]]:
         """Return UUID and node by name (by UUID where it has none), with one request a thousand nodes."""
+        return {name: (str(entry["uuid"]), node) for name, (entry, node) in self.entries().items()}
+
+    def entries(self, *more: str) -> dict[str, tuple[Mapping[str, t.Any], Node]]:
+        """Return what Ironic says of each node by its name, as ``nodes`` does.
+
+        Args:
+            more: fields beside those that every caller needs.
+        """
         # Whose conductor is which is not asked: Ironic 39.0.0 answers 500 to a list with that field.
         alive = bool(self.conductors())
-        found: dict[str, tuple[str, Node]] = {}
-        path = f"/nodes?fields={','.join(_FIELDS)}&limit=1000"
+        entries = self._listed("nodes", (*_FIELDS, *more))
+        return {str(entry.get("name") or entry["uuid"]): (entry, _node(entry, alive)) for entry in entries}
+
+    def ports(self) -> dict[str, set[str]]:
+        """Return the addresses of ports by the UUID of their node, with one request a thousand ports."""
+        found: dict[str, set[str]] = {}
+        for entry in self._listed("ports", ("uuid", "address", "node_uuid")):
+            found.setdefault(str(entry["node_uuid"]), set()).add(str(entry["address"]).lower())
+        return found
+
+    def _listed(self, what: str, fields: Collection[str]) -> Iterator[Mapping[str, t.Any]]:
+        path = f"/{what}?fields={','.join(fields)}&limit=1000"
         while path:
             page = self._ask("GET", path)
-            for entry in page.get("nodes", ()):
-                found[str(entry.get("name") or entry["uuid"])] = (str(entry["uuid"]), _node(entry, alive))
+            yield from page.get(what, ())
             path = _path_of(page.get("next"))
-        return found
 
     def node(self, uuid: str) -> Node:
         """Return one node."""
@@ -94,6 +110,20 @@ class IronicApi:
         """
         known = self._ask("GET", f"/nodes/{name}?fields=uuid", missing={})
         uuid = str(known["uuid"] if known else self._ask("POST", "/nodes", {**body, "name": name})["uuid"])
+        self.add_ports(uuid, name, macs)
+        return uuid
+
+    def add_ports(self, uuid: str, name: str, macs: Collection[str]) -> None:
+        """Make ports of a node known; those that are known already are left as they are.
+
+        Args:
+            uuid: of the node.
+            name: of the node.
+            macs: addresses of its ports.
+
+        Raises:
+            RemoteError: Ironic refused, or a port is another node's.
+        """
         for mac in macs:
             ports = self._ask("GET", f"/ports?address={mac}&fields=uuid,node_uuid,address").get("ports", ())
             if not ports:
@@ -101,7 +131,16 @@ class IronicApi:
             elif ports[0]["node_uuid"] != uuid:
                 remedy = "look which node has it, and remove it there"
                 raise RemoteError(f"the port {mac} of {name} is another node's", remedy)
-        return uuid
+
+    def change(self, uuid: str, values: Mapping[str, t.Any]) -> None:
+        """Set fields of a node.
+
+        Args:
+            uuid: of the node.
+            values: path below the node, with slashes, to value: ``driver_info/redfish_address``.
+        """
+        changes = [{"op": "add", "path": f"/{path}", "value": value} for path, value in values.items()]
+        self._ask("PATCH", f"/nodes/{uuid}", changes)
 
     def take(self, uuid: str, verb: str, arguments: Mapping[str, t.Any] | None = None) -> None:
         """Ask for a step, and do not wait for its end.
@@ -118,7 +157,7 @@ class IronicApi:
         elif verb == "end_maintenance":
             self._ask("DELETE", f"/nodes/{uuid}/maintenance")
         elif verb == "retire":
-            self._ask("PATCH", f"/nodes/{uuid}", [{"op": "replace", "path": "/retired", "value": True}])
+            self.change(uuid, {"retired": True})
         elif verb == "delete":
             self._ask("DELETE", f"/nodes/{uuid}", missing={})
         else:
@@ -241,6 +280,7 @@ def _node(entry: Mapping[str, t.Any], alive: bool) -> Node:
         reserved_by=entry.get("reservation") or "",
         protected=bool(entry.get("protected")),
         retired=bool(entry.get("retired")),
+        done=frozenset(("inspect",) if entry.get("inspection_finished_at") else ()),
         # Where the node says nothing the conductor's setting holds: it cleans, if nobody switched that off.
         automated_clean=entry.get("automated_clean") is not False,
         conductor_alive=alive,

@@ -55,6 +55,19 @@ EVERYTHING = Argument(
     default=False,
     option="all",
 )
+EXPECTED = Argument(
+    name="ironspan_expected",
+    what="file of the servers that are expected, with the addresses of their BMCs",
+    type="file",
+    required=True,
+)
+SERVERS = Argument(
+    name="ironspan_servers",
+    what="servers, as the file calls them (all)",
+    type="list",
+    default=(),
+    option="SERVER",
+)
 EVERYWHERE = (SLICE,)
 """What every run may be told."""
 

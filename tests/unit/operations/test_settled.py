@@ -38,6 +38,7 @@ NEEDED: dict[str, set[str]] = {
     "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access"},
 }
 EXEMPT = {
+    "bare_metal": "no host takes part",
     "backup_store": "no host takes part",
     "bmc_setup": "servers without a system take part, and no host",
     "member_remove": "what is reset is forgotten; the others follow",
