@@ -124,7 +124,9 @@ def wanted_node(
                 f"write site_bare_metal_racks.{server.rack}, or name servers of other racks",
             )
         if not server.nics:
-            raise RemoteError(f"{server.name} has no port that could get its address", "write nic1_mac for it")
+            raise RemoteError(
+                f"{server.name} has no port that could get its address", "write nic1_mac for it"
+            )
         address = rack.address(server.position)
         if ipaddress.IPv4Address(address) not in rack.network or address == rack.gateway:
             raise RemoteError(

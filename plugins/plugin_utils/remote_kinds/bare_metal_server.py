@@ -46,7 +46,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
 CLOUD, NODE, RACKS = "site_bare_metal_cloud", "site_bare_metal_node", "site_bare_metal_racks"
-IMAGE, ACCOUNT, KNOWN_HOSTS = "site_bare_metal_image", "site_bare_metal_account", "site_bare_metal_known_hosts"
+IMAGE, ACCOUNT, KNOWN_HOSTS = (
+    "site_bare_metal_image",
+    "site_bare_metal_account",
+    "site_bare_metal_known_hosts",
+)
 TOGETHER, INSPECT = "site_bare_metal_at_once", "site_bare_metal_inspect"
 VARIABLES = (CLOUD, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT)
 _ENDS = ("provide", "active", "rebuild")
@@ -68,7 +72,9 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
     racks = racks_of(variables.get(RACKS) or {})
     image = variables.get(IMAGE) or {}
     if image:
-        insist_on_image(image, Account.of(variables.get(ACCOUNT) or {}), str(variables.get(KNOWN_HOSTS) or ""))
+        insist_on_image(
+            image, Account.of(variables.get(ACCOUNT) or {}), str(variables.get(KNOWN_HOSTS) or "")
+        )
     node, inspect = variables.get(NODE) or {}, bool(variables.get(INSPECT, True))
     return {server.name: wanted_node(server, node, racks, image, inspect) for server in servers}
 
