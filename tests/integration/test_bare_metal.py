@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Servers as remote things of a real Ironic: from a BMC's address to an operating system, and what goes wrong.
+"""Servers as remote things of a real Ironic: from a BMC's address to an operating system, and faults.
 
 The hardware is pretended (fake-hardware); where a server shall fail, it is one with Redfish whose BMC is not
 there. What an inspection said is put into Ironic's own database, since pretended hardware says nothing.
@@ -8,6 +8,7 @@ there. What an inspection said is put into Ironic's own database, since pretende
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 import typing as t
@@ -43,7 +44,8 @@ FAKE = {"driver": "fake-hardware", "driver_info": {"address": "{bmc_address}"}}
 REDFISH = {
     "driver": "redfish",
     "driver_info": {"redfish_address": "http://127.0.0.1:1", "redfish_username": "admin"},
-    **{f"{name}_interface": "fake" for name in ("boot", "deploy")},
+    "boot_interface": "redfish-virtual-media",
+    "deploy_interface": "direct",
     **{f"{name}_interface": f"no-{name}" for name in ("bios", "raid", "firmware", "inspect", "rescue")},
 }
 IMAGE = {"source": "http://192.0.2.1/disk.raw", "sha256": "ab" * 32, "format": "raw"}
@@ -57,11 +59,16 @@ ALLOWED = Consent(True)
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
     both = {"enabled_hardware_types": "fake-hardware,redfish"}
-    for name in ("bios", "raid", "firmware", "inspect", "rescue"):
+    for name in ("bios", "console", "raid", "firmware", "inspect", "rescue"):
         both[f"enabled_{name}_interfaces"] = f"fake,no-{name}"
     for name in ("power", "management", "vendor"):
         both[f"enabled_{name}_interfaces"] = "fake,redfish"
-    sections = {"DEFAULT": both, "redfish": {"connection_attempts": 1, "connection_retry_interval": 1}}
+    both["enabled_boot_interfaces"] = "fake,redfish-virtual-media"
+    both["enabled_deploy_interfaces"] = "fake,direct"
+    sections: dict[str, dict[str, object]] = {
+        "DEFAULT": {**both},
+        "redfish": {"connection_attempts": 1, "connection_retry_interval": 1},
+    }
     with ironic.running(tmp_path_factory.mktemp("ironic"), sections) as found:
         yield found
 
@@ -263,8 +270,8 @@ def measure(lab: Ironic, uuid: str, serial: str, gpus: int) -> None:
         (number,) = database.execute("select id from nodes where uuid = ?", (uuid,)).fetchone()
         database.execute("delete from node_inventory where node_id = ?", (number,))
         database.execute(
-            "insert into node_inventory (node_id, inventory_data, plugin_data) values (?, ?, ?)",
-            (number, json.dumps(inventory), json.dumps({"pci_devices": devices})),
+            "insert into node_inventory (version, node_id, inventory_data, plugin_data) values (?, ?, ?, ?)",
+            ("1.0", number, json.dumps(inventory), json.dumps({"pci_devices": devices})),
         )
 
 
@@ -323,10 +330,12 @@ def test_the_playbook_plans_asks_for_consent_and_brings_servers_up(
     lab: Ironic, api: IronicApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(lab.clouds))
+    monkeypatch.setenv("IRONSPAN_PKI_KEY", base64.b64encode(bytes(32)).decode())
     servers = Servers(tmp_path, "09", 2)
     variables = {
         "site_name": "metal", "ansible_connection": "local",
-        "site_api_endpoint": {"host": "10.1.0.1"}, "site_pki_store": str(tmp_path / "pki"),
+        "site_api_endpoint": "10.1.0.1:6443", "site_mirror_url": "http://10.2.0.2:8080",
+            "site_pki_store": str(tmp_path / "pki"),
         "site_bare_metal_cloud": "lab", "site_bare_metal_node": FAKE, "site_bare_metal_inspect": False,
         "site_bare_metal_image": IMAGE, "site_bare_metal_racks": RACKS, "site_bare_metal_account": ACCOUNT,
         "site_bare_metal_known_hosts": str(tmp_path / "known_hosts"),

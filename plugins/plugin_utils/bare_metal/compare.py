@@ -98,7 +98,7 @@ def _identity(
     others = {
         other.name: other
         for serial in serials
-        if (other := index.serials.get(serial)) and other is not server
+        if (other := index.serials.get(serial)) and other != server
     }
     if not others:
         own = {nic.mac for nic in server.nics}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server is told on its config drive: its address, who may log in, and its host key.
 
-The host key is made here and its public half recorded before the server can have it. So the first login already
-knows the host, and nobody on the network between can play it.
+The host key is made here and its public half recorded before the server can have it. So the first login
+already knows the host, and nobody on the network between can play it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ OPERATIONS = (
         name="bare_metal",
         summary="servers are made known to Ironic, inspected, compared with what was declared, and deployed",
         details="A server that differs from what was declared is held and named with slot and part. What "
-        "wipes a disk needs --allow-destructive. A run that was killed is gone on with from any state of a server.",
+        "wipes a disk needs --allow-destructive. The next run goes on from whatever state a killed one left.",
         command=("bare-metal",),
         arguments=(
             SERVERS,

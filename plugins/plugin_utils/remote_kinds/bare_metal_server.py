@@ -199,7 +199,9 @@ class BareMetalServer:
     def _compare(self, api: IronicApi, uuid: str, wanted: State) -> None:
         """Refuse a server that differs from what was declared."""
         said = api.inspection(uuid)
-        source = "in band" if wanted["node"].get("inspect_interface") == "agent" else "out of band"
+        source: t.Literal["in band", "out of band"] = (
+            "in band" if wanted["node"].get("inspect_interface") == "agent" else "out of band"
+        )
         read = [read_inspection(source, said, api.firmware(uuid))] if said is not None else []
         findings = compare(server_of(wanted["expected"]), read, self._index)
         if findings:
