@@ -259,9 +259,13 @@ def test_a_port_that_is_another_servers_holds_the_server(
     assert states(api, wanted) == ["enroll", "available"]
 
 
-def measure(lab: Ironic, uuid: str, serial: str, gpus: int) -> None:
+def measure(lab: Ironic, uuid: str, mac: str, serial: str, gpus: int) -> None:
     """Put into Ironic's database what an inspection would have said."""
-    inventory = {"system_vendor": {"serial_number": serial}, "memory": {"physical_mb": 1 << 20}}
+    inventory = {
+        "system_vendor": {"serial_number": serial},
+        "memory": {"physical_mb": 1 << 20},
+        "interfaces": [{"name": "eno1", "mac_address": mac}],
+    }
     devices = [
         {"vendor_id": "10de", "product_id": "2330", "class": "030200", "bus": f"0000:{n:02x}:00.0"}
         for n in range(gpus)
@@ -289,7 +293,7 @@ def test_what_differs_from_what_was_declared_is_held_with_slot_and_part(
         ("s06-3", "SN4", 8),
         ("s06-4", "SN4", 8),
     ):
-        measure(lab, uuids[name], serial, gpus)
+        measure(lab, uuids[name], f"5c:25:73:00:06:0{name[-1]}", serial, gpus)
     outcome = brought(kind, servers.wanted(inspect=True, image=True))
     assert states(api, uuids) == ["active", "manageable", "manageable", "active"]  # type: ignore[arg-type]
     seven, wrong = outcome.problems

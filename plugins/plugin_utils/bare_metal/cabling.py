@@ -75,7 +75,7 @@ def _cable(server: ExpectedServer, nic: Nic, ports: Sequence[Port], index: Index
         message, remedy = f"{declared}, {neighbour} measured", f"plug it into {nic.switch} {nic.port}"
         if owner := index.declared_at(neighbour):
             other, theirs = owner
-            whose = "this server" if other is server else f"{other.name} in {other.slot}"
+            whose = "this server" if other == server else f"{other.name} in {other.slot}"
             message += f", which is for port {theirs.called} of {whose}"
             remedy = f"exchange the cables of the two ports, or plug it into {nic.switch} {nic.port}"
         yield Difference(part, "cabling", message, remedy)

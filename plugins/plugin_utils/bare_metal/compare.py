@@ -96,9 +96,7 @@ def _identity(
     """Yield whether this is the server that was declared."""
     serials = {inspection.serial for inspection in inspections if inspection.serial}
     others = {
-        other.name: other
-        for serial in serials
-        if (other := index.serials.get(serial)) and other != server
+        other.name: other for serial in serials if (other := index.serials.get(serial)) and other != server
     }
     if not others:
         own = {nic.mac for nic in server.nics}
