@@ -154,7 +154,9 @@ OTHERWISE: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_argument_is_an_option(name: str) -> None:
+def test_every_argument_is_an_option(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A narrow terminal breaks long words.
+    monkeypatch.setenv("COLUMNS", "200")
     operation = catalogue.OPERATIONS[name]
     parser = command(operation.command)
     text = " ".join(parser.format_help().split())
