@@ -167,7 +167,12 @@ def _configuration(lab: Ironic) -> Sections:
         "api": {"host_ip": lab.address, "port": lab.port},
         # Where agents call back, which have no login and need none for that.
         "service_catalog": {"auth_type": "none", "endpoint_override": lab.url},
-        "conductor": {"workers_pool_size": _WORKERS, "sync_power_state_interval": 600},
+        "conductor": {
+            "workers_pool_size": _WORKERS,
+            "sync_power_state_interval": 600,
+            # With SQLite a conductor writes no heartbeats, and would count as gone after a minute.
+            "heartbeat_timeout": 86400,
+        },
         "database": {"connection": f"sqlite:///{folder}/ironic.sqlite"},
         "dhcp": {"dhcp_provider": "none"},
         "oslo_concurrency": {"lock_path": folder / "locks"},
