@@ -7,32 +7,21 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import (
     ALLOW_DESTRUCTIVE,
     EVERYWHERE,
+    EXPECTED,
     PLAN,
     REPORT,
+    SERVERS,
     changed,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
 
-_EXPECTED = Argument(
-    name="ironspan_expected",
-    what="file of the servers that are expected, with the addresses of their BMCs",
-    type="file",
-    required=True,
-)
 _FACTORY = Argument(
     name="ironspan_factory",
     what="file of the accounts that BMCs come with, which only you can read",
     type="file",
     of_run=True,
 )
-_SERVERS = Argument(
-    name="ironspan_servers",
-    what="servers, as the file calls them (all)",
-    type="list",
-    default=(),
-    option="SERVER",
-)
-_NAMED = changed(_SERVERS, what="servers, as the file calls them", required=True)
+_NAMED = changed(SERVERS, what="servers, as the file calls them", required=True)
 
 OPERATIONS = (
     Operation(
@@ -42,8 +31,8 @@ OPERATIONS = (
         "with. A server that is not the expected one is left alone and named.",
         command=("bmc", "setup"),
         arguments=(
-            _SERVERS,
-            _EXPECTED,
+            SERVERS,
+            EXPECTED,
             _FACTORY,
             Argument(
                 name="ironspan_rotate",
@@ -74,7 +63,7 @@ OPERATIONS = (
         name="bmc_show",
         summary="who answers behind each BMC: serial number, model, power, versions, services, accounts",
         command=("bmc", "show"),
-        arguments=(_SERVERS, _EXPECTED, _FACTORY, REPORT, *EVERYWHERE),
+        arguments=(SERVERS, EXPECTED, _FACTORY, REPORT, *EVERYWHERE),
         changes=False,
     ),
     Operation(
@@ -83,7 +72,7 @@ OPERATIONS = (
         command=("bmc", "log"),
         arguments=(
             _NAMED,
-            _EXPECTED,
+            EXPECTED,
             _FACTORY,
             Argument(
                 name="ironspan_entries",
@@ -116,7 +105,7 @@ OPERATIONS = (
                 option="LIGHT",
             ),
             _NAMED,
-            _EXPECTED,
+            EXPECTED,
             _FACTORY,
             REPORT,
             *EVERYWHERE,
@@ -137,7 +126,7 @@ OPERATIONS = (
                 option="POWER",
             ),
             _NAMED,
-            _EXPECTED,
+            EXPECTED,
             _FACTORY,
             ALLOW_DESTRUCTIVE,
             REPORT,
