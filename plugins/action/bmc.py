@@ -11,11 +11,15 @@ from collections.abc import Callable
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
+    expected_servers,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import fleet, questions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.errors import BmcError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory import read_factory
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.log import MOST
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.power import WANTED
@@ -57,7 +61,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _asked(self, variables: Result, arguments: Result) -> Result:
         site = site_of_run(variables)
         question = self._question(arguments)
-        servers = fleet.expected_servers(arguments["expected"], arguments["servers"])
+        servers = expected_servers(arguments["expected"], names=arguments["servers"], refusal=BmcError)
         factory = read_factory(arguments["factory"])
         keeper = open_store(site.pki_store, site.pki_key_file or None).bmcs
         places = [fleet.place_of(server, factory) for server in servers]

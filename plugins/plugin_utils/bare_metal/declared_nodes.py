@@ -43,24 +43,32 @@ class Rack(t.NamedTuple):
         return str(self.first + position - 1)
 
 
-def expected_servers(file: str, mapping: str = "", names: Sequence[str] = ()) -> tuple[ExpectedServer, ...]:
-    """Return the servers of a file, all or those that are named.
+def expected_servers(
+    file: str, mapping: str = "", names: Sequence[str] = (), refusal: type[RemoteError] = RemoteError
+) -> tuple[ExpectedServer, ...]:
+    """Return the servers of a file, all or those that are named, in its order.
+
+    Args:
+        file: of expected servers (docs/bare-metal-inventory.md).
+        mapping: file that says what its columns mean, where it is somebody else's list.
+        names: which of them; all when empty.
+        refusal: the error of the caller's domain.
 
     Raises:
-        RemoteError: the file has problems, with all of them, or has no server of a name.
+        RemoteError: the file has problems, with all of them, or has no server of a name; it is a ``refusal``.
     """
     read = load_expected([Path(file)], mapping or None)
     if read.problems:
         more = f"\n  and {len(read.problems) - SHOWN} more" if len(read.problems) > SHOWN else ""
         said = "".join(f"\n  {problem}" for problem in read.problems[:SHOWN])
-        raise RemoteError(f"the expected servers have problems:{said}{more}", "correct them")
+        raise refusal(f"the expected servers have problems:{said}{more}", "correct them")
     known = {server.name: server for server in read.servers}
     for name in names:
         if name not in known:
             near = nearest(name, known)
             remedy = f"write {near}" if near else "write a name that stands there"
-            raise RemoteError(f"{file} has no server {name!r}", remedy)
-    return tuple(known[name] for name in names) if names else read.servers
+            raise refusal(f"{file} has no server {name!r}", remedy)
+    return tuple(server for server in read.servers if not names or server.name in names)
 
 
 def racks_of(settings: Mapping[str, t.Any]) -> dict[str, Rack]:

@@ -8,43 +8,13 @@ import concurrent.futures
 from collections.abc import Callable, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.inventory import load_expected
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.connection import PORT, Endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.entry import Place, Visit, enter, visit
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.errors import BmcError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory import FactoryAccounts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import Keeper
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import AT_ONCE
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
-
-_SHOWN = 20
-
-
-def expected_servers(file: str, names: Sequence[str] = ()) -> list[ExpectedServer]:
-    """Return the servers that a file expects, those that are named, in its order.
-
-    Args:
-        file: of expected servers (docs/bare-metal-inventory.md).
-        names: which of them; all when empty.
-
-    Raises:
-        BmcError: the file has problems, or has no server of a name.
-    """
-    expected = load_expected([file])
-    if expected.problems:
-        shown = "; ".join(str(problem) for problem in expected.problems[:_SHOWN])
-        more = len(expected.problems) - _SHOWN
-        raise BmcError(f"{shown}{f'; and {more} more' if more > 0 else ''}", "correct the file")
-    known = {server.name: server for server in expected.servers}
-    for name in names:
-        if name not in known:
-            near = nearest(name, known)
-            raise BmcError(
-                f"{file} expects no server {name!r}", f"write {near}" if near else "write one of it"
-            )
-    return [server for server in expected.servers if not names or server.name in names]
 
 
 def place_of(server: ExpectedServer, factory: FactoryAccounts, port: int = PORT) -> Place:

@@ -12,6 +12,9 @@ import datetime
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
+    expected_servers,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import accounts, protocols, rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc
@@ -32,7 +35,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory im
     FactoryAccounts,
     read_factory,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.fleet import expected_servers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import kept_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import AT_ONCE, Found, State, Step
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
@@ -61,7 +63,9 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
             )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     servers = expected_servers(
-        value_of(arguments, "ironspan_expected"), value_of(arguments, "ironspan_servers")
+        value_of(arguments, "ironspan_expected"),
+        names=value_of(arguments, "ironspan_servers"),
+        refusal=BmcError,
     )
     return {
         server.name: {
