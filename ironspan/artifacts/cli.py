@@ -93,12 +93,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     pin.add_argument(
         "--modules",
         action="store_true",
-        help="the names are components of the lock file: resolve their Go modules anew",
+        help="the names are components of the lock file: resolve their Go modules again",
     )
     pin.add_argument(
         "--wheels",
         action="store_true",
-        help="the names are environments or systems of the lock file: resolve their wheels anew",
+        help="the names are environments or systems of the lock file: resolve their wheels again",
     )
     pin.set_defaults(func=_pin)
 

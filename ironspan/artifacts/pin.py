@@ -103,7 +103,7 @@ def pin_digest(
 
 
 def pin_modules(component: Component, folder: pathlib.Path = toolchain.GOMODS) -> bool:
-    """Resolve a component's Go modules anew and write its go.mod and go.sum.
+    """Resolve a component's Go modules again and write its go.mod and go.sum.
 
     Args:
         component: what to resolve, at the versions of the lock file.

@@ -141,7 +141,7 @@ def pack(
 
 
 def pin(environment: Environment, lock: Lock) -> bool:
-    """Resolve a program's wheels anew and write them into the lock file.
+    """Resolve a program's wheels again and write them into the lock file.
 
     Versions are those of requirements.lock, and every wheel must be one of those that it names by digest. A
     program with versions of its own gets the newest that suit what it wants.

@@ -36,7 +36,7 @@ class SegmentWriter:
 
     After a retryable ServiceError from ``append`` or ``flush`` the frames are kept: call ``flush`` until it
     returns, and never append the same records again. A second sending of a frame is the same bytes for the
-    same position, so it lands once. After any other error the writer is of no use: take over and begin anew.
+    same position, so it lands once. After any other error the writer is of no use: take over and start over.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     confirm = subparsers.add_parser(
         "confirm",
         help="keep what `apply --try` changed",
-        description="Connect anew to the hosts and confirm what is on trial there. Without a confirmation "
+        description="Connect again to the hosts and confirm what is on trial there. Without a confirmation "
         "each host takes it back by itself when its time is over.",
     )
     confirm.add_argument("hosts", nargs="*", metavar="HOST|GROUP", help="which hosts (all)")

@@ -64,7 +64,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     accepted = actions.add_parser(
         "accept",
         help="go on with a database that is older than its backup",
-        description="Run playbooks/backup_accept.yml: consent to what the store serves, or served before the "
+        description="Run playbooks/backup_accept.yml: consent to what etcd serves, or served before the "
         "agents closed it. What the backup has beyond it stays in the backup only. Nothing happens where the "
         "database is the one that was backed up.",
     )
@@ -72,7 +72,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     accepted.set_defaults(func=accept)
     restored = actions.add_parser(
         "restore",
-        help="make the store anew from a backup",
+        help="rebuild etcd from a backup",
         description="Run playbooks/etcd_restore.yml, which says everything that would go wrong before "
         "anything is stopped. What the members have is set aside, not deleted. Interrupted, the same command "
         "goes on. A plan of it: ironspan plan etcd_restore -e ironspan_point=POINT.",

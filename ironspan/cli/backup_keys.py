@@ -23,7 +23,7 @@ def register(actions: argparse._SubParsersAction[t.Any]) -> None:
     added.set_defaults(func=add)
     recovered = actions.add_parser(
         "recover",
-        help="make a lost PKI store anew from its copy beside the backups",
+        help="rebuild a lost PKI store from its copy beside the backups",
         description="Unpack a bundle of the folder `recovery` in the backup store, or "
         "/etc/ironspan/etcd-backup/recovery.bundle of an etcd host, into the folder that site_pki_store "
         "names. The key of the PKI store is needed; it is in no backup.",
@@ -44,7 +44,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def recover(arguments: argparse.Namespace) -> int:
-    """Make a lost PKI store anew."""
+    """Rebuild a lost PKI store."""
     site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, backup_keys
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""``ironspan doctor``: one page of what is wrong with a site, and the commands that mend it."""
+"""``ironspan doctor``: one page of what is wrong with a site, and the commands that fix it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     """Add the ``doctor`` command."""
     parser = subparsers.add_parser(
         "doctor",
-        help="what is wrong with the site, and what mends it",
+        help="what is wrong with the site, and what fixes it",
         description="Look at every host (one execution each), the API, etcd and the link, and say on "
-        "one page what is wrong and which command mends it. Nothing is changed. "
+        "one page what is wrong and which command fixes it. Nothing is changed. "
         "Exit codes: 0 healthy, 1 something is wrong, 2 the inventory has problems, 4 nobody answered.",
     )
     add_run_options(parser)

@@ -27,7 +27,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "check",
         help="latency, loss, packet sizes, names and tables, asked of the hosts",
         description="Let hosts ask each other (one execution each) and show latency and loss by place, and "
-        "what is wrong with what mends it. Nothing is changed. "
+        "what is wrong with what fixes it. Nothing is changed. "
         "Exit codes: 0 well, 1 something is wrong, 2 the inventory has problems, 4 nobody answered. "
         "With --from and --to no host is asked: it is worked out whether policies allow this connection, "
         "and by which rule. Exit codes: 0 allowed, 1 denied, 2 there is no such endpoint, 3 not decided.",

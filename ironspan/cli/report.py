@@ -25,7 +25,7 @@ CONVERGE = "ironspan.hybrid.converge"
 UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
-STUCK_REMEDY = "mend that and run the same again; to give up instead: kubectl uncordon {}"
+STUCK_REMEDY = "fix that and run the same again; to give up instead: kubectl uncordon {}"
 CUT_OFF = "the end of this run was never seen: ansible-playbook was killed, or gave up by an error of its own"
 INTERRUPTED = "interrupted before the end"
 AGAIN = "every host finishes or takes back what it had begun"

@@ -62,7 +62,7 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
     change.add_argument(
         "--rate", metavar="RATE", help="each direction's rate, for example 500mbit; 0: no limit"
     )
-    change.add_argument("--seed", type=int, help="of the random numbers; setting it starts them anew")
+    change.add_argument("--seed", type=int, help="of the random numbers; setting it starts them again")
     _command(actions, "cut", lambda a: _link(a, cut=True), "cut the link; what is under way is lost")
     _command(actions, "heal", lambda a: _link(a, cut=False), "join the link again")
     _command(actions, "show", _link, "show settings and counters")

@@ -66,7 +66,7 @@ def ensure(layout: Layout, wan_mtu: int) -> None:
     for site in layout.sites:
         if site.namespace not in namespaces:
             run(["ip", "netns", "add", site.namespace])
-        # A router that was made only in part is made again from nothing: simpler than to mend.
+        # A router that was made only in part is made again from nothing: simpler than to fix.
         if site.router_port in links and not _router_complete(site):
             run(["ip", "link", "delete", site.router_port])
             links.discard(site.router_port)

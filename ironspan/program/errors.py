@@ -42,7 +42,7 @@ class LeaseLost(ServiceError):
 
 
 class Refused(ServiceError):
-    """The service, or the way to it, has to be mended by an operator. Asking again is for much later."""
+    """The service, or the way to it, has to be fixed by an operator. Asking again is for much later."""
 
 
 class Forbidden(Refused):

@@ -41,7 +41,7 @@ class ActionModule(ClusterAction):
             raise OperationError(
                 f"the stage {move} of {wish.name} would break what is not ready for it: "
                 f"{rotation.listed(reasons)}",
-                f"mend what is named; -e {rotation.STAGE_VARIABLE}={rotation.GO_ON} lets hosts follow",
+                f"fix what is named; -e {rotation.STAGE_VARIABLE}={rotation.GO_ON} lets hosts follow",
             )
         if not self._task.check_mode:
             state = session.store.move(wish.name, move)

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Says on one page what is wrong with a site, and what mends it. Changes nothing."""
+"""Says on one page what is wrong with a site, and what fixes it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 class ActionModule(PageAction):
     """The action ``ironspan.hybrid.doctor``."""
 
-    UNWELL = "The site is not well; the page above says what mends it."
+    UNWELL = "The site is not well; the page above says what fixes it."
 
     def prepare(self, site: Site, roles_folder: Path) -> tuple[dict[str, t.Any], Result, list[str]]:
         """Render the documents, if that is possible, and decide whom each host probes."""

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the encryption of secrets to its next stage in the PKI store, stores secrets anew, and judges."""
+"""Takes the encryption of secrets to its next stage in the PKI store, rewrites secrets, and judges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ActionModule(ClusterAction):
         if reasons:
             raise OperationError(
                 f"the stage {move} would make secrets unreadable: {rotation.listed(reasons)}",
-                f"mend what is named; -e {rotation.STAGE_VARIABLE}={rotation.GO_ON} lets all follow",
+                f"fix what is named; -e {rotation.STAGE_VARIABLE}={rotation.GO_ON} lets all follow",
             )
         if not self._task.check_mode:
             state = session.store.encryption.move(move, wanted_kind(session.site))

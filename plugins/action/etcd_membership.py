@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Says how etcd members start, lets them join and vote, and removes them."""
+"""Says how etcd members start, adds and promotes them, and removes them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ActionModule(ClusterAction):
         if self._task.check_mode:
             return {"changed": True, "inputs": {}}
         inputs, numbers = etcd.add(host, self.group(COMPARED_GROUP, "etcd"), self._bare())
-        self.say(f"{host.name} joins etcd without a vote ({numbers})")
+        self.say(f"{host.name} joins etcd as a learner ({numbers})")
         return {"changed": True, "inputs": {host.name: inputs}, "arithmetic": numbers}
 
     def _voters(self, session: Session, limit: int) -> Result:

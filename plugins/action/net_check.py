@@ -27,7 +27,7 @@ PATIENCE_S = 3.0
 class ActionModule(PageAction):
     """The action ``ironspan.hybrid.net_check``."""
 
-    UNWELL = "The network is not well; the page above says what mends it."
+    UNWELL = "The network is not well; the page above says what fixes it."
 
     def prepare(self, site: Site, roles_folder: Path) -> tuple[dict[str, t.Any], Result, list[str]]:
         """Decide what hosts are to be asked."""

@@ -40,7 +40,7 @@ _PATIENCE_SECONDS = 60
 _REMOVED = "removed: {}. Take them out of the inventory now; site.yml would make them nodes again."
 _NOT_RESET = (
     "not reset, because they did not answer: {}. They make themselves nodes again when they come back: "
-    "reset them then (reset.yml), or install them anew."
+    "reset them then (reset.yml), or reinstall them."
 )
 _NOT_BEGUN = "not begun: as many hosts of its rack got stuck as may be out of service"
 
@@ -106,7 +106,7 @@ class ActionModule(ClusterAction):
         }
 
     def _open(self, api: Api, names: list[str]) -> Result:
-        """Open the nodes that a drain closed, and name those that somebody else keeps closed."""
+        """Uncordon the nodes that a drain cordoned, and name those that somebody else keeps cordoned."""
         nodes = {node["metadata"]["name"]: node for node in api.get("/api/v1/nodes")["items"]}
         ours = [name for name in names if name in nodes and cordon.cordoned_here(nodes[name])]
         if not self._task.check_mode:
@@ -155,9 +155,9 @@ def _report(
         "failed": True,
         "stuck": stuck,
         "notes": notes,
-        "msg": f"Not drained: {names}. Pods that went stay away; nodes that were closed stay closed.\n"
+        "msg": f"Not drained: {names}. Pods that went stay away; nodes that were cordoned stay cordoned.\n"
         f"{stuck_text(stuck)}\n"
-        "Mend that and run the same again; to give up instead: kubectl uncordon NODE.",
+        "Fix that and run the same again; to give up instead: kubectl uncordon NODE.",
     }
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Turns emptied nodes over from one pod network to the other, and proves that they carry pods."""
+"""Moves drained nodes from one pod network to the other, and proves that they carry pods."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ActionModule(ClusterAction):
         if problems:
             listed = "\n".join(f"- {problem}" for problem in problems)
             raise ClusterError(
-                f"The nodes stay closed, because {way.to} does not carry their pods as it should:\n{listed}",
+                f"The nodes stay cordoned: {way.to} does not carry their pods as it should:\n{listed}",
                 "\nMend that and run the same again; to go back instead: "
                 f"-e ironspan_pod_network={'flannel' if way.label else 'cilium'}.",
             )

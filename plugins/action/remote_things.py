@@ -128,7 +128,7 @@ def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
         "things": [{**thing.as_dict(), "more": dict(thing.found.more)} for thing in things],
     }
     if wrong:
-        problems.append(f"this is not as it should be, and no step mends it: {'; '.join(wrong)}")
+        problems.append(f"this is not as it should be, and no step fixes it: {'; '.join(wrong)}")
     if problems:
         answer.update(failed=True, msg="\n".join(problems))
     return answer

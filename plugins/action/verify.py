@@ -37,7 +37,7 @@ class ActionModule(ClusterAction):
             session.api(),
             session.etcd_context(),
             expected(session.site)._replace(image=arguments["image"]),
-            # A check waits for nothing: nobody is about to mend what it finds.
+            # A check waits for nothing: nobody is about to fix what it finds.
             0 if self._task.check_mode else seconds(arguments["timeout"], "timeout", 10),
             run_pods=not self._task.check_mode,
             progress=self.say,

@@ -32,7 +32,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Empty the nodes
+- name: Drain the nodes
   ironspan.hybrid.node_drain:
     hosts: "{{ ansible_play_batch }}"
     force: "{{ lookup('ironspan.hybrid.argument', 'ironspan_force_drain') }}"

@@ -79,7 +79,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]
             raise AnsibleLookupError(str(error)) from error
         folder = Path(constants.DEFAULT_LOCAL_TMP) / "ironspan"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written anew each time: an earlier task may have taken longer than the certificate lives.
+        # Written again each time: an earlier task may have taken longer than the certificate lives.
         path = folder / "kubeconfig"
         write_file(path, json.dumps(made).encode(), 0o600)
         return [str(path)]

@@ -8,12 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: doctor
-short_description: Say what is wrong with a site, and what mends it
+short_description: Say what is wrong with a site, and what fixes it
 version_added: "0.2.0"
 description:
   - Puts together what hosts answered to C(ironspan.hybrid.host_health), what the API and the members of the
     store say, and what the controller knows, and shows it on one page, each problem with the command that
-    mends it.
+    fixes it.
   - Changes nothing. What cannot be asked is named, and the rest is looked at. See docs/doctor.md.
   - It is an action plugin and runs on the controller only, before the hosts are asked and after it.
 author:

@@ -28,7 +28,7 @@ options:
   state:
     description:
       - V(entered) takes the encryption to the stage.
-      - V(followed) waits until API servers have followed it, stores secrets anew where the stage is about
+      - V(followed) waits until API servers have followed it, rewrites secrets where the stage is about
         that, and ends the last one.
     type: str
     choices: [entered, followed]
@@ -63,7 +63,7 @@ reasons:
   elements: str
 stored:
   description: Number of secrets by what they are stored with.
-  returned: when secrets were stored anew
+  returned: when secrets were rewritten
   type: dict
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: etcd_membership
-short_description: Let etcd members start, join, vote and leave
+short_description: Start, add, promote and remove etcd members
 version_added: "0.1.0"
 description:
   - Asks the etcd members how they are, computes the quorum before and after, and changes the
@@ -30,8 +30,8 @@ options:
     description:
       - V(started) says how the hosts of the group etcd start a new cluster, if it is known of all of them
         that they have no data; it says nothing otherwise.
-      - V(learner) adds O(host), which has no data, to the etcd cluster that lives, without a vote.
-      - V(voter) waits until O(host) is in sync and gives it its vote; without O(host) all hosts whose members
+      - V(learner) adds O(host), which has no data, to the etcd cluster that lives, as a learner.
+      - V(voter) waits until O(host) is in sync and promotes it; without O(host) all hosts whose members
         have started and have none, as after a run that was killed.
       - V(absent) removes the member with the name or the address of O(host).
       - V(named) notes in the PKI store when the certificates of all members have the name that members ask
@@ -50,7 +50,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Add the member without a vote
+- name: Add the member as a learner
   ironspan.hybrid.etcd_membership:
     state: learner
     host: "{{ inventory_hostname }}"

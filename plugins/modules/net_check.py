@@ -12,7 +12,7 @@ short_description: Say what the network between the hosts of a site is like
 version_added: "0.3.0"
 description:
   - Puts together what hosts answered to C(ironspan.hybrid.host_health) about the network, as latency and loss
-    by place, and says what is wrong and what mends it.
+    by place, and says what is wrong and what fixes it.
   - Changes nothing. See docs/net-check.md.
   - It is an action plugin and runs on the controller only, before the hosts are asked and after it.
 author:

@@ -11,11 +11,11 @@ module: node_drain
 short_description: Take nodes out of service and put them back
 version_added: "0.1.0"
 description:
-  - Closes nodes for new pods and evicts the pods they have, all nodes at the same time, within
+  - Cordons nodes and evicts the pods they have, all nodes at the same time, within
     PodDisruptionBudgets and a deadline. Static pods and pods of DaemonSets stay.
   - A node with a pod that would be lost (one without a controller), or whose data would be lost
     (C(site_drain_empty_dir_data)), is left alone altogether and reported as stuck.
-  - A node that it closed carries an annotation; V(schedulable) opens only such nodes.
+  - A node that it cordoned carries an annotation; V(schedulable) uncordons only such nodes.
   - It is an action plugin and runs on the controller only, once for a whole wave of hosts (C(run_once)).
 author:
   - The ironspan developers
@@ -34,7 +34,7 @@ options:
     default: []
   state:
     description:
-      - V(drained) empties the nodes, V(schedulable) opens them again.
+      - V(drained) drains the nodes, V(schedulable) uncordons them.
       - V(reported) fails when anything got stuck earlier in this run, and tells all of it.
     type: str
     choices: [drained, schedulable, reported]
@@ -80,7 +80,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Empty the nodes of this wave
+- name: Drain the nodes of this wave
   ironspan.hybrid.node_drain:
     hosts: "{{ ansible_play_batch }}"
     on_stuck: continue
@@ -125,7 +125,7 @@ opened:
   type: list
   elements: str
 left_cordoned:
-  description: Nodes that somebody else closed, and that stay closed.
+  description: Nodes that somebody else cordoned, and that stay cordoned.
   returned: when O(state=schedulable)
   type: list
   elements: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: pod_network
-short_description: Turn emptied nodes over to the other pod network
+short_description: Move drained nodes to the other pod network
 version_added: "0.2.0"
 description:
   - While a cluster is being moved from flannel to Cilium (C(site_cni_migration_cidr)), lets one or the other
     carry the pods of some nodes. They are closed and empty; M(ironspan.hybrid.node_drain) makes them so.
   - A label tells Cilium's agent and kube-proxy whose node it is; the agent restarts, what the other one left
-    on the host is taken away, and pods that stayed on the node (of DaemonSets) are made anew.
+    on the host is taken away, and pods that stayed on the node (of DaemonSets) are recreated.
   - Then small pods run on these nodes and on one node of each network; they must have addresses of the right
     network and reach names, services and each other.
   - All of it goes through the API and may be repeated. It is an action plugin and runs on the controller only

@@ -231,7 +231,7 @@ def test_writes_to_etcd_take_no_longer_with_it(
 
     The order is with, without, without, with: a machine that gets slower or faster favours none. Half seconds
     in which the hypervisor gave a processor to others do not count; whether it did has nothing to do with the
-    agent. How certain the ratio is comes from the turns themselves: it is computed anew for turns drawn from
+    agent. How certain the ratio is comes from the turns themselves: it is computed again for turns drawn from
     those there are.
     """
     with cluster(count) as members:
@@ -319,7 +319,7 @@ def p99_of(turns: list[list[float]]) -> float:
 
 
 def between(ones: list[list[float]], others: list[list[float]]) -> tuple[float, float]:
-    """Return between which values nine of ten ratios of the p99 lie, of turns drawn anew (bootstrap)."""
+    """Return between which values nine of ten ratios of the p99 lie, of turns drawn again (bootstrap)."""
     chance = random.Random(1)
 
     def drawn(turns: list[list[float]]) -> float:

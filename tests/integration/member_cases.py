@@ -30,7 +30,7 @@ def lose_the_disk(cluster: Cluster, host: str) -> None:
     cluster.on(host, "systemctl kill -s KILL etcd; rm -rf /var/lib/etcd/*/member")
 
 
-def an_empty_disk_is_refused_by_site_and_mended_by_a_replacement(cluster: Cluster) -> None:
+def an_empty_disk_is_refused_by_site_and_fixed_by_a_replacement(cluster: Cluster) -> None:
     """Lose az-3's disk; az-3 holds no control plane, so the API answers all the time."""
     before = started(cluster, "az-1", "az-2")
     lose_the_disk(cluster, "az-3")

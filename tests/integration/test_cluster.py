@@ -180,7 +180,7 @@ def doctor(cluster: Cluster) -> tuple[int, dict[str, set[str]], str]:
     return done.returncode, found, done.stdout
 
 
-def test_the_doctor_names_what_is_broken_and_what_mends_it(cluster: Cluster) -> None:
+def test_the_doctor_names_what_is_broken_and_what_fixes_it(cluster: Cluster) -> None:
     _, before, page = doctor(cluster)
     # The disk is the machine's, whose other users nobody here can answer for.
     assert before.keys() <= {"disk"}, page
@@ -193,7 +193,7 @@ def test_the_doctor_names_what_is_broken_and_what_mends_it(cluster: Cluster) -> 
     assert found["drift"] == {"rack-1", "rack-2", "az-3"}
     assert found["etcd"] == {"az-3"}
     assert "az-3 at 10.98." in page and "does not answer: Connection refused" in page
-    # What it says mends it, all at once.
+    # What it says fixes it, all at once.
     assert f"-> ironspan apply -i {cluster.inventory} --limit rack-1" in page
     done = cluster.command("apply", "-i", str(cluster.inventory), "--plain", "--limit", "rack-1,rack-2,az-3")
     assert done.returncode == 0, done.stdout
@@ -805,4 +805,4 @@ def test_secrets_that_a_node_reads_are_in_the_audit_log(cluster: Cluster) -> Non
 
 
 def test_a_member_that_lost_its_disk_is_refused_and_then_replaced(cluster: Cluster) -> None:
-    member_cases.an_empty_disk_is_refused_by_site_and_mended_by_a_replacement(cluster)
+    member_cases.an_empty_disk_is_refused_by_site_and_fixed_by_a_replacement(cluster)

@@ -123,7 +123,7 @@ def test_the_host_that_started_the_cluster_is_replaced(cluster: Cluster) -> None
 
 
 def test_an_empty_disk(cluster: Cluster) -> None:
-    member_cases.an_empty_disk_is_refused_by_site_and_mended_by_a_replacement(cluster)
+    member_cases.an_empty_disk_is_refused_by_site_and_fixed_by_a_replacement(cluster)
 
 
 def test_the_host_that_started_the_cluster_leaves_and_comes_back(cluster: Cluster) -> None:

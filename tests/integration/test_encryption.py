@@ -109,7 +109,7 @@ class Cluster:
         self.follow()
 
     def rewrite(self, *, everything: bool = False) -> Outcome:
-        """Store secrets anew."""
+        """Rewrite secrets."""
         return rewrite([self.api()], self.secrets, self.keys.state().writes, everything=everything)
 
     def end(self) -> None:
@@ -313,7 +313,7 @@ def test_an_api_server_takes_up_a_configuration_without_a_restart(cluster: Clust
 
 
 @pytest.mark.long
-def test_an_api_server_that_a_restored_value_keeps_from_being_ready_is_mended_by_recall(
+def test_an_api_server_that_a_restored_value_keeps_from_being_ready_is_fixed_by_recall(
     cluster: Cluster,
 ) -> None:
     cluster.keys.begin(SECRETBOX)

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Events in an etcd of their own, on a small cluster: on, begun anew with a replaced member, off."""
+"""Events in an etcd of their own, on a small cluster: on, started over with a replaced member, off."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ PROGRAM = textwrap.dedent(
     """
 )
 ETCDCTL = "set -a; . /etc/etcd/etcdctl.env; etcdctl"
-STOP = "Stop the API server, the controllers and etcd, rename its data, and make them anew on one host"
+STOP = "Stop the API server, the controllers and etcd, rename its data, and rebuild it on one host"
 LOSE = "systemctl kill -s KILL etcd; rm -rf /var/lib/etcd/*/member"
 
 
@@ -237,9 +237,9 @@ def test_two_members_lost(site: Restored) -> None:
     [
         (STOP, 0.5),
         (STOP, 2),
-        ("Let everybody talk to it, and start the API servers, then the controllers", 1),
+        ("Open it to the other hosts, and start the API servers, then the controllers", 1),
         ("Start the member", None),
-        ("Give it its vote when it is in sync", 1),
+        ("Promote it when it is in sync", 1),
     ],
 )
 def test_killed_and_run_again(site: Restored, task: str, seconds: float | None) -> None:

@@ -55,7 +55,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 def bring(api: IronicApi, uuid: str, wanted: Wanted, done: set[str] | None = None) -> list[str]:
-    """Take steps until a node is where it shall be; each as a run would that begins there anew."""
+    """Take steps until a node is where it shall be; each as a run would that starts there."""
     taken: list[str] = []
     finished = done if done is not None else set()
     for _ in range(20):

@@ -456,7 +456,7 @@ def test_the_controller_goes_on_with_a_renewed_certificate(site: Site) -> None:
     for host in PLANES:
         now = site.on(host, fingerprint)
         assert now != before[host][0]
-        assert site.on(host, running) == before[host][1], "read anew, not started anew"
+        assert site.on(host, running) == before[host][1], "read again, not restarted"
         shown = now.partition("=")[2].replace(":", "").lower()
         wait(functools.partial(site.events, shown), f"{host} does not use its new certificate")
     name = asked(site, "1h")
@@ -649,7 +649,7 @@ def test_the_proxy_ends_entries_whose_last_day_is_over(site: Site) -> None:
 # -- off, and on again -----------------------------------------------------------------------------
 
 
-def test_a_run_mends_what_was_changed_by_hand(site: Site) -> None:
+def test_a_run_fixes_what_was_changed_by_hand(site: Site) -> None:
     played = site.site()
     assert played.status == 0, played.output
     assert set(played.changed) == {"localhost", *([PROXY] if site.proxied else [])}, played.output

@@ -84,7 +84,7 @@ def comes_back(hosts: Cluster, within: float) -> float:
 
 
 def configuration(hosts: Cluster) -> str:
-    """Return what sshd was told; nothing while it starts anew."""
+    """Return what sshd was told; nothing while it restarts."""
     return hosts.on(HOST, f"cat {CONFIGURATION}", check=False)
 
 
@@ -136,7 +136,7 @@ def test_a_reboot_does_not_prolong_a_trial(hosts: Cluster) -> None:
     apply(hosts, "# tried", seconds=45, trial="boot")
     journal = hosts.on(HOST, "tail -n 1 /var/lib/ironspan/journal/open.jsonl")
     until = json.loads(journal)["trial"]["until"]
-    # Were the time counted anew after the boot, it would be this much too late.
+    # Were the time counted again after the boot, it would be this much too late.
     time.sleep(15)
     before, began = status(hosts), time.monotonic()
     subprocess.run(["nsenter", "-t", str(before), "-m", "-u", "-i", "-p", "systemctl", "reboot"], check=True)

@@ -558,11 +558,11 @@ class Run:
     def live(self, count: int) -> None:
         """Do some steps."""
         often: list[Callable[[], None]] = [self.write] * 8 + [self.start] * 4
-        mends = [self.thaw, self.store_is_back] * 2
+        fixes = [self.thaw, self.store_is_back] * 2
         seldom = [self.grant, self.revoke, self.compact, self.pause, self.store_fails] * 2
         rare = [self.kill_agent, self.end_agent, self.freeze_agent, self.kill_member, self.freeze_member]
         rarest = [self.clock_jumps, self.drill, self.big]
-        steps = often + mends + seldom + rare + rarest
+        steps = often + fixes + seldom + rare + rarest
         self.start()
         for _ in range(count):
             step = self.choice.choice(steps)
@@ -572,7 +572,7 @@ class Run:
             self.note()
 
     def settle(self) -> None:
-        """Mend everything, and wait until the agents say that all is safe."""
+        """Fix everything, and wait until the agents say that all is safe."""
         self._leave_behind()
         self.faults = 0.0
         self.store_is_back()

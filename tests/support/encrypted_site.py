@@ -67,7 +67,7 @@ class EncryptedSite(Cluster):
         self.api(host).apply(f"{SECRETS}/{name}", secret(name, text))
 
     def make_many(self, count: int, text: str) -> None:
-        """Make so many secrets that storing them anew takes several at a time and can be interrupted."""
+        """Make so many secrets that rewriting them takes several at a time and can be interrupted."""
         head = "apiVersion: v1\\nkind: Secret\\nmetadata: {name: many-%s}"
         item = f"{head}\\nstringData: {{text: {text}}}\\n---\\n"
         every = f"for number in $(seq {count}); do printf '{item}' $number; done"
@@ -166,7 +166,7 @@ class EncryptedSite(Cluster):
         self.on("az-1", f"{ETCD} etcdctl compact --physical $({revision})")
 
     def defragment(self) -> None:
-        """Let etcd write its database anew."""
+        """Let etcd write its database again."""
         self.on("az-1", f"{ETCD} etcdctl defrag")
 
     def restart_api(self, host: str) -> None:

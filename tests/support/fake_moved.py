@@ -96,7 +96,7 @@ class Moved(TwoNetworks):
         container: t.Any = pod["spec"]["containers"][0]
         if container["command"][0] != "sh":
             return super()._run(pod)
-        assert not self.runs_flannel(), "it would write its file anew"
+        assert not self.runs_flannel(), "it would write its file again"
         assert self.enforces
         self.tasks.append((pod["spec"]["nodeName"], container["image"]))
         if self.failing_tasks:

@@ -35,7 +35,7 @@ class Probe:
     """Asks while a block runs.
 
     Args:
-        client: makes a client, anew for each question: so each takes a new connection.
+        client: makes a client, again for each question: so each takes a new connection.
         paths: what to ask for, by name.
     """
 

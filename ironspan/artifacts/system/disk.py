@@ -27,7 +27,7 @@ NAMES = {"amd64": ("x64", "BOOTX64.EFI"), "arm64": ("aa64", "BOOTAA64.EFI")}
 ROOT_TYPES = {"amd64": "8304", "arm64": "8305"}
 """Type codes of sgdisk for a root partition (discoverable partitions specification)."""
 GRUB = """\
-# Written when the image was made; `update-grub` writes it anew, from /etc/default/grub.
+# Written when the image was made; `update-grub` writes it again, from /etc/default/grub.
 set timeout=1
 serial --unit=0 --speed=115200
 terminal_input console serial

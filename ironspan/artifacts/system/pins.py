@@ -19,7 +19,7 @@ HEAD = """\
 
 
 def pin(system: System) -> bool:
-    """Resolve a system's wheels anew and write the list.
+    """Resolve a system's wheels again and write the list.
 
     Args:
         system: the entry of the lock file.

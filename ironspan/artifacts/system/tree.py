@@ -146,7 +146,7 @@ def _unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _compile(tree: pathlib.Path, epoch: int) -> None:
-    """Compile what wheels brought: a system that runs from memory would do it anew at each start.
+    """Compile what wheels brought: a system that runs from memory would do it again at each start.
 
     By its content, not its time, and with one order of sets: the same bytes each time.
     """

@@ -56,7 +56,7 @@ def accept(store: Store, names: Names, served: Served, against: int, now: float)
             raise ProgramError(
                 f"Epoch {last.epoch} of the backup belongs to cluster {last.cluster_id} since: the store was "
                 "restored.",
-                "Make this member anew: ironspan apply member_replace.",
+                "Rebuild this member: ironspan apply member_replace.",
             )
         return last.epoch
     return begin(store, names, served.cluster, Restored("disk", served.revision, 0, 0), now).epoch

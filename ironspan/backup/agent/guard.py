@@ -189,7 +189,7 @@ class Guard:
     def _found(self) -> Finding | None:
         own = self._ask(self._settings.etcd.local)
         if own is None:
-            # Data are changed while etcd is down; after that the backup is looked at anew.
+            # Data are changed while etcd is down; after that the backup is looked at again.
             self._look = True
             return None
         if self._look:

@@ -78,7 +78,7 @@ class Metrics:
         )
         self.written = Counter(f"{PREFIX}_written_bytes", "Bytes written.", ["what"], registry=self.registry)
         self.gaps = self._counter("gaps", "Times that revisions were lost to the log.")
-        self.stalls = self._counter("watch_stalls", "Times that etcd's watch fell silent and was begun anew.")
+        self.stalls = self._counter("watch_stalls", "Times that etcd's silent watch was started over.")
         self.errors = Counter(f"{PREFIX}_errors", "Failures.", ["kind"], registry=self.registry)
         self.care = CareMetrics(self.registry)
         for kind in KINDS:

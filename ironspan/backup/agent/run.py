@@ -31,7 +31,7 @@ def run(settings: Settings) -> int:
     """Run the agent until SIGTERM or SIGINT; then what waits is written and the lease given up.
 
     A kill at any time loses nothing: what is not in the store is in etcd or in the spool. A store that an
-    operator has to mend is tried again every minute.
+    operator has to fix is tried again every minute.
 
     Args:
         settings: of this host.

@@ -152,7 +152,7 @@ class Session:
         if after is None and not reached:
             after = revision
         if after is not None:
-            # Nothing leads into a log that begins anew but a snapshot that is not older.
+            # Nothing leads into a log that starts over but a snapshot that is not older.
             snapshots.need(after, self._pipeline.position.rpo() if self._pipeline else 0.0)
         elif not end.revision:
             first = self._first_kept(taken)

@@ -59,7 +59,7 @@ class CareMetrics:
 
 
 class Caretaker:
-    """Looks at the cluster, mends what it can, and says what it cannot.
+    """Looks at the cluster, fixes what it can, and says what it cannot.
 
     Args:
         client: knows the endpoints of all members.

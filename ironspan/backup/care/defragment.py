@@ -102,7 +102,7 @@ def _settled(client: EtcdClient, seconds: float, despite: str) -> Health:
         if time.monotonic() >= end:
             raise ProgramError(
                 f"No member is defragmented while not all are well: {'; '.join(problems)}.",
-                "Mend that first (ironspan doctor); defragmentation goes on by itself then.",
+                "Fix that first (ironspan doctor); defragmentation goes on by itself then.",
             )
         time.sleep(_STEP_SECONDS)
 

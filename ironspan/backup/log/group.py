@@ -40,7 +40,7 @@ class Grouper:
 
     def __init__(self, next_revision: int) -> None:
         self.next = next_revision
-        """The revision to ask etcd for when the watch has to begin anew."""
+        """The revision to ask etcd for when the watch has to start over."""
         self._open = False
         self._events: list[Event] = []
         self._given = 0

@@ -31,7 +31,7 @@ class Sender:
     """Takes batches from the outbox and appends them through a segment writer; one thread of its own.
 
     A store that fails is asked again, after what it said in Retry-After or 0.1 s, doubled up to 1.5 s, or up
-    to a minute where an operator has to mend it; the spool takes the log meanwhile. Other errors end the
+    to a minute where an operator has to fix it; the spool takes the log meanwhile. Other errors end the
     thread and are in ``failure``: another agent writes (``LeaseLost``), the segment is gone (``NotThere``),
     the log is not what was written (``ChainError``), the spool cannot be read. What was not stored is still
     in the outbox.

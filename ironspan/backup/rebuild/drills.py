@@ -193,7 +193,7 @@ def drilling(settings: Settings, path: Path) -> Iterator[None]:
 
         def step() -> None:
             nonlocal drills
-            # A store that refuses now may be mended while this runs.
+            # A store that refuses now may be fixed while this runs.
             drills = drills or Drills(settings, path, open_store(settings.stores[0]), leads)
             drills.step()
 

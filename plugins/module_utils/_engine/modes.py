@@ -49,7 +49,7 @@ def answer(
         return {**told, "revisions": revisions, "reports": store.revisions.reports()}
     expired = params.get("expired")
     if expired and history.trial and not _is_due(history, expired):
-        return {**told, "msg": "the trial was set anew or is another one; this timer is void"}
+        return {**told, "msg": "the trial was set again or is another one; this timer is void"}
     if mode == "confirm" and not is_open and history.commit is None:
         return {**told, "msg": _say_nothing_is_open(store)}
     if mode == "confirm" and history.commit is None and not history.waiting:

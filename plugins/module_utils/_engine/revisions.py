@@ -179,7 +179,7 @@ def insist_on_origin(back: t.Mapping[str, t.Any], revisions: Revisions) -> Revis
         if revision["number"] == back["target"]:
             return revision
     text = "another document was applied to this host since the rollback was compared"
-    raise EngineError([Problem("", text, "Compare again: run the rollback (or its plan) anew.")])
+    raise EngineError([Problem("", text, "Compare again: run the rollback (or its plan) again.")])
 
 
 def taken_over(history: History, owned: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:

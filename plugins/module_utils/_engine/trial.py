@@ -7,7 +7,7 @@ commits it, or until its timer runs out, which rolls it back. The timer is syste
 that an earlier step has kept on the host, so neither the controller nor the network is needed.
 
 The timer is set before the first change, and again when all is applied. Each setting has a number; a timer
-that comes too late, because the trial was set anew or is over, finds a higher number in the journal, or no
+that comes too late, because the trial was set again or is over, finds a higher number in the journal, or no
 trial, and does nothing.
 """
 

@@ -317,7 +317,7 @@ def main(arguments: t.Sequence[str]) -> int:
     while True:
         failures = 1
         try:
-            # Read anew each time: the certificate may have been renewed.
+            # Read again each time: the certificate may have been renewed.
             cluster = Cluster(settings)
             failures = one_pass(cluster, settings, datetime.datetime.now(_UTC))
         except (Refused, OSError, http.client.HTTPException, ValueError) as error:

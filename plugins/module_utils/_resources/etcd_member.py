@@ -227,7 +227,7 @@ class EtcdMemberKind:
             raise ResourceError(
                 f"{spec['data_dir']} holds the data of member {data['member']} of cluster {data['cluster']}; "
                 f"this host is member {known['member']} of cluster {known['cluster']}",
-                "Mount the disk that belongs here, or make it anew with playbooks/member_replace.yml.",
+                "Mount the disk that belongs here, or rebuild it with playbooks/member_replace.yml.",
             )
 
 

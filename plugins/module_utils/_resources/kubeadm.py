@@ -241,7 +241,7 @@ def _init(host: Host, config: str, flags: t.Sequence[str]) -> None:
     try:
         kubeadm(host, "init", "--skip-token-print", "--skip-certificate-key-print", *flags)
     except ResourceError as error:
-        # The store holds this cluster already (an earlier attempt, or a control plane made anew), with a
+        # The store holds this cluster already (an earlier attempt, or a control plane rebuilt), with a
         # CoreDNS whose Corefile kubeadm cannot migrate: it stays, and what comes after it is done here.
         if not COREDNS_STAYS.search(error.message):
             raise

@@ -65,7 +65,7 @@ class Machine:
         if done.returncode != 0:
             lines = (done.stderr or done.stdout).strip().splitlines()
             reason = lines[-1] if lines else f"it ended with status {done.returncode}"
-            raise RestoreError(f"{' '.join(argv[:3])} failed: {reason}.", "Mend that, and run this again.")
+            raise RestoreError(f"{' '.join(argv[:3])} failed: {reason}.", "Fix that, and run this again.")
         return done.stdout
 
     def has_backup_program(self) -> bool:
@@ -105,7 +105,7 @@ class Machine:
                 timeout=seconds,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise RestoreError(f"{argv[0]} failed: {error}.", "Mend that, and run this again.") from error
+            raise RestoreError(f"{argv[0]} failed: {error}.", "Fix that, and run this again.") from error
 
     def record(self) -> Record:
         """Return what is known of a restore on this host; empty when there was none."""

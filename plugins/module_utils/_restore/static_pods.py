@@ -25,7 +25,7 @@ STOP_SECONDS = 60.0
 """A process that waits for a disk ends only after it."""
 READY_SECONDS = 180.0
 FIRST_SECONDS = 15.0
-"""For so long another host's API server is waited for; it may be what cannot be mended now."""
+"""For so long another host's API server is waited for; it may be what cannot be fixed now."""
 START_SECONDS = 4.0
 """For so long the kubelet is given to start the API server."""
 KUBELET = "kubelet.service"
@@ -40,7 +40,7 @@ def present(machine: Machine) -> t.List[str]:
 def take_away(machine: Machine) -> bool:
     """Have the programs ended, and not started again; returns whether any was there.
 
-    The kubelet is started anew when their manifests are gone, and what they run is killed: nothing that they
+    The kubelet is restarted when their manifests are gone, and what they run is killed: nothing that they
     could still write has a store. Asked to end them, it would take half a second, and it would remember how
     often they ended for want of a store: started again, they would wait for up to five minutes.
     """
@@ -124,7 +124,7 @@ def start(machine: Machine) -> bool:
 def _see_to_it_that_it_starts(machine: Machine) -> None:
     """Have the API server started soon, also where an earlier run of the restore tried that in vain.
 
-    After each end the kubelet waits longer. Only in memory does it know for how long: started anew, it does
+    After each end the kubelet waits longer. Only in memory does it know for how long: restarted, it does
     not wait. Pods do not notice.
     """
     until = time.monotonic() + START_SECONDS

@@ -80,7 +80,7 @@ def _put_aside(machine: Machine, arguments: Arguments) -> str:
     if arguments["point"]:
         store.begin(machine, own, arguments["point"], arguments["source"])
     else:
-        # Another host makes the store anew, whatever was begun here.
+        # Another host rebuilds the store, whatever was begun here.
         machine.forget()
     record = machine.record()
     aside = store.set_aside(machine, own, arguments["keep_cluster"] or record.get("cluster", ""))

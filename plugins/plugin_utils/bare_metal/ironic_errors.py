@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What the errors of Ironic's conductor mean for whoever has to mend them."""
+"""What the errors of Ironic's conductor mean for whoever has to fix them."""
 
 from __future__ import annotations
 

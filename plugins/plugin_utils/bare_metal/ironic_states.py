@@ -72,7 +72,7 @@ class Move(t.NamedTuple):
         verb: what Ironic's API is told (``target``).
         to: the state it ends in when all goes well.
         wipes: whether what is on its disks is gone then.
-        interrupts: whether an operating system that runs ends, or starts anew.
+        interrupts: whether an operating system that runs ends, or restarts.
         what: for people.
         minutes: how long it takes, an estimate for a server with eight GPUs.
     """

@@ -142,7 +142,7 @@ class Journey:
             what = "inspect" if inspect else "clean"
             raise Hold(
                 f"it is in use, and Ironic can {what} it only when it is not",
-                f"deploy it anew, or do not {what} it",
+                f"redeploy it, or do not {what} it",
             )
         self._travel(("manageable",))
         if inspect:
@@ -238,7 +238,7 @@ class Journey:
             what = state.means if state.sort == "failed" else "its BMC was tried"
             raise Hold(
                 f"{what} {node.failures} times{explained(node.last_error)}",
-                "mend the cause, and run it again",
+                "fix the cause, and run it again",
             )
         if node.maintenance:
             self._end_maintenance()

@@ -30,7 +30,7 @@ _PROGRAM = Argument(
 OPERATIONS = (
     Operation(
         name="etcd_restore",
-        summary="make etcd anew from its backup, or from a member's data where these are newer",
+        summary="rebuild etcd from its backup, or from a member's data where these are newer",
         details="Everything that would go wrong is said before anything is stopped. Interrupted, it goes "
         "on where it was.",
         command=("backup", "restore"),

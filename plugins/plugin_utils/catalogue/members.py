@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Members of etcd and control planes come, go, and are made anew."""
+"""Members of etcd and control planes come, go, and are rebuilt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERATIONS = (
     Operation(
         name="member_add",
         summary="hosts become members of etcd and control planes",
-        details="Each joins etcd without a vote and gets one when it is in sync; API servers and load "
+        details="Each joins etcd as a learner and is promoted when it is in sync; API servers and load "
         "balancers follow.",
         command=("member", "add"),
         hosts="the new members, and those that follow",
@@ -55,14 +55,14 @@ OPERATIONS = (
     ),
     Operation(
         name="member_replace",
-        summary="one member of etcd or control plane is made anew",
+        summary="one member of etcd or control plane is rebuilt",
         details="For an empty disk, wrong data, or another machine at the host's address or at a new one; "
         "the one that "
         "started the cluster included.",
         command=("member", "replace"),
         hosts="the member, and those that follow",
         arguments=(
-            named("the one host that is made anew", required=True),
+            named("the one host that is rebuilt", required=True),
             FORCE_DRAIN,
             ALLOW_DESTRUCTIVE,
             PLAN,

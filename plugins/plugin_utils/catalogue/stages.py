@@ -67,7 +67,7 @@ OPERATIONS = (
         arguments=(
             Argument(
                 name="ironspan_encryption_stage",
-                what="the stage to enter, next, or rewrite to store all secrets anew",
+                what="the stage to enter, next, or rewrite, which writes all secrets again",
                 choices=("next", "read", "write", "drop", "back", "recall", "rewrite"),
                 default="next",
                 formerly="ironspan_stage",

@@ -57,7 +57,7 @@ def wish_of(arguments: Mapping[str, t.Any], hosts: Mapping[str, Host]) -> Wish:
     needed = [host for host in left if not _NEEDED.isdisjoint(hosts[host].groups)]
     if needed:
         raise OperationError(
-            f"{LEAVE_VARIABLE} names {', '.join(needed)}", "only workers can stay behind: mend it first"
+            f"{LEAVE_VARIABLE} names {', '.join(needed)}", "only workers can stay behind: fix it first"
         )
     return Wish(name, stage, tuple(left), value_of(arguments, MINUTES_VARIABLE))
 

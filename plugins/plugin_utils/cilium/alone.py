@@ -41,7 +41,7 @@ OF_PROXY = (
     f"{_CORE}/kube-system/serviceaccounts/kube-proxy",
     PROXY_CONFIG,
 )
-"""What kubeadm 1.36's addon applies. Without the ConfigMap an upgrade by kubeadm makes none of it anew."""
+"""What kubeadm 1.36's addon applies. Without the ConfigMap an upgrade by kubeadm makes none of it again."""
 NOWHERE = {migration.LABEL: "nowhere"}
 _NETWORK_FOLDER = "/etc/cni/net.d"
 _CLEAN = (
@@ -124,7 +124,7 @@ def remove_flannel(api: Api, seconds: float, say: Say) -> None:
     """
     found = api.find(FLANNEL_SET)
     if found is not None:
-        # Its pods would write the network file anew when they start. The set itself says with which image.
+        # Its pods would write the network file again when they start. The set itself says with which image.
         pod = found["spec"]["template"]["spec"]
         if pod.get("nodeSelector") != NOWHERE:
             api.merge(FLANNEL_SET, {"spec": {"template": {"spec": {"nodeSelector": NOWHERE}}}})

@@ -28,7 +28,7 @@ BESIDE: dict[str, str] = {
     "enable-host-legacy-routing": "true",
     "kube-proxy-replacement": "false",
     "enable-bpf-masquerade": "false",
-    # flannel's pods are not restarted because Cilium does not know them, nor nodes closed that have no agent.
+    # flannel's pods are not restarted because Cilium does not know them, nor those cordoned that have none.
     "unmanaged-pod-watcher-interval": "0",
     "set-cilium-node-taints": "false",
 }

@@ -60,7 +60,7 @@ def prepare(api: Api, way: Way, seconds: float, say: Say) -> None:
 
 
 def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
-    """Turn one node over; it is closed and empty.
+    """Turn one node over; it is cordoned and drained.
 
     Args:
         api: the cluster.
@@ -106,7 +106,7 @@ def _lies_in(pod: Object, network: ipaddress.IPv4Network) -> bool:
 
 
 def _strays(api: Api, name: str, network: ipaddress.IPv4Network) -> list[str]:
-    """Delete the pods with an address of the other network; say which ones are not made anew yet."""
+    """Delete the pods with an address of the other network; say which ones are not recreated yet."""
     found = stray_pods(pods_of(api, name), network)
     for pod in found:
         if pod.get("status", {}).get("podIP") and not pod["metadata"].get("deletionTimestamp"):

@@ -265,7 +265,7 @@ def _decide(api: Api, judged: Object, verdict: Verdict) -> bool:
     """Write the decision into the request; False when someone else decided first or it is another one now.
 
     What is sent is the request that was judged, with its UID and version, and it is not read again: one that
-    was deleted meanwhile and made anew under its name is refused by the API server, and judged next time.
+    was deleted meanwhile and recreated under its name is refused by the API server, and judged next time.
     """
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
     condition = {

@@ -89,7 +89,7 @@ def _problems(members: Sequence[Member], version: str) -> Iterator[str]:
         for alarm in member.alarms:
             yield f"{member.name} reports the alarm {alarm}"
         if member.learner:
-            yield f"{member.name} is a learner without a vote"
+            yield f"{member.name} is a learner"
         if version and member.version != version:
             yield f"{member.name} runs version {member.version}, wanted {version}"
     yield from _differences(answered, len(members))

@@ -67,7 +67,7 @@ def first_start(
         raise ClusterError(
             f"No host of the group etcd has data, but {', '.join(joined)} belongs to a cluster already.",
             "Its store is elsewhere or lost: correct the group etcd, or restore etcd from a backup; "
-            "to begin anew with nothing, reset the whole site (playbooks/reset.yml).",
+            "to start over with nothing, reset the whole site (playbooks/reset.yml).",
         )
     cluster = ",".join(f"{host.name}={peer_url(host)}" for host in hosts)
     return {host.name: one_time_input("new", cluster) for host in hosts}
@@ -192,7 +192,7 @@ class EtcdCluster:
         return [host for host in self.hosts if host.name in learners]
 
     def promote(self, host: Host, seconds: float, progress: Callable[[str], None]) -> bool:
-        """Wait until a learner is in sync and give it its vote; returns whether it had none before.
+        """Wait until a learner is in sync and promote it; returns whether it was a learner before.
 
         Raises:
             ClusterError: it is not listed, or not in sync in time.
@@ -238,7 +238,7 @@ def _stranger(names: Sequence[str]) -> tuple[str, str]:
     return (
         f"etcd does not list {', '.join(names)}, although it has data.",
         "They are those of a member that was removed, or of another store: "
-        f"playbooks/member_replace.yml -e ironspan_hosts={names[0]} makes it anew.",
+        f"playbooks/member_replace.yml -e ironspan_hosts={names[0]} rebuilds it.",
     )
 
 

@@ -151,7 +151,7 @@ class Membership:
         seconds: float = PROMOTION_SECONDS,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Give a learner its vote as soon as it is in sync; nothing for one that votes already.
+        """Promote a learner as soon as it is in sync; nothing for one that votes already.
 
         Args:
             identifier: its id, hexadecimal.

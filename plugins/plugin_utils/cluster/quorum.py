@@ -52,7 +52,7 @@ class Quorum:
         return dataclasses.replace(self, voters=max(0, self.voters - 1), healthy=max(0, self.healthy - gone))
 
     def promoting(self) -> Quorum:
-        """Return the state after a learner that is in sync got its vote."""
+        """Return the state after a learner that is in sync was promoted."""
         return dataclasses.replace(self, voters=self.voters + 1, healthy=self.healthy + 1)
 
 

@@ -200,7 +200,7 @@ def sign_all(document: Mapping[str, t.Any], requests: Mapping[str, str], sign: S
                 asked = expected.get("common_name")
                 raise ExchangeError(
                     f"the document asks in {name} for {asked!r}, and its host is {node!r}",
-                    "make the plan anew: no role writes such a document",
+                    "make a new plan: no role writes such a document",
                 )
         else:
             key = resources.get(resource["key"], {})

@@ -1,3 +1,3 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor: what is wrong with a site, and the command that mends it. Reads only."""
+"""The doctor: what is wrong with a site, and the command that fixes it. Reads only."""

@@ -18,7 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     names,
     together,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import mend
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import fix
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import (
     SLOW_ANSWER_MS,
     VERY_SLOW_ANSWER_MS,
@@ -40,7 +40,7 @@ def api(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             f"the API is not ready: {', '.join(broken)}",
-            f"ssh {leaders[0]} journalctl -u kubelet -n 100; then {mend(evidence, leaders)}",
+            f"ssh {leaders[0]} journalctl -u kubelet -n 100; then {fix(evidence, leaders)}",
         )
     took = answers["milliseconds"]
     if took >= SLOW_ANSWER_MS:

@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     operation,
     size,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import finding, mend
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import finding, fix
 
 QUOTA_PROBLEM, QUOTA_NOTICE = 0.90, 0.75
 """Share of the quota in use. At all of it etcd refuses writes (alarm NOSPACE)."""
@@ -41,7 +41,7 @@ def health(evidence: Evidence) -> Iterator[Finding]:
         hosts = (host,) if host in evidence.site.hosts else ()
         if " reports the alarm " in problem:
             continue
-        remedy = mend(evidence, hosts or _all(evidence))
+        remedy = fix(evidence, hosts or _all(evidence))
         running = re.search(r" runs version (\d+\.\d+)", problem)
         if running and not _version(evidence).startswith(f"{running[1]}."):
             # site.yml refuses another minor version.
@@ -89,11 +89,11 @@ def space(evidence: Evidence) -> Iterator[Finding]:
 def events(evidence: Evidence) -> Iterator[Finding]:
     """The etcd that events have of their own; without it API servers are not ready and restart."""
     members = [host.name for host in evidence.site.group("etcd")]
-    anew = "ansible-playbook playbooks/etcd_events_anew.yml throws all events away and begins anew"
+    again = "ansible-playbook playbooks/etcd_events_anew.yml throws all events away and starts over"
     for problem in etcd.problems(evidence.events, _version(evidence)):
         host = problem.split(" ", 1)[0]
         hosts = (host,) if host in members else ()
-        remedy = f"{apply_command(evidence.site, hosts or members)}; if it stays: {anew}"
+        remedy = f"{apply_command(evidence.site, hosts or members)}; if it stays: {again}"
         yield Finding(PROBLEM, f"events: {problem}", remedy, hosts)
     if evidence.site.size.events_apart and not evidence.site.events_servers:
         nodes = evidence.site.nodes_to_size_for

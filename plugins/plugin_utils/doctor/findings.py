@@ -24,7 +24,7 @@ class Finding(t.NamedTuple):
     Args:
         level: ``problem`` or ``notice``.
         what: one clause without a full stop.
-        remedy: the command that mends it, or the sentence that says what to do.
+        remedy: the command that fixes it, or the sentence that says what to do.
         hosts: the hosts it is about, empty for the whole site.
     """
 

@@ -18,7 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     size,
     together,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import mend
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import fix
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.plan_checks import resumable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 
@@ -133,7 +133,7 @@ def services(evidence: Evidence) -> Iterator[Finding]:
         ],
         lambda hosts: "ironspan backup list",
     )
-    yield from together(PROBLEM, stopped, lambda hosts: mend(evidence, hosts))
+    yield from together(PROBLEM, stopped, lambda hosts: fix(evidence, hosts))
     yield from together(NOTICE, restless, lambda hosts: f"ssh {hosts[0]} journalctl -b -p warning")
     yield from together(NOTICE, failed, lambda hosts: f"ssh {hosts[0]} systemctl status --failed")
 
@@ -163,7 +163,7 @@ def drift(evidence: Evidence) -> Iterator[Finding]:
         PROBLEM, unfit, lambda hosts: f"ironspan apply assess --limit {','.join(hosts)}; it says what to do"
     )
     yield from together(PROBLEM, unknown, lambda hosts: apply_command(site, hosts))
-    yield from together(PROBLEM, differing, lambda hosts: mend(evidence, hosts))
+    yield from together(PROBLEM, differing, lambda hosts: fix(evidence, hosts))
 
 
 def transactions(evidence: Evidence) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""etcd members that have no data any more: site.yml refuses them, so another command mends it."""
+"""etcd members that have no data any more: site.yml refuses them, so another command fixes it."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def finding(evidence: Evidence) -> Iterator[Finding]:
         if found.etcd:
             count = len(evidence.site.group("etcd"))
             what = f"has lost its data, as {len(found.hosts)} of {count} members: etcd cannot go on"
-        yield Finding(PROBLEM, what, mend(evidence, found.hosts), found.hosts)
+        yield Finding(PROBLEM, what, fix(evidence, found.hosts), found.hosts)
 
 
-def mend(evidence: Evidence, hosts: Iterable[str]) -> str:
-    """Return what mends hosts, members without data among them: site.yml would refuse these.
+def fix(evidence: Evidence, hosts: Iterable[str]) -> str:
+    """Return what fixes hosts, members without data among them: site.yml would refuse these.
 
     Args:
         evidence: with the hosts' answers.

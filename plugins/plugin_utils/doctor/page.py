@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor's report as one page of text: problems first, each with what mends it."""
+"""The doctor's report as one page of text: problems first, each with what fixes it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
     Finding,
     apply_command,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import lost, mend
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.lost import fix, lost
 
 SCHEMA = 1
 HEALTHY, UNHEALTHY, NOTHING_ASKED = 0, 1, 4
@@ -155,7 +155,7 @@ def _api_remedy(evidence: Evidence) -> str:
     """Return what brings the API back: where etcd has lost its data, that comes first."""
     found = lost(evidence)
     if found.etcd or found.unsure:
-        return f"etcd comes first: {mend(evidence, found.hosts)}"
+        return f"etcd comes first: {fix(evidence, found.hosts)}"
     return apply_command(evidence.site, ["control_plane", "haproxy"])
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Stores secrets anew: an empty patch makes an API server write what it would encrypt otherwise now.
+"""Rewrites secrets: an empty patch makes an API server write what it would encrypt otherwise now.
 
 An API server leaves out a write that changes nothing, but not where what is stored was encrypted with another
 key than it writes with (apiserver, storage/etcd3: stale data). So a patch can be repeated, and costs etcd
@@ -25,7 +25,7 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Outcome(t.NamedTuple):
-    """What storing secrets anew has come to.
+    """What rewriting secrets has come to.
 
     Args:
         asked: number of secrets that the API was asked to write.
@@ -43,7 +43,7 @@ class Outcome(t.NamedTuple):
 def rewrite(
     apis: Sequence[Api], read: Callable[[], Iterable[Secret]], provider: str, *, everything: bool = False
 ) -> Outcome:
-    """Store secrets anew until none is left that another provider has written.
+    """Rewrite secrets until none is left that another provider has written.
 
     Args:
         apis: a client of each API server, which take turns: each writes with a key of its own where a vault

@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 
 STAGE_VARIABLE = "ironspan_encryption_stage"
 GO_ON, REWRITE, END = "next", "rewrite", "end"
-"""Not stages: whatever comes next, storing everything anew, and that the last stage was followed by all."""
+"""Not stages: whatever comes next, rewriting everything, and that the last stage was followed by all."""
 SHOWN = 10
 
 
@@ -123,9 +123,9 @@ def sentence(state: Encryption, after: Encryption, stage: str, control_planes: i
     """Return what a stage does, for people."""
     return {
         READ: f"let {control_planes} API servers read what {after.providers[-1]} writes",
-        WRITE: f"write secrets with {after.writes}, and store all of them anew",
+        WRITE: f"write secrets with {after.writes}, and rewrite all of them",
         DROP: f"let {control_planes} API servers read with {after.writes} only",
         BACK: f"write secrets with {after.writes} again",
         RECALL: f"let {control_planes} API servers read what {', '.join(after.providers[1:])} wrote",
-        REWRITE: f"store all secrets anew with {state.writes}",
+        REWRITE: f"rewrite all secrets with {state.writes}",
     }.get(stage, f"secrets are stored with {kind_of(state.writes)}: nothing is being changed")

@@ -1,9 +1,10 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Closes nodes for new pods, and opens again only those that were closed here.
+"""Cordons nodes, and uncordons only those that were cordoned here.
 
-An annotation on the node says that it was closed by a change and not by a person, so that a change never
-opens a node which somebody keeps closed on purpose. It goes in the same request: a kill cannot part the two.
+An annotation on the node says that it was cordoned by a change and not by a person, so that a change never
+uncordons a node which somebody keeps cordoned on purpose. It goes in the same request: a kill cannot part
+the two.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def is_cordoned(node: Object) -> bool:
 
 
 def cordoned_here(node: Object) -> bool:
-    """Tell whether a node was closed by ``cordon``."""
+    """Tell whether a node was cordoned by ``cordon``."""
     return ANNOTATION in (node["metadata"].get("annotations") or {})
 
 
@@ -70,7 +71,7 @@ def cordon(api: Api, name: str) -> bool:
 
 
 def uncordon(api: Api, name: str) -> bool:
-    """Open a node that ``cordon`` closed; one that somebody else closed stays closed.
+    """Uncordon a node that ``cordon`` cordoned; one that somebody else cordoned stays so.
 
     Returns:
         Whether it was closed here.

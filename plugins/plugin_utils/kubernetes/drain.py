@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Empties nodes: closes them, evicts their pods within disruption budgets, waits until they are gone.
+"""Drains nodes: cordons them, evicts their pods within disruption budgets, waits until they are gone.
 
 Pods go through the Eviction API of policy/v1, which keeps every PodDisruptionBudget; what it refuses is asked
 again until the deadline. Nothing is evicted from a node that holds a pod which must not go, so a drain that
@@ -82,7 +82,7 @@ class Outcome(t.NamedTuple):
 
 
 def drain(api: Api, names: Sequence[str], policy: Policy, progress: Say = lambda text: None) -> list[Outcome]:
-    """Empty nodes, all at the same time.
+    """Drain nodes, all at the same time.
 
     Args:
         api: the cluster.
@@ -207,7 +207,7 @@ class _Drain:
             trouble = ""
             try:
                 left = [pod for pod in pods_of(self._api, self._name) if fate_of(pod) is not Fate.STAYS]
-                # One that was bound to the node just before it was closed.
+                # One that was bound to the node just before it was cordoned.
                 reasons = refusals(left, self._policy)
                 if reasons:
                     return self._outcome("stuck", reasons)

@@ -171,7 +171,7 @@ def remove(api: Api, gone: Sequence[Owned]) -> list[str]:
         What was deleted, by kind and name.
 
     Raises:
-        ClusterError: one was made anew meanwhile, or the API refuses.
+        ClusterError: one was recreated meanwhile, or the API refuses.
     """
     removed = []
     for one in gone:
@@ -182,7 +182,7 @@ def remove(api: Api, gone: Sequence[Owned]) -> list[str]:
             if error.status != 409:
                 raise
             raise ClusterError(
-                f"{one.title} was made anew while this ran.", "See who makes it, and run this again."
+                f"{one.title} was recreated while this ran.", "See who makes it, and run this again."
             ) from None
         if there:
             removed.append(one.title)

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The report as text: a matrix, a few lines of figures, and what is wrong with what mends it."""
+"""The report as text: a matrix, a few lines of figures, and what is wrong with what fixes it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def steps(context: Context) -> list[Step]:
     down = [host.name for host in due if not is_ready(nodes[host.name])]
     if down:
         raise OperationError(
-            f"not Ready: {', '.join(down)}", "mend them, or take them out first (node_remove.yml)"
+            f"not Ready: {', '.join(down)}", "fix them, or take them out first (node_remove.yml)"
         )
     emptying = emptying_steps(context, due, nodes)
     waves = _waves(context, due, nodes)

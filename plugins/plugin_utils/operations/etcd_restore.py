@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""etcd is made anew from its backup, or from a member's data when these are newer.
+"""etcd is rebuilt from its backup, or from a member's data when these are newer.
 
 What hosts have was read from them before (playbooks/etcd_survey.yml); what members say of themselves is asked
 here. The first of them is made on one host, the others join it.
@@ -56,7 +56,7 @@ def steps(context: Context) -> list[Step]:
         Step(
             "etcd-restore",
             chosen.name,
-            f"make etcd anew on {chosen.name} from {_words(point, source, survivor)}, as a new cluster, "
+            f"rebuild etcd on {chosen.name} from {_words(point, source, survivor)}, as a new cluster, "
             "and check it while nobody else can reach it",
             disruption="all members of before are shut out; revisions go on beyond the last one",
             seconds=RESTORE_SECONDS,
@@ -81,7 +81,7 @@ def bound_to(context: Context) -> dict[str, t.Any]:
 
 
 def insist_on_bound(context: Context, planned: Mapping[str, t.Any]) -> None:
-    """Refuse a plan when etcd was made anew since: by this plan, which is used up, or another run.
+    """Refuse a plan when etcd was rebuilt since: by this plan, which is used up, or another run.
 
     A restore that was cut short is still going on, and its plan finishes it.
 
@@ -92,7 +92,7 @@ def insist_on_bound(context: Context, planned: Mapping[str, t.Any]) -> None:
     others = _clusters(surveys) - set(planned.get("clusters") or ())
     if others and not any(survey["going_on"] for survey in surveys.values()):
         raise OperationError(
-            f"etcd was made anew after this plan was made: it is cluster {', '.join(sorted(others))} "
+            f"etcd was rebuilt after this plan was made: it is cluster {', '.join(sorted(others))} "
             "now, so the plan was applied already, or another restore came first",
             "if it has to be restored once more, make a new plan",
         )
@@ -137,7 +137,7 @@ def _surveys(context: Context, group: str) -> dict[str, Survey]:
 def _choose(
     context: Context, surveys: Mapping[str, Survey], point: str, source: str
 ) -> tuple[Host, Survey | None]:
-    """Return the host on which etcd is made anew, and the data there if they may be taken."""
+    """Return the host on which etcd is rebuilt, and the data there if they may be taken."""
     if not surveys:
         names = ", ".join(host.name for host in context.site.group("etcd"))
         raise OperationError(
@@ -154,7 +154,7 @@ def _choose(
     if len(named) > 1 or any(name not in surveys for name in named):
         raise OperationError(
             f"{HOSTS_VARIABLE} is {', '.join(named)}",
-            f"name the one host on which etcd is made anew: {', '.join(surveys)}",
+            f"name the one host on which etcd is rebuilt: {', '.join(surveys)}",
         )
     if named and unfinished and named != unfinished:
         raise OperationError(
@@ -182,7 +182,7 @@ def _insist_that_it_is_needed(context: Context, going_on: bool) -> None:
     if count.kept and not going_on and not _forced(context):
         raise OperationError(
             f"etcd has its quorum ({count}), so nothing has to be restored",
-            "a member that is broken is mended with member_replace; to go back to a backup all the same, "
+            "a member that is broken is fixed with member_replace; to go back to a backup all the same, "
             f"add -e {FORCE_VARIABLE}=true: what was written since then is lost",
         )
 
@@ -193,7 +193,7 @@ def _insist_that_all_can_be_stopped(context: Context, silent: list[Host]) -> Non
     if running:
         raise OperationError(
             f"etcd still runs on {', '.join(running)}, which cannot be reached over SSH to stop it",
-            "mend SSH to it, or switch the machine off",
+            "fix SSH to it, or switch the machine off",
         )
 
 
@@ -208,11 +208,11 @@ def _insist_that_hosts_are_fit(surveys: Mapping[str, Survey], chosen: Host, sour
         )
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
-        raise OperationError(f"etcd cannot be restored like this:\n{listed}", "mend these")
+        raise OperationError(f"etcd cannot be restored like this:\n{listed}", "fix these")
 
 
 def _has_old_data(survey: Survey, going_on: Survey) -> bool:
-    """Tell whether a host has data, or may begin to have some, that are not of the cluster made anew."""
+    """Tell whether a host has data, or may begin to have some, that are not of the cluster rebuilt."""
     if not going_on.get("released"):
         return bool(survey["configured"])
     return bool(survey["data"]) and survey["data"]["cluster"] != going_on["cluster"]
@@ -249,7 +249,7 @@ def _joining(context: Context, others: list[str]) -> list[Step]:
         # A plan fixes documents by what hosts have; these have nothing then.
         what = f"afterwards, by a plan of member_add, {', '.join(others)} join etcd"
         return [Step("etcd-join-later", "", what)]
-    what = "joins etcd without data, first without a vote"
+    what = "joins etcd without data, first as a learner"
     return [Step("etcd-join", name, f"{name} {what}", seconds=JOIN_SECONDS) for name in others]
 
 
@@ -257,7 +257,7 @@ def _leaving_out(host: Host) -> Step:
     return Step(
         "etcd-leave-out",
         "",
-        f"{host.name} does not answer and is no member any more: keep it off until it can be made anew with "
+        f"{host.name} does not answer and is no member any more: keep it off until it can be rebuilt with "
         "member_replace",
         destructive=True,
     )

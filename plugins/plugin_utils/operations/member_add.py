@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Adding etcd members and control planes: one after the other, without a vote until in sync."""
+"""Adding etcd members and control planes: one after the other, as learners until in sync."""
 
 from __future__ import annotations
 

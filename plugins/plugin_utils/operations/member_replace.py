@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing an etcd member or a control plane: the old one is forgotten, the host joins anew.
+"""Replacing an etcd member or a control plane: the old one is forgotten, the host joins again.
 
 For a host whose disk is empty, whose data are wrong, which died and was built again at its address or at
 another one; any host, the one that once started the cluster included.

@@ -92,13 +92,13 @@ class Members:
             Step(
                 "etcd-add-learner",
                 host.name,
-                f"add {host.name} to etcd without a vote, and start it",
+                f"add {host.name} to etcd as a learner, and start it",
                 seconds=LEARNER_SECONDS,
             ),
             Step(
                 "etcd-promote",
                 host.name,
-                f"give {host.name} its vote when it is in sync with the leader",
+                f"promote {host.name} when it is in sync with the leader",
                 numbers,
                 seconds=LEARNER_SECONDS,
             ),
@@ -205,7 +205,7 @@ def unknown_elsewhere(steps: Sequence[Step], comes: str) -> list[str]:
 
 
 def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
-    """Return how the others begin the etcd for events anew, when hosts come, go or lose their part of it.
+    """Return how the others start the etcd for events over, when hosts come, go or lose their part of it.
 
     Args:
         site: whose events may have a store of their own.
@@ -215,7 +215,7 @@ def events_anew(site: Site, hosts: Collection[Host]) -> list[Step]:
         Step(
             "restart-events",
             other.name,
-            f"the etcd for events begins anew on {other.name}",
+            f"the etcd for events starts over on {other.name}",
             disruption="events are lost, and API servers do not count as ready until it has a quorum",
             seconds=EVENTS_SECONDS,
         )

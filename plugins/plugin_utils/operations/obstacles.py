@@ -129,7 +129,7 @@ def _objects_of(api: Api, removal: removed.Removal) -> Iterator[str]:
         except ApiError:
             continue
         if items:
-            instead = f"; make them anew in {removal.instead} afterwards" if removal.instead else ""
+            instead = f"; rebuild them in {removal.instead} afterwards" if removal.instead else ""
             what = f"there are {resource['name']} of {removal.name}, which goes away"
             yield f"{what}: delete them before{instead}"
 

@@ -41,7 +41,7 @@ def steps(context: Context) -> list[Step]:
     problems = obstacles.found(context, now, drained)
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
-        raise OperationError(f"this upgrade is not possible now:\n{listed}", "mend these, then run it again")
+        raise OperationError(f"this upgrade is not possible now:\n{listed}", "fix these, then run it again")
     member = context.site.group("etcd")[0]
     snapshot = Step(
         "etcd-snapshot",

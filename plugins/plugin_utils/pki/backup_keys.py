@@ -3,7 +3,7 @@
 """What backups of etcd need of the store: keys that wrap their data keys, and the store itself as one text.
 
 Keys are numbered from 1 and never deleted: a backup opens with the version that it was made with.
-store.json counts them, so that one that is lost is missed and not made anew.
+store.json counts them, so that one that is lost is missed and not made again.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def described(bundle: str) -> Mapping[str, t.Any]:
 
 
 def recover(bundle: str, key: bytes, target: Path) -> list[str]:
-    """Make a store's folder anew from its bundle.
+    """Rebuild a store's folder from its bundle.
 
     Args:
         bundle: the text of the bundle.

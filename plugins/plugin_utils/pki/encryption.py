@@ -7,7 +7,7 @@ first, and which ones there are, never change in one step::
 
     (none)  A           every secret is stored by A
     read    A, B        every API server learns to read what B writes
-    write   B, A        B writes; then every secret is stored anew
+    write   B, A        B writes; then every secret is rewritten
     drop    B           nobody reads what A wrote any more
     recall  B, A, ...   instead of the first two: reads what a restored backup may have
 

@@ -44,7 +44,7 @@ class Material:
         Args:
             name: the authority, or ``service-account``.
             generation: its number.
-            make: make it anew when nothing of it is there. A store that was complete once has lost it then.
+            make: make it again when nothing of it is there. A store that was complete once has lost it then.
 
         Raises:
             PkiError: it is lost, damaged, or half of it is missing.

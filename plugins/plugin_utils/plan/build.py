@@ -119,7 +119,7 @@ def build(
     operation = operation or {"name": SITE, "steps": []}
     steps = operation["steps"]
     if not hosts and operation["name"] == SITE:
-        raise PlanError("no host could be compared with its document", "mend what the run says above")
+        raise PlanError("no host could be compared with its document", "fix what the run says above")
     pool: dict[str, t.Any] = {}
     entries = {
         name: {**entry, "document": pooled(entry["document"], pool)} for name, entry in sorted(hosts.items())
@@ -212,7 +212,7 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
         warnings.append(
             f"These run on, and could not be made again under the Pod Security level that begins with this: "
             f"{'; '.join(refused[:20])}{f'; and {len(refused) - 20} more' if len(refused) > 20 else ''}. "
-            "Mend them, or exempt their namespaces in the policy file."
+            "Fix them, or exempt their namespaces in the policy file."
         )
     for unit, what in (
         ("kubelet.service", "nodes are unready for a moment"),

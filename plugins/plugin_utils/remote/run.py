@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def wrong(self) -> list[str]:
-        """What is not as it should be, and no step mends it."""
+        """What is not as it should be, and no step fixes it."""
         return [text for thing in self.things for text in thing.found.wrong]
 
 

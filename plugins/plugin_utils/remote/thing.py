@@ -73,10 +73,10 @@ class Found:
 
     Args:
         state: None when the thing is not there.
-        identity: what no other thing ever has, also one that is made anew under the same name.
+        identity: what no other thing ever has, also one that is recreated under the same name.
         fault: why nothing can be done with it now; its steps are not worked out then.
         notes: what people should know, such as what has to exist beside it.
-        wrong: what is not as it should be and no step mends; the run fails in the end.
+        wrong: what is not as it should be and no step fixes; the run fails in the end.
         more: for programs, in the result only.
     """
 

@@ -43,7 +43,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 STORE, KEY, FACTORY = "site_pki_store", "site_pki_key_file", "ironspan_factory"
 VARIABLES = (STORE, KEY, FACTORY)
 RENEW_DAYS = 60
-"""A certificate that ends within as many days is signed anew."""
+"""A certificate that ends within as many days is signed again."""
 _SECONDS = {"rotate": 15, "close": 10, "certify": 60}
 
 

@@ -3,7 +3,7 @@
 """Networks that cannot be changed once the cluster exists, and what they were when it was made.
 
 They are kept in a file beside the PKI store, together with the site's identity: a site that was reset has
-another identity and may choose anew.
+another identity and may choose again.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 
 FILE = "layer.yml"
 MEMBERSHIP = "membership"
-"""The phase of what a member loses when it is made anew: what makes it one, and what its hosts do in turn."""
+"""The phase of what a member loses when it is rebuilt: what makes it one, and what its hosts do in turn."""
 UPGRADE = "upgrade_"
 _APART, _, _ONE_BY_ONE = CHANGED
 _POD_NETWORK = "site_cni"

@@ -45,7 +45,7 @@ class Live:
     coredns: str = ""
 
     def closed_here(self, name: str) -> bool:
-        """Tell whether a node is closed, and was closed by a change of ironspan's."""
+        """Tell whether a node is cordoned, and was cordoned by a change of ironspan's."""
         node = self.nodes.get(name)
         return node is not None and cordon.is_cordoned(node) and cordon.cordoned_here(node)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version
 
-AGAIN = "Mend it and run the same again: it goes on where it stopped."
+AGAIN = "Fix it and run the same again: it goes on where it stopped."
 
 
 def of_etcd(wanted: Version, cluster: Version | None, former: Version | None) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's process around its sessions: what an operator has to mend ends nothing and is tried again."""
+"""The agent's process around its sessions: what an operator has to fix ends nothing and is tried again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Sessions:
 
 def arranged(monkeypatch: pytest.MonkeyPatch, store: FaultyStore, sessions: Sessions, refusals: int) -> None:
     """Let the agent run on a store that cannot be opened a few times, with other sessions."""
-    left = [Refused(PUBLIC, "Mend the DNS.")] * refusals
+    left = [Refused(PUBLIC, "Fix the DNS.")] * refusals
 
     def open_store(entry: object) -> FaultyStore:
         if left:
@@ -96,7 +96,7 @@ def arranged(monkeypatch: pytest.MonkeyPatch, store: FaultyStore, sessions: Sess
     monkeypatch.setattr(Leadership, "release", released)
 
 
-def test_a_store_that_refuses_is_tried_until_it_is_mended(
+def test_a_store_that_refuses_is_tried_until_it_is_fixed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = 4
@@ -115,7 +115,7 @@ def test_a_store_that_refuses_is_tried_until_it_is_mended(
     assert sessions.metrics is not None
     assert count(sessions.metrics.registry, "refused") == 3 + 4
     said = [record.getMessage() for record in caplog.records]
-    assert said.count(f"{PUBLIC} Mend the DNS.") == 3
+    assert said.count(f"{PUBLIC} Fix the DNS.") == 3
     # The lease is asked for more often than anybody wants to read about.
     assert len([line for line in said if "no role" in line]) == 1
 

@@ -196,7 +196,7 @@ def test_a_drill_without_its_lease_is_ended(
         one.step()
 
 
-def test_a_store_that_refuses_at_the_start_is_opened_when_it_is_mended(
+def test_a_store_that_refuses_at_the_start_is_opened_when_it_is_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = [Refused("NAME resolves to a public address."), Refused("still")]

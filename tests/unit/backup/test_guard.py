@@ -165,7 +165,7 @@ class Site:
         self.start()
 
     def start(self) -> None:
-        """Start the agent anew."""
+        """Start the agent again."""
         client = t.cast("EtcdClient", self.etcd)
         self.guard = Guard(
             self.settings, client, self.store, NAMES, self.gauge, self.waits, lambda: self.waits.now

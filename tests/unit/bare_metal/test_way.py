@@ -337,7 +337,7 @@ _nodes = st.builds(
 def test_from_any_state_it_arrives_or_is_held_and_wipes_nothing_unasked(
     node: Node, wanted: Wanted, consent: bool, seed: int
 ) -> None:
-    """Killed after every step: each is worked out anew from what Ironic says then."""
+    """Killed after every step: each is worked out again from what Ironic says then."""
     world = Ironic(node, random.Random(seed), failing=0.3)
     for _ in range(200):
         step = next_step(world.node, wanted, consent)

@@ -162,12 +162,12 @@ def test_summary_names_host_resource_reason_remedy_and_who_finished() -> None:
 
 def test_every_verdict_of_an_unfit_host_is_listed() -> None:
     verdicts = [
-        {"check": name, "ok": name == "kernel", "found": 1, "wanted": 2, "remedy": f"mend {name}"}
+        {"check": name, "ok": name == "kernel", "found": 1, "wanted": 2, "remedy": f"fix {name}"}
         for name in ("kernel", "memory", "swap")
     ]
     run = run_of(play("assess"), result("failed", "a", {"msg": "unfit", "verdicts": verdicts}), stats("a"))
     assert [failure.reason.split(":")[0] for failure in run.failures] == ["memory", "swap"]
-    assert "-> mend swap" in "\n".join(run.summary())
+    assert "-> fix swap" in "\n".join(run.summary())
 
 
 def test_hosts_that_got_stuck_are_named_although_the_controller_says_it() -> None:

@@ -163,7 +163,7 @@ def test_an_object_that_was_made_anew_is_not_deleted() -> None:
     path = memory.put("Service", "s", "x", labels=labels("dns"))
     gone = owned.found(api(memory), "small")
     memory.put("Service", "s", "x", labels=labels("dns"))
-    with pytest.raises(ClusterError, match="Service x/s was made anew"):
+    with pytest.raises(ClusterError, match="Service x/s was recreated"):
         owned.remove(api(memory), gone)
     assert path in memory.kept
     del memory.kept[path]

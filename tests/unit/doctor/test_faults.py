@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""docs/faults.md against the doctor: of each fault it says what mends it, or here is why it sees nothing."""
+"""docs/faults.md against the doctor: of each fault it says what fixes it, or here is why it sees nothing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SPACE = ("disk", "ssh rack-1 du")
 NOW_OVER = "it is over when the run is: running it again is what the run says"
 FETCHED = (torn, "drift", "ironspan apply --limit rack-1")
 """The run named the mirror and what is wrong with it. What it could not install still differs; the same run
-again, after the mirror was mended, mends that."""
+again, after the mirror was fixed, fixes that."""
 
 FAULTS: dict[str, str | tuple[Change, str, str]] = {
     "second-run": (known(lock_holder="process 7 on here"), "run", "wait until it has ended"),

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""How secrets are stored: what values begin with, and storing them anew."""
+"""How secrets are stored: what values begin with, and rewriting them."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_the_same_run_may_add_to_it(host: Sandbox) -> None:
     second = tried(host, "newer\n")
     assert not second.get("failed"), second["msg"]
     assert second["resumed"] is False
-    assert expire(host, arm=2)["msg"].startswith("the trial was set anew")
+    assert expire(host, arm=2)["msg"].startswith("the trial was set again")
     assert host.read("etc/app/app.conf") == "newer\n"
     assert tried(host, "newer\n")["changed"] is False
     assert expire(host, arm=4)["rolled_back"]

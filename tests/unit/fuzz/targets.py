@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that reads bytes which others wrote: a store, a host, a registry, a cluster, a person's file.
 
-Where a reader checks a digest that anybody can compute, the digest is computed anew after the change, so that
+Where a reader checks a digest that anybody can compute, it is computed again after the change, so that
 the code behind it is reached.
 """
 

@@ -61,7 +61,7 @@ def step(state: Encryption, stage: str, wish: str = "secretbox") -> Step:
             False,
         ),
         (CHANGED, "recall", "secretbox", RECALL, "let 3 API servers read what secretbox-1 wrote", False),
-        (CHANGED, "rewrite", "secretbox", "rewrite", "store all secrets anew with secretbox-2", False),
+        (CHANGED, "rewrite", "secretbox", "rewrite", "rewrite all secrets with secretbox-2", False),
     ],
 )
 def test_stages(state: Encryption, stage: str, wish: str, action: str, what: str, restarts: bool) -> None:

@@ -68,7 +68,7 @@ def test_no_wave_begins_after_one_that_lost_a_host(
     insist("upgrade-lost", output)
     assert "w2 did not finish" in " ".join(output.split())
     assert recap["w2"][how] == 1
-    assert "Open the nodes" in output
+    assert "Uncordon the nodes" in output
     assert recap["w1"]["ok"] >= 5 and recap["w1"]["failed"] == 0, "its wave is finished"
     others = [recap.get(name, {}).get("ok", 0) for name in ("w3", "w4")]
     assert others == [0, 0], "the next one does not begin"

@@ -34,7 +34,7 @@ NEEDED: dict[str, set[str]] = {
     "certs_renew": EVERYTHING,
     "ca_rotate": EVERYTHING,
     "encryption_rotate": EVERYTHING,
-    # The host on which etcd begins anew keeps what it has beside its data.
+    # The host on which etcd starts over keeps what it has beside its data.
     "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access"},
 }
 EXEMPT = {

@@ -119,7 +119,7 @@ def cluster(
         for item in objects:
             name = item["metadata"]["name"]
             if name == "ill" and ill:
-                raise ClusterError("The cluster does not know it.", "Mend it.")
+                raise ClusterError("The cluster does not know it.", "Fix it.")
             yield item, ObjectChange(f"ConfigMap x/{name}", {"a": 0}, {"a": 1}) if name == "other" else None
 
     Now.error = error
@@ -181,7 +181,7 @@ def test_what_the_api_says_is_in_the_plan(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_could_not_be_compared_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cluster(tmp_path, monkeypatch, ill=True)
-    assert found["state"] == "The cluster does not know it. Mend it."
+    assert found["state"] == "The cluster does not know it. Fix it."
     assert [line for line in found["changes"] if line["kind"] == "object"] == [OTHER, whole("ill")]
 
 
@@ -189,7 +189,7 @@ def test_what_could_not_be_compared_is_listed_whole(tmp_path: Path, monkeypatch:
     ("error", "words"),
     [
         (UnreachableError("Nothing answers.", "Start it."), "no API answers: the cluster does not exist yet"),
-        (ClusterError("It is ill.", "Mend it."), "It is ill. Mend it."),
+        (ClusterError("It is ill.", "Fix it."), "It is ill. Fix it."),
     ],
 )
 def test_a_cluster_that_was_not_compared_is_a_warning(

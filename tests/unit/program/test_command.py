@@ -63,10 +63,10 @@ def test_what_is_raised_decides_the_exit_code(error: BaseException, code: int) -
 
 
 def test_an_error_is_said_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ran(raising(ProgramError("It is broken.", "Mend it.")), "--json") == command.REFUSED
+    assert ran(raising(ProgramError("It is broken.", "Fix it.")), "--json") == command.REFUSED
     told = capsys.readouterr()
-    assert told.err == "program: It is broken.\n  Mend it.\n"
-    said = {"kind": "ProgramError", "message": "It is broken.", "remedy": "Mend it."}
+    assert told.err == "program: It is broken.\n  Fix it.\n"
+    said = {"kind": "ProgramError", "message": "It is broken.", "remedy": "Fix it."}
     assert json.loads(told.out) == {"error": said}
 
 

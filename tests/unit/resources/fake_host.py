@@ -80,7 +80,7 @@ class FakeHost(LocalHost):
         return [call for call in calls if not name or call[0] == name]
 
     def forget_calls(self) -> None:
-        """Start counting anew."""
+        """Start counting again."""
         (self.folder / "calls").unlink(missing_ok=True)
 
     def put(self, path: str, text: str, mode: int = 0o644) -> Path:

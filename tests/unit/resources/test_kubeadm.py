@@ -267,7 +267,7 @@ def test_a_certificate_of_no_use_is_asked_for_again(host: FakeHost, certificate:
 
 
 def test_a_certificate_for_another_key_is_asked_for_again(host: FakeHost) -> None:
-    # The host was started anew after it had asked, and /run is empty then.
+    # The host was restarted after it had asked, and /run is empty then.
     (host.folder / JOIN_KEY.lstrip("/")).unlink()
     assert offered(host)
 

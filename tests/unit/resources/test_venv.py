@@ -105,7 +105,7 @@ def test_other_wheels_another_folder_and_the_one_of_before_stays(box: Sandbox, m
 
 
 @pytest.mark.parametrize("harm", ["content", "gone", "more", "mode", "link"])
-def test_drift_is_seen_and_mended_beside_what_runs(box: Sandbox, mirror: Mirror, harm: str) -> None:
+def test_drift_is_seen_and_fixed_beside_what_runs(box: Sandbox, mirror: Mirror, harm: str) -> None:
     box.changed(spec(mirror))
     (tree,) = trees(box)
     (words,) = (box.root / "opt" / tree).rglob("words.py")

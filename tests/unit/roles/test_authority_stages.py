@@ -49,7 +49,7 @@ class Machine:
         (root / "proc/stat").write_text("btime 1\n")
 
     def renderer(self) -> Renderer:
-        """Return a renderer that reads the store anew, as each run does."""
+        """Return a renderer that reads the store again, as each run does."""
         return renderer_for(self.site, make=True)[0]
 
     def document(self) -> dict[str, t.Any]:

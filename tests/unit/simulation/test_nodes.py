@@ -46,7 +46,7 @@ def event(
         ([event("True", network="")], 0, False),
         ([{"type": "BOOKMARK", "object": {}}], 0, False),
     ],
-    ids=["joins", "is lost", "flaps twice", "is made anew", "has no part of the pod network", "bookmark"],
+    ids=["joins", "is lost", "flaps twice", "is rebuilt", "has no part of the pod network", "bookmark"],
 )
 def test_readiness(events: list[dict[str, t.Any]], flaps: int, joined: bool) -> None:
     seen = Readiness()

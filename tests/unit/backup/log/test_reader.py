@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The reader goes on at another member when one breaks off, stalls or lags, and says what it cannot mend."""
+"""The reader goes on at another member when one breaks off, stalls or lags, and says what it cannot fix."""
 
 from __future__ import annotations
 

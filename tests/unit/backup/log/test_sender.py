@@ -190,9 +190,9 @@ def test_a_store_that_refuses_is_asked_again_when_it_said(
 
 
 @pytest.mark.parametrize(
-    ("error", "longest"), [(Refused("mend it"), 60.0), (ServiceError("down", retryable=True), 1.5)]
+    ("error", "longest"), [(Refused("fix it"), 60.0), (ServiceError("down", retryable=True), 1.5)]
 )
-def test_what_an_operator_has_to_mend_is_tried_less_and_less_often_and_heals(
+def test_what_an_operator_has_to_fix_is_tried_less_and_less_often_and_heals(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, error: ServiceError, longest: float
 ) -> None:
     append = setting.store.append
