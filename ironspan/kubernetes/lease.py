@@ -4,6 +4,11 @@
 
 Clocks of different hosts are never compared. Whoever waits for a lease watches the object: it has run out
 when nothing in it has changed for its seconds, by the clock of who waits. The times in it are for people.
+
+A Lease that is not there says nothing about who holds it: somebody may have deleted it while its holder acts.
+Whoever finds none makes one that nobody holds, and only an object that was watched for the lease's seconds
+is taken; the first program of a site waits for these, once. There is no wait where a holder was seen to give
+it up.
 """
 
 from __future__ import annotations
@@ -30,6 +35,22 @@ _ANSWER_SECONDS = 4.0
 _BUSY = (429, 500, 502, 503, 504)
 
 
+class _Seen(t.NamedTuple):
+    """What was seen of a Lease.
+
+    Args:
+        uid: of the object: one that was deleted and made again is another one.
+        spec: what it said.
+        since: when it was seen to say so first, by the clock of who looks.
+        was_held: this very object was seen to have a holder before.
+    """
+
+    uid: str
+    spec: Object
+    since: float
+    was_held: bool
+
+
 class ClusterLeases:
     """The leases of a namespace.
 
@@ -44,7 +65,7 @@ class ClusterLeases:
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         # Another process of the same name, such as this one's former self, is somebody else.
         self._process = secrets.token_hex(4)
-        self._seen: dict[str, tuple[Object, float]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def acquire(self, name: str, seconds: int, holder: str) -> ClusterLease:
         """Take a lease, which is made if it is missing.
@@ -55,15 +76,22 @@ class ClusterLeases:
             holder: who asks, such as the host's name; for messages.
 
         Raises:
-            LeaseLost: another holds it, or was faster.
+            LeaseLost: another holds it or may hold it, or was faster.
             ServiceError: the API server refuses, or does not answer; then it may be ours all the same.
         """
         me = f"{holder}_{self._process}"
-        there = self.find(name)
-        spec, since = self._observed(name, there)
-        other = str(spec.get("holderIdentity") or "")
-        if other not in ("", me) and self._clock() < since + _seconds(spec, seconds):
-            raise LeaseLost(f"{other} has the lease {self._namespace}/{name}.")
+        there = self.find(name) or self.write(name, None, {"leaseDurationSeconds": seconds})
+        seen = self._observed(name, there)
+        spec, other = seen.spec, _holder(seen.spec)
+        free_at = seen.since + (_seconds(spec, seconds) if other else seconds)
+        given_up = seen.was_held and not other
+        if other != me and not given_up and self._clock() < free_at:
+            what = f"the lease {self._namespace}/{name}"
+            raise LeaseLost(
+                f"{other} has {what}."
+                if other
+                else f"Who had {what} before is not known; it is taken when nobody has it for {seconds} s."
+            )
         changes = int(spec.get("leaseTransitions") or 0) + (other != me)
         now = _now()
         wanted = {
@@ -95,22 +123,24 @@ class ClusterLeases:
             ServiceError: refused, or no answer; whether it was written is not known then.
         """
         if there is None:
-            return self._ask("POST", self._folder, {**_KIND, "metadata": {"name": name}, "spec": spec})
-        # Of the metadata the version too: a write that arrives late finds another one, and is refused.
-        return self._ask(
-            "PUT", f"{self._folder}/{name}", {**_KIND, "metadata": there["metadata"], "spec": spec}
-        )
+            how = "POST", self._folder, {**_KIND, "metadata": {"name": name}, "spec": spec}
+        else:
+            # Of the metadata the version too: a write that arrives late finds another one, and is refused.
+            how = "PUT", f"{self._folder}/{name}", {**_KIND, "metadata": there["metadata"], "spec": spec}
+        written = self._ask(*how)
+        self._observed(name, written)
+        return written
 
-    def _observed(self, name: str, there: Object | None) -> tuple[Object, float]:
-        """Return what a Lease says, and since when it is seen to say so."""
-        seen = self._seen.get(name)
-        if there is None:
-            # Deleted while somebody held it: who did does not know yet.
-            return seen or ({}, 0.0)
-        spec: Object = there.get("spec") or {}
-        if seen is None or seen[0] != spec:
-            seen = self._seen[name] = spec, self._clock()
-        return seen
+    def _observed(self, name: str, there: Object) -> _Seen:
+        """Return what is seen of a Lease, and since when."""
+        uid, spec = str(there["metadata"].get("uid")), there.get("spec") or {}
+        before = self._seen.get(name)
+        if before is None or before.uid != uid:
+            before = self._seen[name] = _Seen(uid, spec, self._clock(), False)
+        elif before.spec != spec:
+            was_held = before.was_held or bool(_holder(before.spec))
+            before = self._seen[name] = _Seen(uid, spec, self._clock(), was_held)
+        return before
 
     def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
         try:
@@ -138,7 +168,14 @@ class ClusterLease:
 
     def __init__(self, leases: ClusterLeases, written: Object) -> None:
         self._leases, self._written = leases, written
-        self.id = f"{self._spec['holderIdentity']}/{self._spec['leaseTransitions']}"
+        # The object's uid too: one that was made again counts from the beginning.
+        self.id = "/".join(
+            (
+                str(self._spec["holderIdentity"]),
+                str(written["metadata"].get("uid")),
+                str(self._spec["leaseTransitions"]),
+            )
+        )
 
     @property
     def _spec(self) -> Object:
@@ -182,6 +219,10 @@ def _explained(error: ApiError, method: str) -> ServiceError:
     if error.status in _BUSY:
         return ServiceError(error.message, error.remedy, retryable=True)
     return Refused(error.message, error.remedy)
+
+
+def _holder(spec: Object) -> str:
+    return str(spec.get("holderIdentity") or "")
 
 
 def _seconds(spec: Object, otherwise: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import dataclasses
 import datetime
 import http.server
@@ -259,6 +260,12 @@ class FakeApi:
                 path.rpartition("/")[2] for path in self.objects if path.rpartition("/")[0] == folder
             )
 
+    def ask(self, method: str, path: str, body: Object | None = None) -> tuple[int, t.Any]:
+        """Do a request without a connection and without faults; return its status and its answer."""
+        with self._lock:
+            status, content = self._do(method, path, copy.deepcopy(body), {}, "application/json")
+            return status, copy.deepcopy(content)
+
     def _look(self) -> None:
         if self.joins:
             self.joins.look(self.objects)
@@ -368,8 +375,9 @@ class FakeApi:
         ]
 
     def _put(self, path: str, body: Object) -> Object:
-        version = int(self.objects.get(path, {}).get("metadata", {}).get("resourceVersion") or 0) + 1
-        body["metadata"]["resourceVersion"] = str(version)
+        before = self.objects.get(path, {}).get("metadata", {})
+        body["metadata"]["resourceVersion"] = str(int(before.get("resourceVersion") or 0) + 1)
+        body["metadata"].setdefault("uid", before.get("uid") or f"uid-{time.monotonic_ns()}")
         self.objects[path] = body
         return body
 
