@@ -13,6 +13,7 @@ from pathlib import Path
 from ironspan.azure.settings import ACCOUNT, service, vault
 from ironspan.backup.proof import PARTS
 from ironspan.program import settings
+from ironspan.program.listen import Listen, listen
 from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan/etcd-backup.json")
@@ -23,7 +24,6 @@ _LOOPBACK = re.compile(r"http://(127\.[0-9.]+|localhost|\[::1\]):[0-9]{1,5}")
 _ABSOLUTE = re.compile(r"/.*")
 _PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
 _CONTAINER = re.compile(r"[a-z0-9](-?[a-z0-9]){2,62}")
-_ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _ANYTHING = re.compile(r".*")
 _NOTHING = re.compile(r"")
 _VERSION = re.compile(r"[1-9][0-9]{0,5}")
@@ -63,14 +63,6 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """Where Prometheus reads."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class Drill:
     """When a restore is tried, how old the last one may be, and what it may use."""
 
@@ -107,7 +99,7 @@ class Settings:
     snapshot_every_s: int
     coalesce_node_leases: bool
     retention: Retention
-    metrics: Metrics
+    metrics: Listen
     drill: Drill
     care: Care
     guard: str
@@ -144,7 +136,7 @@ def _read(top: Section) -> Settings:
         snapshot_every_s=top.number("snapshot_every_s", 3600, 10, 7 * 86400),
         coalesce_node_leases=top.flag("coalesce_node_leases", True),
         retention=_retention(top.section("retention", default={})),
-        metrics=_metrics(top.section("metrics", default={})),
+        metrics=listen(top.section("metrics", default={}), 2384),
         drill=_drill(top.section("drill", default={})),
         care=_care(top.section("care", default={})),
         guard=top.text("guard", _GUARD, "stop or alarm", default="stop"),
@@ -226,13 +218,6 @@ def _retention(section: Section) -> Retention:
     counts += [section.number(*item) for item in (("weekly", 4, 0, 10_000), ("monthly", 6, 0, 10_000))]
     section.end()
     return Retention(*counts)
-
-
-def _metrics(section: Section) -> Metrics:
-    address = section.text("address", _ADDRESS, "an IP address of this host", default="127.0.0.1")
-    metrics = Metrics(address, section.number("port", 2384, 1, 65535))
-    section.end()
-    return metrics
 
 
 def _drill(section: Section) -> Drill:

@@ -5,14 +5,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import logging
 import sys
 from collections.abc import Sequence
 
 from ironspan.kms import settings
 from ironspan.program import command, process
+from ironspan.program.errors import ProgramError
 
+LOG = logging.getLogger(__name__)
 STATUS_S = 5.0
+VAULT_LATE_S = 300.0
+"""The vault is asked once a minute."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,13 +41,22 @@ def build_parser() -> argparse.ArgumentParser:
 def serve(chosen: settings.Settings, _: argparse.Namespace) -> None:
     """Answer until SIGTERM or SIGINT."""
     from ironspan.azure.keyvault import open_key_vault
+    from ironspan.kms.metrics import VAULT_STEP, Metrics
     from ironspan.kms.plugin import Plugin
     from ironspan.kms.seeds import Seeds
     from ironspan.kms.server import serving
 
-    ending = process.ending()
+    ending, metrics = process.ending(), Metrics()
     seeds = Seeds(chosen.seeds, chosen.seal_key, chosen.place)
-    with serving(Plugin(open_key_vault(chosen.vault), chosen.place, seeds, chosen.outage_s), chosen.socket):
+    plugin = Plugin(open_key_vault(chosen.vault), chosen.place, seeds, chosen.outage_s, failed=metrics.failed)
+    metrics.watch(VAULT_STEP, plugin.since_opened, max(chosen.outage_s, VAULT_LATE_S))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(serving(plugin, chosen.socket, metrics=metrics))
+        try:
+            stack.enter_context(metrics.serving(chosen.metrics))
+        except ProgramError as error:
+            # API servers come first: they cannot start without this program.
+            LOG.error("%s", error)
         ending.wait()
 
 

@@ -14,6 +14,7 @@ asked once a minute whether its key still opens anything:
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -64,13 +65,20 @@ class Plugin:
         seeds: what this host knows.
         outage_s: seconds without the vault after which known seeds are not opened any more.
         now: Unix time, for tests.
+        failed: told each error of a question to the vault.
     """
 
     def __init__(
-        self, keys: Keys, place: str, seeds: Seeds, outage_s: float, now: Callable[[], float] = time.time
+        self,
+        keys: Keys,
+        place: str,
+        seeds: Seeds,
+        outage_s: float,
+        now: Callable[[], float] = time.time,
+        failed: Callable[[ProgramError], object] = lambda error: None,
     ) -> None:
         self._keys, self._place, self._seeds = keys, place, seeds
-        self._outage_s, self._now = outage_s, now
+        self._outage_s, self._failed, self._now = outage_s, failed, now
         self._trouble = _NOT_ASKED
         self._revoked = ""
         self._check: tuple[str, bytes, bytes] | None = None
@@ -82,11 +90,13 @@ class Plugin:
             try:
                 self._open_something()
             except KeyMissing as error:
+                self._failed(error)
                 if not self._revoked:
                     LOG.error("the key is not to be used: %s", error)
                 self._revoked = self._trouble = str(error)
                 self._seeds.forget()
             except ProgramError as error:
+                self._failed(error)
                 if self._trouble in ("", _NOT_ASKED):
                     LOG.warning("the vault does not open anything: %s", error)
                 self._trouble = str(error)
@@ -95,6 +105,11 @@ class Plugin:
                     LOG.info("the vault opens what its key has wrapped")
                 self._trouble = self._revoked = ""
                 self._seeds.confirm(self._now())
+
+    def since_opened(self) -> float:
+        """Return for how many seconds the vault has opened nothing; infinite for ever, or when revoked."""
+        confirmed = 0.0 if self._revoked else self._seeds.confirmed
+        return self._now() - confirmed if confirmed else math.inf
 
     def status(self) -> tuple[str, str]:
         """Return ``ok`` or what is wrong, and the id of the key that wraps now.

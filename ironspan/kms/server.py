@@ -14,19 +14,21 @@ from pathlib import Path
 
 import grpc
 
+from ironspan.kms.metrics import Metrics
 from ironspan.kms.plugin import PROBE_S, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, METHODS, SERVICE, VERSION
 from ironspan.program.errors import KeyMissing, ProgramError, ServiceError
-from ironspan.program.loop import Repeating
+from ironspan.program.service import Step, repeating
 
 LOG = logging.getLogger(__name__)
 SEALED = "sealed.ironspan.io"
 """Annotation that is stored with every secret; API servers want a domain's name."""
 _WORKERS = 8
 _STOP_S = 5.0
+_LATE_PROBES = 5
 
 
-def handlers(plugin: Plugin) -> grpc.GenericRpcHandler:
+def handlers(plugin: Plugin, metrics: Metrics) -> grpc.GenericRpcHandler:
     """Return the service's methods for gRPC."""
 
     def status(request: t.Any) -> t.Any:
@@ -47,7 +49,7 @@ def handlers(plugin: Plugin) -> grpc.GenericRpcHandler:
 
     methods = {
         name: grpc.unary_unary_rpc_method_handler(
-            _answering(name, method),
+            _answering(name, method, metrics),
             request_deserializer=MESSAGES[f"{name}Request"].FromString,
             response_serializer=MESSAGES[f"{name}Response"].SerializeToString,
         )
@@ -56,11 +58,16 @@ def handlers(plugin: Plugin) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(SERVICE, methods)
 
 
-def _answering(name: str, method: Callable[[t.Any], t.Any]) -> Callable[[t.Any, grpc.ServicerContext], t.Any]:
+def _answering(
+    name: str, method: Callable[[t.Any], t.Any], metrics: Metrics
+) -> Callable[[t.Any, grpc.ServicerContext], t.Any]:
     def answer(request: t.Any, context: grpc.ServicerContext) -> t.Any:
         try:
-            return method(request)
+            answered = method(request)
+            metrics.requests.labels(name, "ok").inc()
+            return answered
         except ProgramError as error:
+            metrics.requests.labels(name, "failed").inc()
             # Its text names keys and vaults, never what was sent.
             LOG.warning("%s %s: %s", name, getattr(request, "uid", ""), error)
             context.abort(_code(error), str(error))
@@ -76,16 +83,20 @@ def _code(error: ProgramError) -> grpc.StatusCode:
 
 
 @contextlib.contextmanager
-def serving(plugin: Plugin, socket: Path, probe_s: float = PROBE_S) -> Iterator[None]:
+def serving(
+    plugin: Plugin, socket: Path, probe_s: float = PROBE_S, metrics: Metrics | None = None
+) -> Iterator[None]:
     """Serve, and ask the vault every so often, until the block ends.
 
     Args:
         plugin: what answers.
         socket: the path to listen at, in a folder that only its owner can enter.
         probe_s: seconds between questions to the vault.
+        metrics: count requests and failures.
     """
+    metrics = metrics or Metrics()
     pool = concurrent.futures.ThreadPoolExecutor(_WORKERS, thread_name_prefix="kms")
-    server = grpc.server(pool, handlers=[handlers(plugin)])
+    server = grpc.server(pool, handlers=[handlers(plugin, metrics)])
     mask = os.umask(0o177)
     try:
         server.add_insecure_port(f"unix:{socket}")
@@ -93,12 +104,9 @@ def serving(plugin: Plugin, socket: Path, probe_s: float = PROBE_S) -> Iterator[
         os.umask(mask)
     server.start()
     # Only now: what is known is answered at once, whatever becomes of the first question.
-    watcher = Repeating("probe", plugin.probe, probe_s)
-    watcher.start()
     try:
-        yield
+        with repeating(metrics, Step("probe", plugin.probe, probe_s, _LATE_PROBES * probe_s)):
+            yield
     finally:
-        watcher.end()
         server.stop(_STOP_S).wait()
-        watcher.stop()
         pool.shutdown()

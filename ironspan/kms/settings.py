@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from pathlib import Path
 
 from ironspan.azure.settings import vault
 from ironspan.program import settings
+from ironspan.program.listen import Listen, listen
 from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan-kms.json")
-_ABSOLUTE = re.compile(r"/.*")
 _MOST_HOURS = 100 * 366 * 24
 
 
@@ -30,6 +29,7 @@ class Settings:
         seeds: file of the seeds.
         seal_key: file of the key that seals them.
         outage_s: seconds without the vault after which known seeds are not opened any more.
+        metrics: where they are served.
     """
 
     vault: Mapping[str, t.Any]
@@ -37,6 +37,7 @@ class Settings:
     seeds: Path
     seal_key: Path
     outage_s: float
+    metrics: Listen
 
     @property
     def place(self) -> str:
@@ -60,22 +61,19 @@ def load(path: Path = DEFAULT_PATH) -> Settings:
 def _read(top: Section) -> Settings:
     return Settings(
         _vault(top.section("vault")),
-        socket=_path(top, "socket"),
-        seeds=_path(top, "seeds"),
-        seal_key=_path(top, "seal_key"),
+        socket=Path(top.path("socket")),
+        seeds=Path(top.path("seeds")),
+        seal_key=Path(top.path("seal_key")),
         outage_s=top.number("outage_hours", 72, 0, _MOST_HOURS) * 3600,
+        metrics=listen(top.section("metrics", default={}), 2386),
     )
 
 
 def _vault(section: Section) -> Mapping[str, t.Any]:
     found = {
         **vault(section),
-        "cache": str(_path(section, "cache")),
+        "cache": section.path("cache"),
         "asks": section.flag("asks", True),
     }
     section.end()
     return found
-
-
-def _path(section: Section, name: str) -> Path:
-    return Path(section.text(name, _ABSOLUTE, "an absolute path"))

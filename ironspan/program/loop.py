@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Repeating:
     ) -> None:
         # When the last run that came to its end was begun: all of before that is done.
         self._done_at = clock()
+        self._succeeded = False
         self._step, self._pause, self._failed, self._clock = step, pause, failed, clock
         self._ended = False
         self._bell = threading.Event()
@@ -44,6 +46,10 @@ class Repeating:
     def age(self) -> float:
         """Return for how many seconds something may be waiting to be done."""
         return max(0.0, self._clock() - self._done_at)
+
+    def since_success(self) -> float:
+        """Return for how many seconds no run has come to its end, infinite when none ever has."""
+        return self.age() if self._succeeded else math.inf
 
     def start(self) -> None:
         """Begin."""
@@ -77,6 +83,6 @@ class Repeating:
                 asked = getattr(error, "retry_after", None) or 0.0
                 wait = max(min(2 * max(wait, self._pause), LONGEST_PAUSE_SECONDS), asked)
             else:
-                self._done_at, wait = begun, self._pause
+                self._done_at, self._succeeded, wait = begun, True, self._pause
             self._bell.wait(wait)
             self._bell.clear()

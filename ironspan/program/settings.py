@@ -17,6 +17,9 @@ from pathlib import Path
 
 from ironspan.program.errors import ProgramError
 
+_ABSOLUTE = re.compile(r"/.*")
+_NOTHING = re.compile(r"")
+
 
 class SettingsError(ProgramError):
     """The settings file cannot be used; ``problems`` has one line for each thing to change."""
@@ -107,6 +110,14 @@ class Section:
             return value
         self._wrong(name, value, write)
         return ""
+
+    def path(self, name: str, write: str = "an absolute path", default: str | None = None) -> str:
+        """Return an absolute path; required without a default."""
+        return self.text(name, _ABSOLUTE, write, default, _NOTHING if default == "" else None)
+
+    def problem(self, name: str, text: str) -> None:
+        """Add what is wrong with a value that alone would be right."""
+        self._problems.append(f"{self._at(name)} {text}")
 
     def texts(self, name: str, *like: re.Pattern[str], write: str) -> tuple[str, ...]:
         """Return a list of at least one string that one of the patterns matches whole."""

@@ -14,6 +14,7 @@ from ironspan.artifacts import cache, gobuild, lock, lock_file, toolchain
 from tests.support.playbooks import ROOT
 
 MONITORING = ROOT / "monitoring"
+PARTS = sorted(path.name.removesuffix("-alerts.yml") for path in MONITORING.glob("*-alerts.yml"))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def promtool() -> Path:
     return gobuild.Builder(locked, cache.Cache(), lock.native_arch()).program("prometheus/promtool", print)
 
 
-@pytest.mark.parametrize("part", ["etcd", "access"])
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(("action", "ending"), [("check", "yml"), ("test", "test.yml")])
 def test_the_alerts_fire_when_they_should(promtool: Path, part: str, action: str, ending: str) -> None:
     done = subprocess.run(

@@ -23,7 +23,6 @@ from pathlib import Path
 from prometheus_client import Gauge
 
 from ironspan.backup.agent import epoch as epochs
-from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.catalogue import listed, read_small
 from ironspan.backup.ends import end_of_log
@@ -36,7 +35,8 @@ from ironspan.backup.takeover import segments_of
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import EtcdError
 from ironspan.program.errors import NotThere, ProgramError
-from ironspan.program.loop import Repeating
+from ironspan.program.lasting import Lasting
+from ironspan.program.service import Step, repeating
 from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ PAUSE_SECONDS = 2.0
 OLDER_SECONDS = 4.0
 OTHER_SECONDS = 120.0
 """A store on NFS may show another host's new epoch a minute late (nfs(5), acdirmax)."""
+DEADLINE_SECONDS = OTHER_SECONDS + 60.0
+"""A look that finds something takes as long as that."""
 _LOOKS = 3
 """How often it is looked at in that time, at least."""
 _LONGEST_WAIT_SECONDS = 10.0
@@ -292,12 +294,8 @@ def guarding(
 ) -> Iterator[None]:
     """Compare in a thread as long as the block runs; for the arguments see ``Guard``."""
     guard = Guard(settings, client, store, names, metrics.guard, stop)
-    thread = Repeating("guard", guard.step, PAUSE_SECONDS, metrics.failed)
-    thread.start()
-    try:
+    with repeating(metrics, Step("guard", guard.step, PAUSE_SECONDS, DEADLINE_SECONDS)):
         yield
-    finally:
-        thread.stop()
 
 
 def read(path: Path) -> dict[str, object]:

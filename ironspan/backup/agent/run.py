@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 
 from ironspan.backup.agent.guard import guarding
-from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.agent.session import Session
 from ironspan.backup.crypto import Keys
@@ -20,6 +18,7 @@ from ironspan.backup.stores import client_of, names_of, open_keys, open_store
 from ironspan.program import process
 from ironspan.program.errors import LeaseLost, ProgramError, Refused
 from ironspan.program.leader import REFUSED_SECONDS, Keeper, Leadership
+from ironspan.program.service import teller
 
 LOG = logging.getLogger(__name__)
 _STEP_SECONDS = 0.1
@@ -44,14 +43,12 @@ def run(settings: Settings) -> int:
     """
     stop = process.ending()
     metrics = Metrics()
-    server = metrics.serve(settings.metrics.address, settings.metrics.port)
-    try:
-        if opened := _opened(settings, metrics, stop):
-            _write(settings, *opened, metrics, stop)
-    finally:
-        metrics.standby()
-        server.shutdown()
-        server.server_close()
+    with metrics.serving(settings.metrics):
+        try:
+            if opened := _opened(settings, metrics, stop):
+                _write(settings, *opened, metrics, stop)
+        finally:
+            metrics.standby()
     return 0
 
 
@@ -75,7 +72,7 @@ def _write(
     metrics.lease_seconds.set_function(leadership.remaining)
     with (
         client_of(settings) as client,
-        Keeper(leadership, _teller(leadership, metrics)),
+        Keeper(leadership, teller(leadership, metrics)),
         guarding(settings, client, store, names, metrics, stop),
     ):
         while not stop.is_set():
@@ -96,18 +93,3 @@ def _stand_back(error: ProgramError) -> float:
     if isinstance(error, LeaseLost):
         return 0.0
     return REFUSED_SECONDS if isinstance(error, Refused) else STAND_BACK_SECONDS
-
-
-def _teller(leadership: Leadership, metrics: Metrics) -> Callable[[], None]:
-    """Return what counts and tells, after each step, why the store does not give the lease."""
-    lasting = Lasting(LOG)
-
-    def tell() -> None:
-        problem = leadership.problem
-        if isinstance(problem, LeaseLost):
-            problem = None
-        if problem is not None:
-            metrics.failed(problem)
-        lasting.tell(problem)
-
-    return tell

@@ -39,6 +39,7 @@ from ironspan.etcd.errors import Compacted
 from ironspan.program.errors import LeaseLost
 from ironspan.program.leader import Leadership
 from ironspan.program.loop import Repeating
+from ironspan.program.service import Step, repeating
 
 LOG = logging.getLogger(__name__)
 SNAPSHOT_PAUSE_SECONDS = 0.5
@@ -46,6 +47,11 @@ EPOCH_PAUSE_SECONDS = 10.0
 VERDICTS_PAUSE_SECONDS = 120.0
 RECOVERY_PAUSE_SECONDS = 600.0
 DRAIN_SECONDS = 5.0
+_LATE_SECONDS = 300.0
+_SNAPSHOT_LATE_SECONDS = 3600.0
+"""One step may be a whole snapshot of 8 GiB, of which a slow store takes its time."""
+_COPY_LATE_SECONDS = 600.0
+"""As the alert EtcdBackupCopyBehind."""
 _STEP_SECONDS = 0.5
 _REFUSALS = 2
 """The first may be a lease that ran out while the store was away, which nobody else has taken."""
@@ -199,33 +205,27 @@ class Session:
     @contextlib.contextmanager
     def _chores(self, snapshots: Snapshots) -> Iterator[None]:
         """Do beside the log what need not be done at once."""
-        failed = self._metrics.failed
         chores = [
-            Repeating("care", self._caretaker.step, CARE_PAUSE_SECONDS, failed),
-            Repeating("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, failed),
-            Repeating("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, failed),
-            Repeating("epoch", self._look_for_another_epoch, EPOCH_PAUSE_SECONDS, failed),
-            Repeating("verdicts", self._look_for_verdicts, VERDICTS_PAUSE_SECONDS, failed),
+            Step("care", self._caretaker.step, CARE_PAUSE_SECONDS, _LATE_SECONDS),
+            Step("recovery", self._keep_recovery, RECOVERY_PAUSE_SECONDS, 2 * RECOVERY_PAUSE_SECONDS),
+            Step("snapshots", snapshots.step, SNAPSHOT_PAUSE_SECONDS, _SNAPSHOT_LATE_SECONDS),
+            Step("epoch", self._look_for_another_epoch, EPOCH_PAUSE_SECONDS, _LATE_SECONDS),
+            Step("verdicts", self._look_for_verdicts, VERDICTS_PAUSE_SECONDS, 2 * _LATE_SECONDS),
         ]
+        copies, labels = [], []
         for number, entry in enumerate(self._settings.stores[1:], 1):
             copier = Copier(self._store, functools.partial(open_store, entry), self._names, self._copied)
             for what, step, pause in (
                 ("log", copier.logs, LOG_PAUSE_SECONDS),
                 ("objects", copier.objects, OBJECT_PAUSE_SECONDS),
             ):
-                chore = Repeating(f"copy-{number}-{what}", step, pause, failed)
-                self._metrics.copy_lag.labels(str(number), what).set_function(chore.age)
-                self._copies.append(chore)
-        chores += self._copies
-        for chore in chores:
-            chore.start()
-        try:
+                copies.append(Step(f"copy-{number}-{what}", step, pause, _COPY_LATE_SECONDS))
+                labels.append((str(number), what))
+        with repeating(self._metrics, *chores, *copies) as threads:
+            self._copies = threads[len(chores) :]
+            for label, copy in zip(labels, self._copies, strict=True):
+                self._metrics.copy_lag.labels(*label).set_function(copy.age)
             yield
-        finally:
-            for chore in chores:
-                chore.end()
-            for chore in chores:
-                chore.stop()
 
     def _received(self) -> int:
         """Return the last revision that the log has, if only on this host yet."""

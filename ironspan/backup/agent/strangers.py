@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ironspan.backup.agent.lasting import Lasting
 from ironspan.backup.agent.metrics import Metrics
 from ironspan.backup.settings import Settings
+from ironspan.program.lasting import Lasting
 from ironspan.program.state import write_json
 
 LOG = logging.getLogger(__name__)

@@ -7,12 +7,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ironspan.backup.agent.lasting import Lasting
-from ironspan.backup.agent.metrics import Metrics
+from ironspan.backup.agent.metrics import LOG_STEP, Metrics
 from ironspan.backup.log.pipeline import Pipeline
 from ironspan.program.errors import ProgramError
+from ironspan.program.lasting import Lasting
 
 LOG = logging.getLogger(__name__)
+LATE_SECONDS = 300.0
+"""As the alert EtcdBackupFarBehind."""
 
 
 class Watched:
@@ -33,6 +35,7 @@ class Watched:
         self._stalls = 0
         self._counted: dict[str, ProgramError | None] = {}
         self._lasting = {what: Lasting(LOG) for what in ("store", "etcd", "spool")}
+        metrics.watch(LOG_STEP, pipeline.position.rpo, LATE_SECONDS)
         metrics.rpo.set_function(lambda: max(pipeline.position.rpo(), missing()))
 
     def step(self) -> None:

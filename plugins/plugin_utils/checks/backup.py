@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -158,15 +157,6 @@ def check_numbers(draft: Draft) -> None:
                     f"is {count}",
                     f"write a number from {least} to 10000",
                 )
-    variable = "etcd_backup_metrics_address"
-    for host in _distinct(draft, variable):
-        address = host.values.get(variable)
-        try:
-            ipaddress.ip_address(address or "")
-        except ValueError:
-            draft.problems.add(
-                draft.place(host, variable), variable, f"{address!r} is no IP address", "write 127.0.0.1"
-            )
 
 
 def _distinct(draft: Draft, variable: str) -> Iterator[HostDraft]:

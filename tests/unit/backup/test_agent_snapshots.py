@@ -21,6 +21,7 @@ from ironspan.backup.settings import Settings
 from ironspan.etcd.errors import Unreachable
 from ironspan.program import command
 from ironspan.program.errors import ProgramError, ServiceError
+from ironspan.program.listen import Listen
 from tests.support.backup_log import (
     CLUSTER,
     NAMES,
@@ -238,10 +239,9 @@ def test_every_command_takes_the_settings() -> None:
 
 
 def test_a_port_that_is_taken_is_refused(settings_file: Path) -> None:
-    server = Metrics().serve("127.0.0.1", 0)
-    try:
-        with pytest.raises(ProgramError, match="Metrics cannot be served"):
-            Metrics().serve("127.0.0.1", server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with (
+        Metrics().serving(Listen("127.0.0.1", 0)) as port,
+        pytest.raises(ProgramError, match="Metrics cannot be served"),
+        Metrics().serving(Listen("127.0.0.1", port)),
+    ):
+        pass

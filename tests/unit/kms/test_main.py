@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import socket
 import typing as t
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from ironspan.kms import main, settings
 from ironspan.kms.plugin import OK, Plugin
 from ironspan.kms.server import serving
 from ironspan.program import command
+from ironspan.program.errors import ServiceError
 from ironspan.program.settings import SettingsError
 
 VAULT: dict[str, t.Any] = {
@@ -107,6 +111,46 @@ def test_status(tmp_path: Path, capsys: pytest.CaptureFixture[str], healthz: str
         "healthz": healthz,
         "key_id": "acme.vault.azure.net/keys/etcd/1",
     }
+
+
+class Silent:
+    """A vault that nobody reaches."""
+
+    def refresh(self) -> None:
+        """Fail."""
+        raise ServiceError("away", retryable=True)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_api_servers_are_answered_whether_metrics_can_be_served_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers_of_signals: None, taken: bool
+) -> None:
+    key = tmp_path / "seal.key"
+    key.write_bytes(base64.b64encode(bytes(32)))
+    key.chmod(0o600)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    if not taken:
+        listening.close()
+    own = {"socket": str(tmp_path / "kms.sock"), "seeds": str(tmp_path / "seeds"), "seal_key": str(key)}
+    path = written(tmp_path, {**GOOD, **own, "metrics": {"port": port}})
+    shown = []
+
+    class Ended:
+        def wait(self) -> None:
+            assert (tmp_path / "kms.sock").is_socket()
+            if not taken:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                    shown.append(answer.read().decode())
+
+    monkeypatch.setattr("ironspan.program.process.ending", Ended)
+    monkeypatch.setattr("ironspan.azure.keyvault.open_key_vault", lambda vault: Silent())
+    with listening:
+        assert main.main(["run", "--settings", str(path)]) == 0
+    assert len(shown) == (not taken)
+    for text in shown:
+        assert '\nironspan_kms_last_success_timestamp_seconds{step="vault"} 0.0\n' in text
+        assert '\nironspan_kms_deadline_seconds{step="vault"} 259200.0\n' in text
 
 
 def test_status_of_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
+import math
 import os
 import socket
 import typing as t
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ironspan.azure.keyvault import VaultKeys
 from ironspan.kms import seeds as seeds_module
+from ironspan.kms.metrics import Metrics
 from ironspan.kms.plugin import OK, Plugin, Wrapped
 from ironspan.kms.protocol import MESSAGES, SERVICE
 from ironspan.kms.seeds import Seeds
@@ -83,10 +86,16 @@ class Host:
         """Return the vault's keys as the program opens them."""
         return self.vault.keys(self.folder / "public.json", asks=False)
 
-    def start(self, *, probed: bool = True, place: str = PLACE) -> Plugin:
+    def start(
+        self,
+        *,
+        probed: bool = True,
+        place: str = PLACE,
+        failed: t.Callable[[ProgramError], object] = lambda error: None,
+    ) -> Plugin:
         """Start the program."""
         seeds = Seeds(self.folder / "seeds", self.seal_key, place)
-        plugin = Plugin(self.keys(), place, seeds, OUTAGE_S, self.clock)
+        plugin = Plugin(self.keys(), place, seeds, OUTAGE_S, self.clock, failed)
         if probed:
             plugin.probe()
         return plugin
@@ -392,6 +401,39 @@ class Client:
             response_deserializer=MESSAGES[f"{name}Response"].FromString,
         )
         return call(MESSAGES[f"{name}Request"](**fields), timeout=10)
+
+
+def test_metrics_say_how_it_goes(host: Host, vault: Vault, tmp_path: Path) -> None:
+    metrics = Metrics()
+    plugin = host.start(probed=False, failed=metrics.failed)
+    assert plugin.since_opened() == math.inf, "not opened yet"
+    plugin.probe()
+    assert plugin.since_opened() == 0
+    host.cut()
+    host.clock.now += 90
+    plugin.probe()
+    assert plugin.since_opened() == 90
+    assert host.start(probed=False).since_opened() == 90, "it is remembered"
+    vault.refusal = None
+    vault.disabled.update(vault.versions)
+    plugin.probe()
+    assert plugin.since_opened() == math.inf, "the key is not to be used"
+    counted = functools.partial(metrics.registry.get_sample_value, "ironspan_kms_errors_total")
+    assert (counted({"kind": "service"}), counted({"kind": "key"})) == (1, 1)
+    vault.disabled.clear()
+    plugin.probe()
+    assert plugin.since_opened() == 0
+    path = tmp_path / "kms.sock"
+    with (
+        serving(plugin, path, 60, metrics),
+        grpc.insecure_channel(f"unix:{path}") as channel,
+        contextlib.suppress(grpc.RpcError),
+    ):
+        Client(channel).ask("Status")
+        Client(channel).ask("Decrypt", ciphertext=b"x", key_id="elsewhere/keys/k/1")
+    asked = functools.partial(metrics.registry.get_sample_value, "ironspan_kms_requests_total")
+    assert asked({"method": "Status", "outcome": "ok"}) == 1
+    assert asked({"method": "Decrypt", "outcome": "failed"}) == 1
 
 
 def test_over_the_socket(host: Host, vault: Vault, tmp_path: Path) -> None:

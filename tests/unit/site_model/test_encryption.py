@@ -44,6 +44,12 @@ MISTAKES = (
     wrong("too many hours", "outage_hours: 24", "outage_hours: 99999", "99999 is outside 0 to 87600"),
     wrong("an authority that is no path", "  outage_hours: 24", "  ca: vault.pem", "not an absolute path"),
     wrong(
+        "metrics at a name",
+        "  outage_hours: 24\n",
+        "control_plane_kms_metrics_address: localhost\n",
+        "'localhost' is no IP address",
+    ),
+    wrong(
         "flags of one's own beside it",
         "  outage_hours: 24\n",
         "control_plane_api_server_args:\n  encryption-provider-config: /etc/mine.yaml\n",

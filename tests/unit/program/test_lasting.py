@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from ironspan.backup.agent.lasting import Lasting
+from ironspan.program.lasting import Lasting
 
 
 @pytest.mark.parametrize(
