@@ -73,6 +73,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.netcheck": "whether networks carry what they must",
     "plugin_utils.actions": "what action plugins have in common",
     "lookup": "values for playbooks",
+    "inventory": "hosts that nobody writes down",
     "action": "what Ansible runs on the controller",
     # The pip package.
     "ironspan": "its version",

@@ -168,6 +168,7 @@ def plugins_page() -> str:
     for folder, kind in (
         ("modules", "Module"),
         ("lookup", "Lookup"),
+        ("inventory", "Inventory plugin"),
         ("filter", "Filter"),
         ("callback", "Callback"),
     ):

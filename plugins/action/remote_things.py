@@ -29,7 +29,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import 
     bring,
     bring_as_planned,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Kind, Thing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
+    Kind,
+    Left,
+    Thing,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds import kind_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
@@ -119,12 +123,16 @@ def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
     problems = [text for outcome in outcomes for text in outcome.problems]
     wrong = [text for outcome in outcomes for text in outcome.wrong]
     done = [step for outcome in outcomes for step in outcome.done]
-    for text in (*done, *(note for thing in things for note in thing.found.notes)):
+    files = [outcome.left for outcome in outcomes if outcome.left]
+    changed = [file for file in files if file.before != file.after]
+    done += [f"write {file.path}" for file in changed]
+    notes = [note for thing in things for note in thing.found.notes]
+    for text in (*done, *notes, *(note for file in files for note in file.notes)):
         say(text)
     answer: Result = {
         "changed": bool(done),
         "changes": done,
-        "diff": [diff_of(thing) for thing in things if thing.steps],
+        "diff": [*(diff_of(thing) for thing in things if thing.steps), *map(diff_of_file, changed)],
         "things": [{**thing.as_dict(), "more": dict(thing.found.more)} for thing in things],
     }
     if wrong:
@@ -142,6 +150,12 @@ def diff_of(thing: Thing) -> dict[str, str]:
         "before": _shown(thing.found.state),
         "after": _shown(thing.after),
     }
+
+
+def diff_of_file(file: Left) -> dict[str, str]:
+    """Return what a file has and will have as ``--diff`` shows it."""
+    headers = {"before_header": file.path, "after_header": file.path}
+    return {**headers, "before": file.before, "after": file.after}
 
 
 def _shown(state: Mapping[str, t.Any] | None) -> str:

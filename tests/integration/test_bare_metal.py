@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import subprocess
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -37,7 +38,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.bare_
 
 from ironspan.lab import ironic
 from ironspan.lab.ironic import USER, Ironic
-from tests.support.playbooks import ROOT, play
+from tests.support.playbooks import BIN, ROOT, play
+from tests.support.small_plays import mirror_index
 
 pytestmark = pytest.mark.lab
 FAKE = {"driver": "fake-hardware", "driver_info": {"address": "{bmc_address}"}}
@@ -336,21 +338,25 @@ def test_the_playbook_plans_asks_for_consent_and_brings_servers_up(
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(lab.clouds))
     monkeypatch.setenv("IRONSPAN_PKI_KEY", base64.b64encode(bytes(32)).decode())
     servers = Servers(tmp_path, "09", 2)
+    inventory = tmp_path / "site"
+    inventory.mkdir()
+    (tmp_path / "index.json").write_text(mirror_index())
     variables = {
         "site_name": "metal", "ansible_connection": "local",
         "site_api_endpoint": "10.1.0.1:6443", "site_mirror_url": "http://10.2.0.2:8080",
             "site_pki_store": str(tmp_path / "pki"),
+        # What hosts get is not what this is about.
+        "site_artifacts_index": str(tmp_path / "index.json"),
         "site_bare_metal_cloud": "lab", "site_bare_metal_node": FAKE, "site_bare_metal_inspect": False,
         "site_bare_metal_image": IMAGE, "site_bare_metal_racks": RACKS, "site_bare_metal_account": ACCOUNT,
         "site_bare_metal_known_hosts": str(tmp_path / "known_hosts"),
+        "site_bare_metal_inventory": str(inventory / "servers.yml"),
     }  # fmt: skip
     groups = {
         "azure": {"hosts": {"a1": {"site_address": "10.1.0.1"}}},
-        "on_prem": {"hosts": {"w1": {"site_address": "10.2.0.1"}}},
-        "etcd": {"hosts": {"a1": {}}}, "control_plane": {"hosts": {"a1": {}}}, "nodes": {"hosts": {"w1": {}}},
+        "etcd": {"hosts": {"a1": {}}}, "control_plane": {"hosts": {"a1": {}}},
     }  # fmt: skip
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
+    (inventory / "hosts.yml").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
     book = str(ROOT / "playbooks" / "bare_metal.yml")
 
     def played(*options: str) -> tuple[int, str]:
@@ -362,8 +368,49 @@ def test_the_playbook_plans_asks_for_consent_and_brings_servers_up(
     assert "s09-1" not in api.nodes()
     status, output = played("-e", "ironspan_servers=s09-3")
     assert status == 2 and "has no server 's09-3'; write s09-" in output, output
+    handed = tmp_path / "site" / "servers.yml"
+    status, output = played("--check", "--diff")
+    assert (status, handed.exists()) == (0, False), output
+    assert "+          ansible_host: 10.30.1.11" in output, output
     status, output = played("-e", "ironspan_allow_destructive=true")
     assert status == 0, output
     assert [api.nodes()[f"s09-{n}"][1].state for n in (1, 2)] == ["active", "active"]
     status, output = played("--check")
     assert status == 0 and "changed=0" in output, output
+    assert_taken_over(tmp_path / "site", servers, lab)
+
+
+def said(*command: object) -> tuple[int, str]:
+    """Run one of the installed commands in the repository."""
+    name, *rest = map(str, command)
+    ran = subprocess.run([BIN / name, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def assert_taken_over(site: Path, servers: Servers, lab: Ironic) -> None:
+    """Check that the inventory is taken as it is, and that the plugin says what the file says."""
+    status, output = said("ironspan", "validate", "-i", site)
+    assert status == 0, output
+    first = json.loads(said("ansible-inventory", "-i", site, "--list")[1])
+    host = first["_meta"]["hostvars"]["s09-1"]
+    assert (host["ansible_host"], host["site_rack"]) == ("10.30.1.11", "a")
+    assert host["site_measured_labels"] == {"ironspan.io/rack": "a"}
+    (site / "servers.yml").unlink()
+    (site / "ironic.yml").write_text(
+        json.dumps({"plugin": "ironspan.hybrid.ironic", "expected": str(servers.file), "cloud": "lab"})
+    )
+    status, output = said("ironspan", "validate", "-i", site)
+    assert status == 0, output
+    second = json.loads(said("ansible-inventory", "-i", site, "--list")[1])
+    for name in ("s09-1", "s09-2"):
+        assert second["_meta"]["hostvars"][name] == first["_meta"]["hostvars"][name]
+    members = [
+        {name: sorted(found.get("hosts", ())) for name, found in one.items()} for one in (first, second)
+    ]
+    assert members[0] == members[1]
+    ironic.stop(lab.folder)
+    try:
+        status, output = said("ironspan", "validate", "-i", site)
+    finally:
+        ironic.start(lab.folder)
+    assert status == 2 and "its hosts are not known before it answers" in output, output

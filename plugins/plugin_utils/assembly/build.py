@@ -148,8 +148,12 @@ def _host(host: HostDraft, shared: _OfGroups) -> Host:
         ansible_host=str(values.get("ansible_host") or host.name),
         groups=groups,
         rack=values.get("site_rack") or (racks[0] if racks else ""),
-        # What the runtime classes select nodes by.
-        labels={**{each.label: "true" for each in shared.classes}, **(values.get("site_labels") or {})},
+        labels={
+            **(values.get("site_measured_labels") or {}),
+            # What the runtime classes select nodes by.
+            **{each.label: "true" for each in shared.classes},
+            **(values.get("site_labels") or {}),
+        },
         taints=tuple(
             Taint(key=taint["key"], value=taint.get("value") or "", effect=taint["effect"])
             for taint in [

@@ -60,7 +60,7 @@ class KnownHosts:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path).absolute() if path else None
+        self._path = Path(path).expanduser().absolute() if path else None
         self._lock = threading.Lock()
 
     def new_key(self, address: str, name: str) -> HostKey:

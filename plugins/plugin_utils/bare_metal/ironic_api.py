@@ -89,6 +89,11 @@ class IronicApi:
         entry = self._ask("GET", f"/nodes/{uuid}?fields={','.join(_FIELDS)}")
         return _node(entry, alive=True)
 
+    def changed_at(self, uuid: str) -> str:
+        """Return when the provision state of a node changed last, as Ironic writes it; "" for never."""
+        entry = self._ask("GET", f"/nodes/{uuid}?fields=provision_updated_at")
+        return str(entry.get("provision_updated_at") or "")
+
     def conductors(self) -> set[str]:
         """Return the names of the conductors that are alive."""
         answer = self._ask("GET", "/conductors")
@@ -214,9 +219,12 @@ class IronicApi:
         until = self._clock() + BUSY_S
         while True:
             options = {"json": body} if body is not None else {}
-            answer = self._session.request(
-                path, method, microversion=MICROVERSION, raise_exc=False, status_code_retries=0, **options
-            )
+            try:
+                answer = self._session.request(
+                    path, method, microversion=MICROVERSION, raise_exc=False, status_code_retries=0, **options
+                )
+            except Exception as error:  # of keystoneauth1, which is there only where Ironic is used
+                raise _unanswered(error) from None
             if answer.status_code == 404 and missing is not None:
                 return missing
             if answer.status_code < 400:
@@ -237,7 +245,7 @@ def connected(cloud: str = "", **login: t.Any) -> IronicApi:
             ``baremetal_endpoint_override`` and ``cacert``.
 
     Raises:
-        RemoteError: openstacksdk is not installed.
+        RemoteError: openstacksdk is not installed, or has no such cloud.
     """
     try:
         import openstack.connection
@@ -245,7 +253,20 @@ def connected(cloud: str = "", **login: t.Any) -> IronicApi:
         raise RemoteError(
             "openstacksdk is not installed", "install it: pip install 'ironspan[metal]'"
         ) from None
-    return IronicApi(openstack.connection.Connection(cloud=cloud or None, **login).baremetal)
+    try:
+        return IronicApi(openstack.connection.Connection(cloud=cloud or None, **login).baremetal)
+    except Exception as error:  # of openstacksdk and of keystoneauth1, which have no common ground
+        raise _unanswered(error) from None
+
+
+def _unanswered(error: Exception) -> RemoteError:
+    """Return the error of a request without an answer; anything but one of the two libraries is a mistake."""
+    if type(error).__module__.partition(".")[0] not in ("openstack", "keystoneauth1"):
+        raise error
+    return RemoteError(
+        f"Ironic does not answer{explained(str(error).rstrip('.'))}",
+        "look at the cloud in clouds.yaml, the network, and Ironic's service",
+    )
 
 
 def _said(answer: t.Any) -> str:

@@ -78,11 +78,11 @@ def run_slice_checks(draft: Draft) -> None:
 def run_checks(draft: Draft, checks: tuple[Check, ...] = CHECKS) -> None:
     """Run every check on a draft; none of them stops the others.
 
-    Only a file that cannot be read does: what it would have said is unknown, and every other check would
+    Only a source that cannot be read does: what it would have said is unknown, and every other check would
     complain about its absence.
     """
     settings.check_files(draft)
-    if draft.marks.broken:
+    if draft.marks.broken or settings.check_unread(draft):
         return
     if not draft.hosts:
         draft.problems.add(

@@ -104,16 +104,15 @@ def check_site_names(draft: Draft) -> None:
 def check_labels(draft: Draft) -> None:
     """Labels of nodes."""
     for host in draft.hosts.values():
-        labels = host.values.get("site_labels")
-        if not isinstance(labels, dict):
-            continue
-        for key, value in labels.items():
-            _check_label(draft, host, key, value)
+        for variable in ("site_labels", "site_measured_labels"):
+            labels = host.values.get(variable)
+            for key, value in labels.items() if isinstance(labels, dict) else ():
+                _check_label(draft, host, variable, key, value)
 
 
-def _check_label(draft: Draft, host: HostDraft, key: t.Any, value: t.Any) -> None:
-    place = draft.inner_place(host, "site_labels", key)
-    path = f"site_labels.{key}"
+def _check_label(draft: Draft, host: HostDraft, variable: str, key: t.Any, value: t.Any) -> None:
+    place = draft.inner_place(host, variable, key)
+    path = f"{variable}.{key}"
     problem = key_problem(str(key))
     if problem:
         draft.problems.add(place, path, problem, "write a key such as example.com/rack-row")

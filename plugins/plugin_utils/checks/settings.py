@@ -7,10 +7,11 @@ from __future__ import annotations
 import collections
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import hosts_out_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problems
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problems
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
@@ -26,6 +27,15 @@ def check_files(draft: Draft) -> None:
             f"is there twice, first on line {duplicate.first_line}; only the last would count",
             "write it once",
         )
+
+
+def check_unread(draft: Draft) -> bool:
+    """Every source must have answered: Ansible goes on without one that did not. Tell whether one did not."""
+    of_all = draft.inventory.group_layers.get("all", {}).get("inventory", {})
+    marks = list(unread.marked({key: setting.value for key, setting in of_all.items()}))
+    for file, reason in marks:
+        draft.problems.add(Place(file, 1), "(inventory)", reason, "its hosts are not known before it answers")
+    return bool(marks)
 
 
 def report_broken(marks: Marks, problems: Problems) -> None:

@@ -12,6 +12,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote import comp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     Kind,
+    Leaving,
+    Left,
     RemoteError,
     State,
     Thing,
@@ -42,11 +44,13 @@ class Outcome:
         things: as they were compared.
         problems: what failed or was refused, one text a thing.
         done: the steps that were taken; in a check those that would be.
+        left: the file that the kind leaves, None where it leaves none.
     """
 
     things: list[Thing]
     problems: list[str]
     done: list[str]
+    left: Left | None = None
 
     @property
     def wrong(self) -> list[str]:
@@ -77,8 +81,10 @@ def bring(
         raise RemoteError(f"{error}; nothing was changed") from None
     problems = [f"{thing.title}: {thing.found.fault}" for thing in things if thing.found.fault]
     if check:
-        return Outcome(things, problems, [step.what for thing in things for step in thing.steps])
-    return _worked(kind, things, problems, say, lambda thing: None)
+        outcome = Outcome(things, problems, [step.what for thing in things for step in thing.steps])
+    else:
+        outcome = _worked(kind, things, problems, say, lambda thing: None)
+    return _left(kind, outcome, check)
 
 
 def bring_as_planned(
@@ -114,10 +120,12 @@ def bring_as_planned(
     left = [thing for thing in things if thing.name not in reasons]
     problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
     if check:
-        return Outcome(things, problems, [step.what for thing in left for step in thing.steps])
+        return _left(
+            kind, Outcome(things, problems, [one.what for each in left for one in each.steps]), check
+        )
     compare.insist_on_consent(left, allowed)
     worked = _worked(kind, left, problems, say, begun.mark)
-    return Outcome(things, worked.problems, worked.done)
+    return _left(kind, Outcome(things, worked.problems, worked.done), check)
 
 
 def _worked(
@@ -126,3 +134,13 @@ def _worked(
     outcomes = work.apply(kind, [thing for thing in things if not thing.found.fault], say, begin)
     problems = [*problems, *(outcome.problem for outcome in outcomes if outcome.problem)]
     return Outcome(things, problems, [step for outcome in outcomes for step in outcome.done])
+
+
+def _left(kind: Kind, outcome: Outcome, check: bool) -> Outcome:
+    """Let a kind leave its file; that it cannot is one more problem."""
+    if isinstance(kind, Leaving):
+        try:
+            outcome.left = kind.leave(outcome.things, check)
+        except RemoteError as error:
+            outcome.problems.append(str(error))
+    return outcome

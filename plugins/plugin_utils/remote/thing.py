@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
@@ -183,6 +183,38 @@ class Kind(t.Protocol):
 
     def lane(self, name: str, wanted: State | None) -> str:
         """Return what a thing shares with those that it must not be worked on with too many of."""
+
+
+class Left(t.NamedTuple):
+    """What a kind leaves for others when a run is done: a file on the controller.
+
+    Args:
+        path: where it is.
+        before: what it had; "" when it was not there.
+        after: what it has, in a check what it would have.
+        notes: what people should know about it.
+    """
+
+    path: str
+    before: str
+    after: str
+    notes: tuple[str, ...] = ()
+
+
+@t.runtime_checkable
+class Leaving(t.Protocol):
+    """A kind that leaves a file, which says how all its things are."""
+
+    def leave(self, things: Sequence[Thing], check: bool) -> Left | None:
+        """Write the file, once all steps were taken, also where some failed; None when there is none.
+
+        Args:
+            things: as they were compared when the run began.
+            check: write nothing; say what it would have.
+
+        Raises:
+            RemoteError: it cannot be written.
+        """
 
 
 def from_plan(entry: Mapping[str, t.Any]) -> Thing:

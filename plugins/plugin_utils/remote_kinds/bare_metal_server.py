@@ -8,9 +8,8 @@ them is touched.
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.compare import compare
@@ -27,21 +26,46 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declare
     server_of,
     wanted_node,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import labels_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.handover import (
+    Standing,
+    standings_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.index import Index
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.inventory_file import InventoryFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
     IronicApi,
     connected,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import read_inspection
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Goal, Node, Wanted
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_state import (
+    corrections,
+    differences_of,
+    found_state,
+    node_of,
+    wanted_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record import (
+    FIELDS,
+    Compared,
+    Deployed,
+    Record,
+    compared_fields,
+    deployed_fields,
+    digest_of,
+    place_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import way
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     AT_ONCE,
     Found,
+    Left,
     RemoteError,
     State,
     Step,
+    Thing,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
@@ -52,10 +76,13 @@ IMAGE, ACCOUNT, KNOWN_HOSTS = (
     "site_bare_metal_known_hosts",
 )
 TOGETHER, INSPECT = "site_bare_metal_at_once", "site_bare_metal_inspect"
-VARIABLES = (CLOUD, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT)
+INVENTORY, EXPECTED, MAPPING = "site_bare_metal_inventory", "ironspan_expected", "ironspan_mapping"
+VARIABLES = (
+    CLOUD, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY, EXPECTED, MAPPING,
+)  # fmt: skip
 _ENDS = ("provide", "active", "rebuild")
 """What must not be done with a server that differs from what was declared."""
-_CHANGING = ("rebooting", "soft rebooting", "soft power off")
+_COMPARE = Step("compare", "compare it with what was declared", seconds=1)
 
 
 def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> dict[str, State | None]:
@@ -65,8 +92,8 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
         RemoteError: the file of expected servers or the site's settings have problems.
     """
     servers = expected_servers(
-        str(value_of(arguments, "ironspan_expected")),
-        str(value_of(arguments, "ironspan_mapping") or ""),
+        str(value_of(arguments, EXPECTED)),
+        str(value_of(arguments, MAPPING) or ""),
         [str(name) for name in value_of(arguments, "ironspan_servers")],
     )
     racks = racks_of(variables.get(RACKS) or {})
@@ -85,11 +112,14 @@ def opened(variables: Mapping[str, t.Any]) -> BareMetalServer:
     Raises:
         RemoteError: openstacksdk is not installed, or ``clouds.yaml`` has no such cloud.
     """
+    file, mapping = str(variables.get(EXPECTED) or ""), str(variables.get(MAPPING) or "")
+    inventory = str(variables.get(INVENTORY) or "")
     return BareMetalServer(
         lambda: connected(str(variables.get(CLOUD) or "")),
         Account.of(variables.get(ACCOUNT) or {}),
         KnownHosts(str(variables.get(KNOWN_HOSTS) or "")),
         int(variables.get(TOGETHER) or AT_ONCE),
+        InventoryFile(inventory, lambda: expected_servers(file, mapping)) if inventory else None,
     )
 
 
@@ -101,18 +131,26 @@ class BareMetalServer:
         account: who may log in to what is deployed.
         known: where keys of hosts are recorded.
         at_once: how many servers of a rack are worked on at the same time.
+        inventory: the file that hands servers over; None for none.
     """
 
     name = "bare_metal_server"
     consent = ""
 
     def __init__(
-        self, connect: Callable[[], IronicApi], account: Account, known: KnownHosts, at_once: int = AT_ONCE
+        self,
+        connect: Callable[[], IronicApi],
+        account: Account,
+        known: KnownHosts,
+        at_once: int = AT_ONCE,
+        inventory: InventoryFile | None = None,
     ) -> None:
         self.at_once = at_once
         self._connect = connect
         self._account = account
         self._known = known
+        self._inventory = inventory
+        self._standings: dict[str, Standing] = {}
         self._api: IronicApi | None = None
         self._uuids: dict[str, str] = {}
         self._index = Index(())
@@ -123,7 +161,8 @@ class BareMetalServer:
         self._index = Index([server_of(state["expected"]) for state in states.values()])
         api = self._api = self._connect()
         fields = sorted({key for state in states.values() for key in state["node"]} - {"properties"})
-        entries = api.entries(*fields)
+        entries = api.entries(*fields, *FIELDS)
+        self._standings = standings_of(entries)
         ports = api.ports() if any(state["macs"] for state in states.values()) else {}
         found = {}
         for name, state in states.items():
@@ -132,8 +171,8 @@ class BareMetalServer:
                 continue
             entry, node = entries[name]
             uuid = self._uuids[name] = str(entry["uuid"])
-            there = _found_state(entry, node, state, ports.get(uuid, set()))
-            held = way(_node(there), _wanted(state)).held
+            there = found_state(entry, node, state, ports.get(uuid, set()), self._standings[name].record)
+            held = way(node_of(there), wanted_of(state)).held
             found[name] = Found(there, uuid, f"{held.reason}; {held.remedy}" if held else "")
         return found
 
@@ -145,22 +184,25 @@ class BareMetalServer:
         """
         if wanted is None:
             return []
-        journey = way(_node(found), _wanted(wanted))
+        journey = way(node_of(found), wanted_of(wanted))
         if journey.held:
             raise RemoteError(f"{name}: {journey.held.reason}", journey.held.remedy)
         steps = list(journey.steps)
         first = next((at for at, step in enumerate(steps) if step.verb not in ("wait", "enrol")), len(steps))
-        steps[first:first] = _corrections(wanted, found)
+        steps[first:first] = corrections(wanted, found)
         ends = next((at for at, step in enumerate(steps) if step.verb in _ENDS), None)
         if wanted["inspect"] and ends is not None:
-            steps.insert(ends, Step("compare", "compare it with what was declared", seconds=1))
+            steps.insert(ends, _COMPARE)
+        elif wanted["inspect"] and not (found or {}).get("compared"):
+            steps.append(_COMPARE)
         return steps
 
     def after(self, name: str, wanted: State | None, found: State | None) -> State | None:
         """Return the server as it will be."""
         if wanted is None:
             return found
-        return {**(found or {}), "state": wanted["goal"], "node": wanted["node"], "macs": wanted["macs"]}
+        after = {**(found or {}), "state": wanted["goal"], "node": wanted["node"], "macs": wanted["macs"]}
+        return {**after, "compared": bool(wanted["inspect"])}
 
     def do(
         self, name: str, step: Step, wanted: State | None, found: State | None, say: Callable[[str], None]
@@ -175,20 +217,55 @@ class BareMetalServer:
             return
         if step.verb == "enrol":
             self._uuids[name] = api.enrol(name, wanted["node"], wanted["macs"])
+            self._stands(name, "enroll")
             return
         uuid = self._uuids[name]
         if step.verb == "ports":
             api.add_ports(uuid, name, wanted["macs"])
         elif step.verb == "change":
-            api.change(uuid, _differences(wanted["node"], (found or {}).get("node") or {}))
+            api.change(uuid, differences_of(wanted["node"], (found or {}).get("node") or {}))
         elif step.verb == "compare":
-            self._compare(api, uuid, wanted)
+            self._compare(api, uuid, name, wanted)
         else:
-            if step.verb == "active":
-                self._deploy(api, uuid, name, wanted)
+            deployed = None
+            if step.verb in ("active", "rebuild"):
+                deployed = self._deploy(api, uuid, name, wanted, step.verb)
             elif step.verb != "wait":
                 api.take(uuid, step.verb)
-            _insist(step, api.settled(uuid, say, _wanted(wanted).patience_s))
+            node = api.settled(uuid, say, wanted_of(wanted).patience_s)
+            self._stands(name, node.state, deployed=deployed)
+            _insist(step, node)
+
+    def leave(self, things: Sequence[Thing], check: bool) -> Left | None:
+        """Write the hosts that servers have become, all that are expected and not only those of this run."""
+        if self._inventory is None:
+            return None
+        if check:
+            for thing in things:
+                self._foresee(thing)
+        return self._inventory.brought(self._standings, check)
+
+    def _foresee(self, thing: Thing) -> None:
+        """Take the steps of a server for done, all of them well."""
+        wanted, verbs = thing.wanted, [step.verb for step in thing.steps]
+        if wanted is None or thing.found.fault or not verbs:
+            return
+        server = server_of(wanted["expected"])
+        compared = Compared(digest_of(server), labels_of(server)) if "compare" in verbs else None
+        deployed = _deployed(wanted, "") if {"active", "rebuild"} & set(verbs) else None
+        self._stands(thing.name, wanted["goal"], compared, deployed)
+
+    def _stands(
+        self,
+        name: str,
+        state: str | None = None,
+        compared: Compared | None = None,
+        deployed: Deployed | None = None,
+    ) -> None:
+        """Note what has become of a server; None is what was known already."""
+        known = self._standings.get(name, Standing(None))
+        record = Record(compared or known.record.compared, deployed or known.record.deployed)
+        self._standings[name] = Standing(state or known.state, record)
 
     def lane(self, name: str, wanted: State | None) -> str:
         """Return its rack and its group of conductors."""
@@ -196,7 +273,7 @@ class BareMetalServer:
             return ""
         return f"{wanted['expected']['rack']}/{wanted['node'].get('conductor_group', '')}"
 
-    def _compare(self, api: IronicApi, uuid: str, wanted: State) -> None:
+    def _compare(self, api: IronicApi, uuid: str, name: str, wanted: State) -> None:
         """Refuse a server that differs from what was declared."""
         said = api.inspection(uuid)
         source: t.Literal["in band", "out of band"] = (
@@ -208,14 +285,27 @@ class BareMetalServer:
             raise RemoteError(
                 f"it differs from what was declared, and is held: {'; '.join(map(str, findings))}"
             )
+        server = server_of(wanted["expected"])
+        api.change(uuid, compared_fields(server, read))
+        self._stands(name, compared=Compared(digest_of(server), labels_of(server, read)))
 
-    def _deploy(self, api: IronicApi, uuid: str, name: str, wanted: State) -> None:
+    def _deploy(self, api: IronicApi, uuid: str, name: str, wanted: State, verb: str) -> Deployed:
         """Ask for the operating system; the keys of the host are recorded before it can have them."""
-        host, nic = wanted["host"], wanted["expected"]["nics"][0]
-        key = self._known.new_key(host["address"].partition("/")[0], name)
-        api.change(uuid, {"instance_info": instance_info(wanted["image"])})
-        drive = config_drive(name, host, nic["mac"], key, self._account)
-        api.take(uuid, "active", {"configdrive": drive})
+        nic = wanted["expected"]["nics"][0]
+        deployed = _deployed(wanted, api.changed_at(uuid))
+        key = self._known.new_key(deployed.address, name)
+        api.change(uuid, {"instance_info": instance_info(wanted["image"]), **deployed_fields(deployed)})
+        drive = config_drive(name, wanted["host"], nic["mac"], key, self._account)
+        api.take(uuid, verb, {"configdrive": drive})
+        return deployed
+
+
+def _deployed(wanted: State, before: str) -> Deployed:
+    server = server_of(wanted["expected"])
+    address = str(wanted["host"]["address"]).partition("/")[0]
+    return Deployed(
+        address, place_of(server), str(wanted["image"]["sha256"]), bool(wanted["inspect"]), before
+    )
 
 
 def _insist(step: Step, node: Node) -> None:
@@ -224,60 +314,3 @@ def _insist(step: Step, node: Node) -> None:
     failed = state is not None and state.sort == "failed" and step.verb != "abort"
     if failed or (step.verb == "manage" and node.state == "enroll"):
         raise RemoteError(f"'{step.what}' ended in '{node.state}'{explained(node.last_error)}")
-
-
-def _corrections(wanted: State, found: State | None) -> list[Step]:
-    if found is None:
-        return []
-    steps = []
-    if differences := _differences(wanted["node"], found["node"]):
-        steps.append(Step("change", f"set its {', '.join(sorted(differences))}", seconds=1))
-    if missing := sorted(set(wanted["macs"]) - set(found["macs"])):
-        steps.append(Step("ports", f"add its ports {', '.join(missing)}", seconds=1))
-    return steps
-
-
-def _differences(wanted: Mapping[str, t.Any], found: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return what has to be set, by its path; what is there beside it stays."""
-    differences: dict[str, t.Any] = {}
-    for key, value in wanted.items():
-        there = found.get(key)
-        if isinstance(value, Mapping):
-            inner = there if isinstance(there, Mapping) else {}
-            differences.update(
-                {f"{key}/{name}": one for name, one in value.items() if inner.get(name) != one}
-            )
-        elif there != value:
-            differences[key] = value
-    return differences
-
-
-def _found_state(entry: Mapping[str, t.Any], node: Node, wanted: State, macs: set[str]) -> State:
-    """Return what matters of a node: what may change while nobody does anything is no part of it."""
-    kept = {
-        key: {name: (entry.get(key) or {}).get(name) for name in value}
-        if isinstance(value, Mapping)
-        else entry.get(key)
-        for key, value in wanted["node"].items()
-    }
-    settled = ironic_states.STATES.get(node.state or "")
-    failed = settled is not None and (settled.sort == "failed" or node.state == "enroll")
-    return {
-        **dataclasses.asdict(node),
-        "power": node.power if node.power in _CHANGING else None,
-        "last_error": node.last_error if failed else "",
-        "done": sorted(node.done),
-        "node": kept,
-        "macs": sorted(macs & set(wanted["macs"])),
-    }
-
-
-def _node(found: State | None) -> Node:
-    if found is None:
-        return Node(None)
-    values = {field.name: found[field.name] for field in dataclasses.fields(Node)}
-    return Node(**{**values, "done": frozenset(values["done"])})
-
-
-def _wanted(state: State) -> Wanted:
-    return Wanted(t.cast("Goal", state["goal"]), inspect=bool(state["inspect"]))

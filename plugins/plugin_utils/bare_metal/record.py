@@ -1,0 +1,119 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves in Ironic's own entry of a server (``extra``), for the next run and for inventories.
+
+There it is lost with the server only, and every controller sees the same. Whoever may write to Ironic may
+write it, so what comes back is checked like anything else that a service says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import ipaddress
+import json
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import (
+    ExpectedServer,
+    Origin,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import labels_of, taken_labels
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import Inspection
+
+COMPARED, DEPLOYED = "ironspan_compared", "ironspan_deployed"
+FIELDS = ("extra", "provision_updated_at")
+"""Fields of a node that ``Record.of`` reads."""
+
+
+class Compared(t.NamedTuple):
+    """A comparison that ended well.
+
+    Args:
+        digest: of what was declared then.
+        labels: of the node, from what was declared and measured.
+    """
+
+    digest: str
+    labels: Mapping[str, str]
+
+
+class Deployed(t.NamedTuple):
+    """An operating system that was asked for.
+
+    Args:
+        address: its static address, without a prefix.
+        place: rack and lowest unit that the server had then, which decide about its address.
+        image: SHA-256 of the image.
+        inspected: whether the server had to be compared before.
+        before: when Ironic had last changed the server's state, by Ironic's clock. While that has not moved
+            on, Ironic never heard of it: the run was killed before it asked.
+    """
+
+    address: str
+    place: str
+    image: str
+    inspected: bool
+    before: str
+
+
+class Record(t.NamedTuple):
+    """What is recorded of a server."""
+
+    compared: Compared | None = None
+    deployed: Deployed | None = None
+
+    @classmethod
+    def of(cls, entry: Mapping[str, t.Any]) -> Record:
+        """Return what a node has; whatever it is given, it returns.
+
+        Args:
+            entry: of a node, with ``FIELDS``.
+        """
+        extra = entry.get("extra")
+        extra = extra if isinstance(extra, Mapping) else {}
+        return cls(_compared(extra.get(COMPARED)), _deployed(extra.get(DEPLOYED), entry))
+
+
+def digest_of(server: ExpectedServer) -> str:
+    """Return the digest of what was declared of a server; where it is written does not matter."""
+    plain = dataclasses.asdict(dataclasses.replace(server, origin=Origin("", 0, 0)))
+    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
+
+
+def place_of(server: ExpectedServer) -> str:
+    """Return rack and lowest unit, by which a server gets its address."""
+    return f"{server.rack} U{server.position}"
+
+
+def compared_fields(server: ExpectedServer, inspections: Sequence[Inspection]) -> dict[str, t.Any]:
+    """Return what ``IronicApi.change`` is given once a server was compared and is what was declared."""
+    labels = labels_of(server, inspections)
+    return {f"extra/{COMPARED}": {"digest": digest_of(server), "labels": labels}}
+
+
+def deployed_fields(deployed: Deployed) -> dict[str, t.Any]:
+    """Return what ``IronicApi.change`` is given before an operating system is asked for."""
+    return {f"extra/{DEPLOYED}": deployed._asdict()}
+
+
+def _compared(said: t.Any) -> Compared | None:
+    if not isinstance(said, Mapping):
+        return None
+    return Compared(str(said.get("digest")), taken_labels(said.get("labels")))
+
+
+def _deployed(said: t.Any, entry: Mapping[str, t.Any]) -> Deployed | None:
+    """Return the system that runs; None when Ironic was never asked for it."""
+    if not isinstance(said, Mapping):
+        return None
+    before = str(said.get("before") or "")
+    try:
+        address = str(ipaddress.ip_address(str(said.get("address"))))
+    except ValueError:
+        return None
+    if before == str(entry.get("provision_updated_at") or ""):
+        return None
+    place, image = str(said.get("place") or ""), str(said.get("image") or "")
+    return Deployed(address, place, image, said.get("inspected") is not False, before)

@@ -1,0 +1,26 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of an inventory that could not be asked.
+
+Ansible only warns of a source that fails, and goes on with what is left: a run that believes there are no
+servers. So our own inventory plugins do not fail but leave a mark, and every run is refused by it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator, Mapping
+
+VARIABLE = "__ironspan_unread"
+"""Variable of the group ``all``: file of a source to what went wrong."""
+
+
+def marked(variables: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
+    """Yield file and reason of each source that could not be asked.
+
+    Args:
+        variables: of the group ``all``, as inventory plugins set them.
+    """
+    marks = variables.get(VARIABLE)
+    if isinstance(marks, Mapping):
+        yield from ((str(file), str(reason)) for file, reason in marks.items())
