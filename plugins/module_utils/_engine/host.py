@@ -25,13 +25,16 @@ TEST_PROGRAMS = "/usr/local/ironspan-test-bin"
 MACHINE_PROGRAMS = frozenset(
     [
         "apt-get",
+        "apt-mark",
         "ctr",
+        "dkms",
         "dpkg",
         "dpkg-query",
         "groupadd",
         "groupdel",
         "groupmod",
         "kubeadm",
+        "modinfo",
         "modprobe",
         "mount",
         "swapoff",

@@ -27,7 +27,9 @@ NAMES = (
     "kubeadm_certificates",
     "kubeconfig_authority",
     "kubelet_certificate",
+    "module_build",
     "package",
+    "package_set",
     "private_files",
     "reboot_request",
     "swap",
@@ -101,6 +103,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates
 
         kind = kubeadm_certificates.KIND
+    elif name == "module_build":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import module_build
+
+        kind = module_build.KIND
     elif name == "private_files":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import private_files
 
@@ -121,6 +127,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package
 
         kind = package.KIND
+    elif name == "package_set":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package_set
+
+        kind = package_set.KIND
     elif name == "swap":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import swap
 

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     encryption,
     endpoints,
     events,
+    gpu_driver,
     hardening,
     identity,
     membership,
@@ -62,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     *identity.CHECKS,
     *runtime.CHECKS,
     *runtime_gpu.CHECKS,
+    *gpu_driver.CHECKS,
     *secrets.CHECKS,
 )
 

@@ -16,6 +16,8 @@ SOURCE = (
 )
 SECONDS: dict[str, float] = {
     "package": 15,
+    "package_set": 120,
+    "module_build": 240,
     "container_image": 4,
     "kubeadm": 60,
     "systemd_unit": 3,

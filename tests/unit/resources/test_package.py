@@ -7,7 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.package import KIND, parse_listing
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._apt import parse_listing
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.package import KIND
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st

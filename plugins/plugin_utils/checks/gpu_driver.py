@@ -1,0 +1,75 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts with GPUs say of their driver is complete, and one thing."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+
+VERSION, PACKAGES = "nvidia_driver_version", "nvidia_driver_packages"
+_VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(\.[0-9]{2})?")
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_PACKAGE_VERSION = re.compile(r"[0-9A-Za-z.+:~-]*\*?")
+
+Problem = tuple[str, str, str]
+"""Variable, what is wrong, what to write instead."""
+
+
+def check_driver(draft: Draft) -> None:
+    """Each value is judged once, at the line that has it."""
+    said: set[tuple[str, ...]] = set()
+    for host in draft.members("gpu"):
+        if not host.values.get(VERSION):
+            continue
+        for variable, message, remedy in _problems(host):
+            # What is missing is asked for by the line that has the version.
+            place = draft.place(host, variable if variable in host.settings else VERSION)
+            if (str(place), variable, message) not in said:
+                said.add((str(place), variable, message))
+                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+
+
+def _problems(host: HostDraft) -> Iterator[Problem]:
+    value = host.values.get
+    version = str(value(VERSION))
+    if not _VERSION.fullmatch(version):
+        yield VERSION, f"{version!r} is no version of the driver", 'write for example "580.159.03"'
+    kernel = str(value("nvidia_driver_kernel") or "")
+    if not re.fullmatch(r"[0-9]+\.[0-9A-Za-z.+~_-]+", kernel):
+        yield (
+            "nvidia_driver_kernel",
+            f"{kernel!r} is no release of a kernel"
+            if kernel
+            else "is not set, and modules are for one kernel",
+            'write what uname -r says of it, for example "6.8.0-60-generic"',
+        )
+    packages = value("nvidia_driver_package_version")
+    if packages and not str(packages).startswith(f"{version}-"):
+        yield (
+            "nvidia_driver_package_version",
+            f"{packages} are no packages of the driver {version}",
+            f'write "{version}-..." or leave it out',
+        )
+    if value("nvidia_driver_distribution") == "debian" and value("nvidia_driver_build") == "precompiled":
+        yield (
+            "nvidia_driver_build",
+            "is precompiled, and Debian publishes no compiled modules of this driver",
+            "write dkms",
+        )
+    for name in value("nvidia_driver_kernel_packages") or ():
+        if not _NAME.fullmatch(str(name).replace("{}", "6.8")):
+            yield "nvidia_driver_kernel_packages", f"{name!r} is no name of a package", "write linux-image-{}"
+    further: t.Any = value(PACKAGES)
+    for name, wanted in further.items() if isinstance(further, Mapping) else ():
+        if not _NAME.fullmatch(str(name)) or not _PACKAGE_VERSION.fullmatch(str(wanted)):
+            yield PACKAGES, f"{name}: {wanted!r} is no package and version", f'write "{version}-*" or ""'
+    sandboxed = value("gvisor_gpu_driver") if "gvisor_gpu" in host.groups else ""
+    if sandboxed and sandboxed != version:
+        yield "gvisor_gpu_driver", f"is {sandboxed}, and {VERSION} is {version}", f'write "{version}"'
+
+
+CHECKS = (check_driver,)

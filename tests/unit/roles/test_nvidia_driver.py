@@ -1,0 +1,98 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Which packages, modules and files bring the NVIDIA driver to a host."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
+
+from tests.unit.roles.conftest import Rendered, Resource
+
+Render = Callable[..., Rendered]
+GPUS = "all: {children: {gpu: {hosts: {rack-1: }}}}\n"
+KERNEL = "6.8.0-60-generic"
+DRIVER = {"nvidia_driver_version": "580.159.03", "nvidia_driver_kernel": KERNEL}
+
+
+def resources(render: Render, **variables: t.Any) -> dict[str, Resource]:
+    """Return the layer's resources of a host, by their names in the layer."""
+    rendered = render(variables={**DRIVER, **variables}, more=GPUS)
+    read_document(rendered.document("rack-1"))
+    return {
+        name.partition("/")[2]: resource
+        for name, resource in rendered.resources("rack-1").items()
+        if name.startswith("nvidia_driver/")
+    }
+
+
+def test_without_a_version_the_driver_is_somebody_else_s(render: Render) -> None:
+    assert resources(render, nvidia_driver_version="") == {}
+
+
+def test_precompiled_open_modules_are_the_default(render: Render) -> None:
+    found = resources(render)
+    packages = found["packages"]["packages"]
+    assert packages[f"linux-modules-nvidia-580-server-open-{KERNEL}"] == ""
+    assert packages["nvidia-utils-580-server"] == "580.159.03-*"
+    assert not any("dkms" in name for name in packages)
+    assert found["packages"]["hold"] is found["kernel"]["hold"] is True
+    assert set(found["kernel"]["packages"]) == {f"linux-image-{KERNEL}", f"linux-headers-{KERNEL}"}
+    assert found["modules"]["dkms"] == ""
+    assert found["modules"]["licence"] == "Dual MIT/GPL"
+    assert f"linux-modules-nvidia-580-server-{KERNEL}" in found["packages"]["without"]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "modules", "package", "module"),
+    [
+        ("ubuntu", "open", "nvidia-dkms-580-server-open", "nvidia"),
+        ("ubuntu", "proprietary", "nvidia-dkms-580-server", "nvidia"),
+        ("debian", "open", "nvidia-open-kernel-dkms", "nvidia-current-open"),
+        ("debian", "proprietary", "nvidia-kernel-dkms", "nvidia-current"),
+    ],
+)
+def test_dkms_is_one_variable(
+    render: Render, distribution: str, modules: str, package: str, module: str
+) -> None:
+    found = resources(
+        render,
+        nvidia_driver_build="dkms",
+        nvidia_driver_distribution=distribution,
+        nvidia_driver_modules=modules,
+    )
+    assert found["packages"]["packages"][package] == "580.159.03-*"
+    assert found["modules"]["module"] == module
+    assert found["modules"]["dkms"] != ""
+    assert not set(found["packages"]["packages"]) & set(found["packages"]["without"])
+    assert not any(name.startswith("linux-modules") for name in found["packages"]["packages"])
+
+
+def test_further_packages_go_with_it(render: Render) -> None:
+    more = {"nvidia-fabricmanager-580": "580.159.03-1", "nvidia-utils-580-server": "580.159.03-0ubuntu1"}
+    packages = resources(render, nvidia_driver_packages=more)["packages"]["packages"]
+    assert packages.items() >= more.items()
+
+
+def test_nothing_else_changes_it(render: Render) -> None:
+    found = resources(render, nvidia_driver_package_version="580.159.03-0ubuntu1")
+    pins = dict(re.findall(r"^(\S+): (.*)$", found["preferences"]["content"], re.MULTILINE))
+    assert pins["Pin"] == "version 580.159.03-0ubuntu1"
+    assert int(pins["Pin-Priority"]) > 1000, "what is newer is replaced as well"
+    patterns = re.findall(r'^  "(.*)";$', found["unattended"]["content"], re.MULTILINE)
+    for name in {**found["packages"]["packages"], **found["kernel"]["packages"]}:
+        assert any(re.match(pattern, name) for pattern in patterns), name
+
+
+def test_nothing_is_loaded_and_a_reboot_is_asked_for(render: Render) -> None:
+    found = resources(render)
+    assert "blacklist nouveau" in found["nouveau"]["content"]
+    assert found["reboot"]["kind"] == "reboot_request"
+    assert set(found["reboot"]["restart_on"]) == {
+        f"nvidia_driver/{name}" for name in ("nouveau", "kernel", "packages", "modules")
+    }
+    assert not {"kernel_module", "systemd_unit"} & {each["kind"] for each in found.values()}

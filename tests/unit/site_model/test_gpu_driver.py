@@ -1,0 +1,90 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of hosts with GPUs: one mistake each, named with its file and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Example
+from .mutations import ALL, GPU, Mutation
+from .runtime_mutations import CLASSES, ON_GPUS
+from .test_mutations import test_mutation as insist
+
+DRIVER = """
+nvidia_driver_version: "580.159.03"
+nvidia_driver_package_version: "580.159.03-0ubuntu1"
+nvidia_driver_kernel: 6.8.0-60-generic
+nvidia_driver_kernel_packages: ["linux-image-{}", "linux-headers-{}"]
+nvidia_driver_packages: {nvidia-fabricmanager-580: "580.159.03-*"}
+nvidia_driver_model: H100
+"""
+
+
+def wrong(name: str, old: str, new: str, says: str, at: str = "", problems: int = 1) -> Mutation:
+    """Return a mistake: ``old`` is ``new`` in a driver that is right."""
+    assert old in DRIVER, name
+    where = at or next(line.strip() for line in new.splitlines() if line.strip())
+    return Mutation(f"driver: {name}", ((GPU, "", DRIVER.replace(old, new, 1)),), GPU, where, says, problems)
+
+
+MISTAKES = (
+    wrong(
+        "no version",
+        '"580.159.03"\nnvidia_driver_package_version: "580.159.03-0ubuntu1"',
+        '"newest"',
+        "'newest' is no version of the driver",
+        'nvidia_driver_version: "newest"',
+    ),
+    wrong(
+        "other packages", "03-0ubuntu1", "04-0ubuntu1", "are no packages of the driver 580.159.03", "159.04"
+    ),
+    wrong(
+        "no kernel",
+        "nvidia_driver_kernel: 6.8.0-60-generic\n",
+        "",
+        "modules are for one kernel",
+        "nvidia_driver_version: ",
+    ),
+    wrong(
+        "no release", "6.8.0-60-generic", "newest", "'newest' is no release", "nvidia_driver_kernel: newest"
+    ),
+    wrong("kernel package", '"linux-image-{}"', '"linux image"', "'linux image' is no name", "linux image"),
+    wrong("package", "nvidia-fabricmanager-580:", "-x:", "-x: '580.159.03-*' is no package", "-x:"),
+    wrong("version", '03-*"}', '03 *"}', "is no package and version", "03 *"),
+    wrong(
+        "compiled by Debian",
+        "nvidia_driver_model",
+        "nvidia_driver_distribution: debian\nnvidia_driver_build: precompiled\nnvidia_driver_model",
+        "Debian publishes no compiled modules",
+        "nvidia_driver_build: precompiled",
+    ),
+    wrong(
+        "modules",
+        "nvidia_driver_model",
+        "nvidia_driver_modules: opn\nnvidia_driver_model",
+        "'opn' is not one of",
+    ),
+)
+
+
+def test_a_driver_that_is_right(example: Example) -> None:
+    example.append(GPU, DRIVER)
+    assert example.problems() == []
+
+
+def test_no_driver_needs_nothing(example: Example) -> None:
+    example.append(GPU, 'nvidia_driver_build: dkms\nnvidia_driver_kernel: ""\n')
+    assert example.problems() == []
+
+
+@pytest.mark.parametrize("mutation", MISTAKES, ids=lambda mutation: mutation.name)
+def test_mistake(example: Example, mutation: Mutation) -> None:
+    insist(example, mutation)
+
+
+def test_sandboxes_are_told_the_same_driver(example: Example) -> None:
+    example.append(GPU, DRIVER.replace("580.159.03", "580.159.04"))
+    changes = ((ALL, "", CLASSES), *ON_GPUS)
+    says = "is 580.159.03, and nvidia_driver_version is 580.159.04"
+    insist(example, Mutation("two drivers", changes, ALL, "gvisor_gpu_driver:", says))
