@@ -15,7 +15,8 @@ FIELDS: dict[str, set[str]] = {
     "c_program": {"module", "source", "flags"},
     "base": {"suite", "packages", "licence", "links", "applets"},
     "file": {
-        "licence", "url", "path", "digests", "only_without_capability", "go", "environment", "system", "set",
+        "licence", "url", "path", "digests", "sizes", "only_without_capability", "go", "environment",
+        "system", "set",
     },
     "file.go": {"pack", "program", "members", "chart", "values", "namespace", "kube_version", "sha256"},
     "environment": {"module", "packages", "extra", "pythons", "own_versions", "leave_out", "wheels"},

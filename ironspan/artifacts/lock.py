@@ -112,6 +112,8 @@ class File:
     """The chart that it is rendered from; None for everything else."""
     system: str = ""
     """SYSTEM/FILE: the file of a system that it is; empty for everything else."""
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Bytes of the published file by architecture, where they are known: no more is downloaded."""
 
     @property
     def key(self) -> str:

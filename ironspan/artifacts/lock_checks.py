@@ -204,6 +204,7 @@ class Reader(Fields):
             environment=environment,
             chart=chart,
             system=system,
+            sizes=self.sizes(fields.get("sizes", {}), f"{where}.sizes"),
         )
 
     def file_go(self, data: t.Any, where: str) -> tuple[str, dict[str, str]]:
@@ -278,6 +279,18 @@ class Reader(Fields):
                 self.problem(f"{where}.{arch}", f"{digest!r} is not sha256:HEX, sha512:HEX or null")
             else:
                 result[arch] = digest
+        return result
+
+    def sizes(self, data: t.Any, where: str) -> dict[str, int]:
+        """Read architecture -> bytes of what is published."""
+        result: dict[str, int] = {}
+        for arch, size in self.mapping(data, where).items():
+            if arch not in MACHINES:
+                self.problem(where, f"{arch!r} is no architecture; it can be {' or '.join(MACHINES)}")
+            elif type(size) is not int or size < 1:
+                self.problem(f"{where}.{arch}", f"{size!r} is no number of bytes")
+            else:
+                result[arch] = size
         return result
 
     def url(self, url: str, where: str) -> None:

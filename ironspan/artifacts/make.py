@@ -78,7 +78,8 @@ class Maker:
         digest = self._pinned(item)
         url = item.upstream_url(self.arch)
         part = scratch / "download"
-        download.fetch(url, digest, part, say)
+        largest = item.sizes.get(self.arch, download.LARGEST_BYTES)
+        download.fetch(url, digest, part, say, largest=largest)
         return self._file_entry(item, part, scratch, "upstream", url)
 
     def _file_from_go(self, item: File, scratch: pathlib.Path, say: gobuild.Say) -> index.FileEntry:

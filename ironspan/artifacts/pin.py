@@ -21,21 +21,21 @@ LEAST_GO = "1.26.0"
 """What go.mod files begin with; a component that needs a newer release raises it."""
 
 
-def published_digest(item: File | Image, arch: str, place: cache.Cache, say: download.Say) -> str:
-    """Return the digest of what upstream publishes now.
+def published(item: File | Image, arch: str, place: cache.Cache, say: download.Say) -> tuple[str, int]:
+    """Return the digest of what upstream publishes now, and a file's bytes (of an image 0).
 
     There is nothing yet to check it against: the connection (https) is all that vouches for it, so a person
     should compare it with what the publisher announces before it is committed.
     """
     if isinstance(item, Image):
-        return registry.Registry(item).resolve(arch)
+        return registry.Registry(item).resolve(arch), 0
     if not item.url:
         raise CommandError(f"nobody publishes {item.key}: there is nothing to pin", "", Exit.BAD_INPUT)
     with place.locked(f"pin-{item.key}") as scratch:
         place.discard(scratch)
         target = scratch / "download"
         download.fetch_unchecked(item.upstream_url(arch), target, say)
-        found = cache.digest_of(target)
+        found = cache.digest_of(target), target.stat().st_size
         place.discard(scratch)
     return found
 
@@ -52,11 +52,7 @@ def set_digest(text: str, item: File | Image, arch: str, digest: str) -> str:
     Raises:
         CommandError: the entry has no line for this architecture (write ``ARCH: null`` there).
     """
-    section = "files" if isinstance(item, File) else "images"
-    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-    for step in (section, item.key, "digests", arch):
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        node = next((value for key, value in pairs if key.value == step), None)
+    _, node = _entry(text, item, "digests", arch)
     if node is None:
         raise CommandError(
             f"{item.key} has no digest for {arch} in the lock file to replace",
@@ -66,10 +62,44 @@ def set_digest(text: str, item: File | Image, arch: str, digest: str) -> str:
     return text[: node.start_mark.index] + digest + text[node.end_mark.index :]
 
 
+def set_size(text: str, item: File, arch: str, size: int) -> str:
+    """Return the lock file's text with the size of a published file: written anew, or in a line of its own.
+
+    Args:
+        text: the lock file; it has a line ``digests`` for this file.
+        item: the entry.
+        arch: amd64 or arm64.
+        size: bytes.
+    """
+    _, node = _entry(text, item, "sizes", arch)
+    if node is not None:
+        return text[: node.start_mark.index] + str(size) + text[node.end_mark.index :]
+    _, sizes = _entry(text, item, "sizes")
+    if isinstance(sizes, yaml.MappingNode) and sizes.value:
+        end = sizes.value[-1][1].end_mark.index
+        between = ", " if sizes.flow_style else "\n" + " " * sizes.value[-1][0].start_mark.column
+        return f"{text[:end]}{between}{arch}: {size}{text[end:]}"
+    key, _ = _entry(text, item, "digests")
+    assert key is not None
+    line = f"sizes: {{{arch}: {size}}}\n{' ' * key.start_mark.column}"
+    return text[: key.start_mark.index] + line + text[key.start_mark.index :]
+
+
+def _entry(text: str, item: File | Image, *path: str) -> tuple[yaml.Node | None, yaml.Node | None]:
+    """Return key and value at a path inside an item of the lock file, None where there is nothing."""
+    section = "files" if isinstance(item, File) else "images"
+    key: yaml.Node | None = None
+    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    for step in (section, item.key, *path):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        key, node = next(((key, value) for key, value in pairs if key.value == step), (None, None))
+    return key, node
+
+
 def pin_digest(
     item: File | Image, arch: str, lock: Lock, place: cache.Cache, replace: bool, say: download.Say
 ) -> bool:
-    """Look up what upstream publishes and write its digest into the lock file.
+    """Look up what upstream publishes and write its digest, and of a file its size, into the lock file.
 
     Args:
         item: the entry.
@@ -82,7 +112,7 @@ def pin_digest(
     Returns:
         Whether the lock file changed.
     """
-    found = published_digest(item, arch, place, say)
+    found, size = published(item, arch, place, say)
     pinned = item.digests.get(arch)
     if pinned and not pinned.startswith("sha256:") and not replace:
         raise CommandError(
@@ -90,15 +120,18 @@ def pin_digest(
             "--replace pins it by sha256.",
             Exit.BAD_INPUT,
         )
-    if pinned == found:
+    right_size = not isinstance(item, File) or item.sizes.get(arch) == size
+    if pinned == found and right_size:
         return False
-    if pinned and not replace:
+    if pinned and pinned != found and not replace:
         raise CommandError(
             f"{item.key} is pinned to {pinned}, and upstream now serves {found}",
             "A published version should never change. When you know why it did, use --replace.",
         )
-    text = lock.path.read_text(encoding="utf-8")
-    cache.write_atomically(lock.path, set_digest(text, item, arch, found))
+    text = set_digest(lock.path.read_text(encoding="utf-8"), item, arch, found)
+    if isinstance(item, File):
+        text = set_size(text, item, arch, size)
+    cache.write_atomically(lock.path, text)
     return True
 
 

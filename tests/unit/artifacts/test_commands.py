@@ -128,6 +128,10 @@ def test_fetch_downloads_and_pin_writes(
     assert "pinned" in capsys.readouterr().out
     assert run(locked, "pin", "etcd/1.0", "--plain") == Exit.OK
     assert "unchanged" in capsys.readouterr().out
+    server.files["/v1.0/etcd-amd64.tar.gz"] = PUBLISHED + b"x"
+    assert run(locked, "fetch", "etcd/1.0") == Exit.FAILED
+    assert f"is larger than the {len(PUBLISHED)} bytes that it may have" in "".join(capsys.readouterr())
+    server.files["/v1.0/etcd-amd64.tar.gz"] = PUBLISHED
     assert run(locked, "fetch", "etcd/1.0") == Exit.OK
     assert set(index.load(cache.Cache().index_path).artifacts) == {"runc/2.0/amd64", "etcd/1.0/amd64"}
 

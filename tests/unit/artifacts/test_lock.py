@@ -233,6 +233,31 @@ def test_writing_a_digest_changes_nothing_else(key: str, arch: str, comment: str
     assert written.startswith(comment)
 
 
+@pytest.mark.parametrize("first", ["amd64", "arm64"])
+@pytest.mark.parametrize("layout", ["", "sizes: {arm64: 7}\n    ", "sizes:\n      arm64: 7\n    "])
+def test_writing_sizes_changes_nothing_else(first: str, layout: str) -> None:
+    item = lock_file.parse(SOUND).files["runc/2.0"]
+    begin = SOUND.index("digests:", SOUND.index("runc/2.0"))
+    text = SOUND[:begin] + layout + SOUND[begin:]
+    old = yaml.safe_load(text)
+    for arch, size in ((first, 11), ("arm64", 12), ("amd64", 13)):
+        text = pin.set_size(text, item, arch, size)
+    new = yaml.safe_load(text)
+    assert lock_file.parse(text).files["runc/2.0"].sizes == {"amd64": 13, "arm64": 12}
+    new["files"]["runc/2.0"].pop("sizes")
+    old["files"]["runc/2.0"].pop("sizes", None)
+    assert new == old
+
+
+@pytest.mark.parametrize(
+    "sizes", ["{amd64: 0}", "{amd64: -1}", "{amd64: true}", "{amd64: big}", "{mips: 1}", "7"]
+)
+def test_sizes_are_numbers_of_bytes(sizes: str) -> None:
+    begin = SOUND.index("digests:", SOUND.index("runc/2.0"))
+    with pytest.raises(CommandError, match=r"files\.runc/2\.0\.sizes"):
+        lock_file.parse(f"{SOUND[:begin]}sizes: {sizes}\n    {SOUND[begin:]}")
+
+
 def test_a_digest_without_a_line_for_it_is_refused() -> None:
     item = lock_file.parse(SOUND).files["shim-lab/2.0"]
     with pytest.raises(CommandError, match="has no digest for amd64"):

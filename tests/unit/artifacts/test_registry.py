@@ -154,19 +154,29 @@ def test_pinning_an_image_writes_its_manifests_digest(
 
 
 @pytest.mark.parametrize(
-    ("published", "replace", "outcome"),
+    ("published", "size", "replace", "outcome"),
     [
-        (b"as pinned", False, "unchanged"),
-        (b"another", False, "refused"),
-        (b"another", True, "written"),
+        (b"as pinned", 9, False, "unchanged"),
+        (b"as pinned", None, False, "written"),
+        (b"as pinned", 8, False, "written"),
+        (b"another", 9, False, "refused"),
+        (b"another", None, False, "refused"),
+        (b"another", 9, True, "written"),
     ],
 )
 def test_a_pinned_digest_is_replaced_only_on_request(
-    offline: Server, place: cache.Cache, tmp_path: pathlib.Path, published: bytes, replace: bool, outcome: str
+    offline: Server,
+    place: cache.Cache,
+    tmp_path: pathlib.Path,
+    published: bytes,
+    size: int | None,
+    replace: bool,
+    outcome: str,
 ) -> None:
     pinned = image.digest(b"as pinned")
     unpinned = "digests: {amd64: null, arm64: null}\n    go:\n      pack"
-    locked = small_lock(tmp_path, **{unpinned: unpinned.replace("amd64: null", f"amd64: '{pinned}'")})
+    known = f"sizes: {{amd64: {size}}}\n    " if size else ""
+    locked = small_lock(tmp_path, **{unpinned: known + unpinned.replace("amd64: null", f"amd64: '{pinned}'")})
     offline.files["/v1.0/etcd-amd64.tar.gz"] = published
     item = locked.files["etcd/1.0"]
     if outcome == "refused":
@@ -174,8 +184,10 @@ def test_a_pinned_digest_is_replaced_only_on_request(
             pin.pin_digest(item, "amd64", locked, place, replace, quiet)
     else:
         assert pin.pin_digest(item, "amd64", locked, place, replace, quiet) is (outcome == "written")
-    expected = image.digest(published) if outcome == "written" else pinned
-    assert lock_file.load(locked.path).files["etcd/1.0"].digests["amd64"] == expected
+    now = lock_file.load(locked.path).files["etcd/1.0"]
+    assert now.digests["amd64"] == (image.digest(published) if outcome == "written" else pinned)
+    kept = {"amd64": size} if size else {}
+    assert now.sizes == ({"amd64": len(published)} if outcome == "written" else kept)
 
 
 def test_what_nobody_publishes_cannot_be_pinned(place: cache.Cache, tmp_path: pathlib.Path) -> None:
