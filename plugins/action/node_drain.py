@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
     insist_on_nodes,
     seconds,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import plan_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import replacements
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
@@ -32,6 +33,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck i
     stuck_text,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import held_back
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.once import Use
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import plan_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
@@ -93,6 +96,7 @@ class ActionModule(ClusterAction):
         }
         if not self._task.check_mode:
             add_stuck(folder, stuck)
+            self._note(api, arguments, [o.node for o in outcomes if o.state == "drained"])
         failed = stuck and arguments["on_stuck"] == "fail" and not self._task.check_mode
         return {
             "changed": any(outcome.evicted or outcome.cordoned for outcome in outcomes),
@@ -104,6 +108,11 @@ class ActionModule(ClusterAction):
             "msg": "\n".join(_line(outcome) for outcome in outcomes),
             **(_report(stuck) if failed else {}),
         }
+
+    def _note(self, api: Api, arguments: Result, drained: list[str]) -> None:
+        """Note which nodes a plan has drained by force, for it works once."""
+        if arguments["force"] and plan_file(self._variables):
+            Use(api, plan_of_run(self._variables).head()).note(drained)
 
     def _open(self, api: Api, names: list[str]) -> Result:
         """Uncordon the nodes that a drain cordoned, and name those that somebody else keeps cordoned."""

@@ -29,6 +29,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context
     targets_of,
     touches_cluster,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import forced
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.once import Use
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     PlannedRun,
     insist_on_a_plan,
@@ -73,7 +75,12 @@ class ActionModule(ClusterAction):
         context = Context(session, self._variables, name)
         if planned:
             insist_on_the_state(name, context, planned.head()["bound"])
+        use = Use(context.api(), planned.head()) if planned and forced(context) else None
+        if use:
+            use.insist_on_the_same_nodes()
         steps = steps_of(name, context)
+        if use:
+            use.insist_that_something_is_left(steps)
         targets = targets_of(steps)
         # In a check and while planning nothing is destroyed, so it is only shown.
         if not planning and not self._task.check_mode:

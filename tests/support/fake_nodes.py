@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods im
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/eviction)?")
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)(/status)?")
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/kube-node-lease/leases/([^/]+)")
+_CONFIG_MAP = re.compile(r"/api/v1/namespaces/([^/]+)/configmaps/([^/]+)")
 _BUDGETS = re.compile(r"/apis/policy/v1/namespaces/([^/]+)/poddisruptionbudgets")
 _REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
 
@@ -34,7 +35,7 @@ class Refusal(Exception):
 
 
 class FakeCluster:
-    """Nodes, pods, disruption budgets and leases in memory.
+    """Nodes, pods, disruption budgets, leases and notes (ConfigMaps, applied by one manager) in memory.
 
     ``fault`` is called with method and path before every answer; it may raise ``Refusal``, or return True to
     break the connection. ``controller`` is told of every pod that went.
@@ -45,6 +46,7 @@ class FakeCluster:
         self.pods: dict[tuple[str, str], Object] = {}
         self.budgets: dict[tuple[str, str], Object] = {}
         self.leases: dict[str, str] = {}
+        self.config_maps: dict[tuple[str, str], Object] = {}
         self.requests: list[tuple[str, str]] = []
         self.fault: Callable[[str, str], bool | None] = lambda method, path: None
         self.controller: Callable[[Object], None] = lambda pod: None
@@ -125,6 +127,8 @@ class FakeCluster:
             return self._pod(method, (match.group(1), match.group(2)), bool(match.group(3)), body)
         if (match := _LEASE.fullmatch(path)) and match.group(1) in self.leases:
             return {"spec": {"renewTime": self.leases[match.group(1)]}}
+        if match := _CONFIG_MAP.fullmatch(path):
+            return self._config_map(method, (match.group(1), match.group(2)), body)
         if match := _BUDGETS.fullmatch(path):
             found = [budget for (space, _), budget in self.budgets.items() if space == match.group(1)]
             return {"items": [self._counted(budget) for budget in found]}
@@ -148,6 +152,14 @@ class FakeCluster:
             _merge(node, body)
             node["metadata"]["resourceVersion"] = self._next()
         return node
+
+    def _config_map(self, method: str, key: tuple[str, str], body: Object) -> Object:
+        if method == "PATCH":
+            # Server-side apply: what the one manager does not name any more goes.
+            self.config_maps[key] = body
+        if key not in self.config_maps:
+            raise Refusal(404, "NotFound", f'configmaps "{key[1]}" not found')
+        return self.config_maps.pop(key) if method == "DELETE" else self.config_maps[key]
 
     def _pod(self, method: str, key: tuple[str, str], evicting: bool, body: Object) -> Object:
         if key not in self.pods:

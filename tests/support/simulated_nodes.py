@@ -68,7 +68,7 @@ class Site(SimulatedSite):
 class NodeApi(FakeApi):
     """An API whose nodes are Ready when the kubelet of their host runs, and whose pods can be evicted.
 
-    A pod that is evicted starts again on w2.
+    A pod that is evicted starts again on w2, if it has a controller.
     """
 
     roots: Path
@@ -78,14 +78,16 @@ class NodeApi(FakeApi):
         self.dead: set[str] = set()
         """Hosts that the cluster has not heard of for a while."""
 
-    def add_pod(self, name: str, node: str) -> None:
-        """Add a pod of some controller."""
+    def add_pod(self, name: str, node: str, *, lonely: bool = False) -> None:
+        """Add a pod of some controller, or of none."""
         self.objects[f"{PODS}/{name}"] = {
             "metadata": {
                 "name": name,
                 "namespace": "default",
                 "uid": f"uid-{name}-{node}",
-                "ownerReferences": [{"kind": "ReplicaSet", "name": "front", "controller": True}],
+                "ownerReferences": []
+                if lonely
+                else [{"kind": "ReplicaSet", "name": "front", "controller": True}],
             },
             "spec": {"nodeName": node},
             "status": {"phase": "Running"},
@@ -98,6 +100,11 @@ class NodeApi(FakeApi):
             for path, body in self.objects.items()
             if path.startswith(f"{PODS}/")
         }
+
+    def _pod_goes(self, name: str) -> None:
+        if self.objects.pop(f"{PODS}/{name}")["metadata"]["ownerReferences"]:
+            # Its controller makes it again elsewhere.
+            self.add_pod(name, "w2")
 
     def _look(self) -> None:
         super()._look()
@@ -128,11 +135,10 @@ class NodeApi(FakeApi):
             # Another machine gets the name.
             self.dead.discard(path.rpartition("/")[2])
         if method == "DELETE" and "/pods/" in path:
-            # Its controller makes it again elsewhere.
-            self.add_pod(path.rpartition("/")[2], "w2")
+            self._pod_goes(path.rpartition("/")[2])
             return 200, {"kind": "Status", "status": "Success"}
         if path.endswith("/eviction"):
-            self.add_pod(path.split("/")[-2], "w2")
+            self._pod_goes(path.split("/")[-2])
             return 201, {"kind": "Status", "status": "Success"}
         return super()._do(method, path, body, query, kind)
 

@@ -57,7 +57,7 @@ def claimed_digest(file: str) -> str:
         return ""
 
 
-_OF_THE_PLAN = ("cluster", "remote", "operation", "arguments", "bound", "steps")
+_OF_THE_PLAN = ("cluster", "remote", "operation", "arguments", "bound", "steps", "expires")
 
 
 class PlannedRun:

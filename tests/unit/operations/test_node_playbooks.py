@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import 
 
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.playbooks import recap_of
-from tests.support.simulated_nodes import NodeApi, Site, node_api
+from tests.support.simulated_nodes import PODS, NodeApi, Site, node_api
 from tests.support.simulated_site import make_store
 
 ADDRESS = "127.79.0.1"
@@ -70,3 +70,45 @@ def test_a_dead_host_is_forgotten_and_named(
     assert api.names(NODES) == ["w2"]
     assert api.pods() == {"front": "w2"}
     assert dead_node.WATCH_SECONDS > 10, "longer than a kubelet takes to renew its lease"
+
+
+def test_a_plan_that_forces_drains_works_once(built: tuple[Site, NodeApi], tmp_path: Path) -> None:
+    """Signed once, it emptied nodes again and again until it expired."""
+    site, api = built
+    plan = tmp_path / "w2.plan.json"
+    asked = {"ironspan_hosts": "w2", "ironspan_force_drain": "true"}
+    told = [option for name, value in asked.items() for option in ("-e", f"{name}={value}")]
+
+    def run(operation: str, *options: str) -> tuple[int, str]:
+        site.choose(operation)
+        # Another controller: it has the PKI store and the plan, and none of the former runs.
+        return site.finish(*options, XDG_STATE_HOME=str(tmp_path / f"controller-{len(api.asked)}"))
+
+    del api.objects[f"{PODS}/front"]  # it starts again on w2 only
+    api.add_pod("lonely", "w2", lonely=True)
+    status, output = run(
+        "plan", *told, "-e", "ironspan_planned=node_remove", "-e", f"ironspan_plan_file={plan}"
+    )
+    assert status == 0, output
+    planned = (*told, "-e", f"ironspan_plan={plan}", "-e", "ironspan_allow_destructive=true")
+    status, output = run("node_remove", *planned)
+    assert status == 0, output
+    assert "w2" not in api.names(NODES)
+    assert "lonely" not in api.pods()
+    status, output = run("node_remove", *planned)
+    assert status != 0
+    assert "the plan is used up: it has drained w2 and was carried out" in " ".join(output.split())
+
+    status, output = run("node_add", "-e", "ironspan_hosts=w2")
+    assert status == 0, output
+    api.add_pod("another", "w2", lonely=True)
+    before = site.snapshot()
+    for options in (planned, (*planned, "--check")):
+        status, output = run("node_remove", *options)
+        assert status != 0
+        assert "it has drained w2, and another Node has the name now; make a new plan" in " ".join(
+            output.split()
+        )
+        assert site.snapshot() == before
+        assert "w2" in api.names(NODES)
+        assert "another" in api.pods()
