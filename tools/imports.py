@@ -48,6 +48,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.site": "the model: typed values of an inventory, and where each was written",
     "plugin_utils.pki": "authorities, keys, certificates, and the store of them",
     "plugin_utils.kubernetes": "API servers, without Ansible: client, objects, nodes, pods, drains",
+    "plugin_utils.gpu_policy": "what is done about what GPUs report, without Ansible",
     "plugin_utils.cluster": "the cluster of a site: its members, its store, what is expected of it",
     # Domains.
     "plugin_utils.azure": "Azure's interfaces",

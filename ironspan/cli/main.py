@@ -27,6 +27,7 @@ PARTS = (
     "ironspan.cli.doctor",
     "ironspan.cli.egress",
     "ironspan.cli.net",
+    "ironspan.cli.gpu",
     "ironspan.cli.operations",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",

@@ -85,11 +85,11 @@ def go_on(host: Host) -> None:
         forget(host)
 
 
-def run(host: Host, *words: str, check: bool = True) -> t.Tuple[int, str, str]:
+def run(host: Host, *words: str, check: bool = True, timeout: float = TIMEOUT) -> t.Tuple[int, str, str]:
     """Run ``apt-get`` with these words, without questions and without what packages only recommend."""
     verb, rest = words[0], words[1:]
     argv = ["apt-get", verb, "-q", "--no-install-recommends", *OPTIONS, *rest]
-    return host.run(argv, check=check, env=ENVIRONMENT, timeout=TIMEOUT)
+    return host.run(argv, check=check, env=ENVIRONMENT, timeout=timeout)
 
 
 def update(host: Host) -> None:

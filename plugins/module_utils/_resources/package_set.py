@@ -27,6 +27,8 @@ KEPT = "/var/cache/ironspan/packages"
 """A folder for each set: files of the installed versions and of those before them, as apt downloaded them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _VERSION = re.compile(r"[0-9A-Za-z.+:~-]*\*?")
+TIMEOUT = 3 * 3600.0
+"""Seconds for one change: packages may build kernel modules, which took 40 minutes on a small, busy host."""
 _FREE = ["--allow-downgrades", "--allow-change-held-packages"]
 
 Versions = t.Mapping[str, str]
@@ -137,7 +139,7 @@ class PackageSetKind:
                 words += [f"{name}-" for name in brought if listed.get(name, ("",))[0][1:2] not in _apt.GONE]
                 if words:
                     words, _ = _simulated(host, spec, words)
-                    _apt.run(host, "install", *_kept_options(host, spec), *_FREE, *words)
+                    _apt.run(host, "install", *_kept_options(host, spec), *_FREE, *words, timeout=TIMEOUT)
             _hold(host, note.get("held", []), spec["packages"])
         finally:
             _apt.forget(host)
@@ -159,7 +161,7 @@ class PackageSetKind:
             )
         host.remember(spec["id"], _note(spec, note, planned, listed))
         status, _, problem = _apt.run(
-            host, "install", *_kept_options(host, spec), *_FREE, *words, check=False
+            host, "install", *_kept_options(host, spec), *_FREE, *words, check=False, timeout=TIMEOUT
         )
         if status != 0:
             raise ResourceError(

@@ -1,0 +1,57 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan gpu``: what is done about what GPUs report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import typing as t
+
+from ironspan.cli.outcome import Exit
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``gpu`` commands."""
+    parser = subparsers.add_parser("gpu", help="what is done about what GPUs report")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    policy = commands.add_parser(
+        "policy",
+        help="the class of every event, beside NVIDIA's catalogue and the device plugin",
+        description="Show what is done about each XID, SXID, state of NVML and error of DCGM, beside "
+        "NVIDIA's catalogue and what the device plugin does by itself. No host is contacted. "
+        "See docs/gpu.md.",
+    )
+    policy.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        default=[],
+        metavar="INVENTORY",
+        help="with what this site does otherwise (gpu_policy_overrides); without it as it is shipped",
+    )
+    policy.add_argument(
+        "--differences",
+        action="store_true",
+        help="only what the site changes, and where the device plugin would do something else",
+    )
+    policy.add_argument("--json", action="store_true", help="write one JSON object")
+    policy.set_defaults(func=show_policy)
+
+
+def show_policy(arguments: argparse.Namespace) -> int:
+    """Show the policy and return the exit code."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import shipped
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.report import page, report
+
+    policy = shipped()
+    if arguments.inventory:
+        from ironspan.cli.inventory import read_site
+
+        hosts = read_site(arguments.inventory).hosts.values()
+        found = [host.variables.get("gpu_policy_overrides") for host in hosts]
+        policy = policy.with_overrides(next(filter(None, found), ()))
+    shown = report(policy, arguments.differences)
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n" if arguments.json else page(shown))
+    return int(Exit.OK)
