@@ -38,7 +38,7 @@ help:
 	@echo '                runs a few of them, too'
 	@echo 'make cni-migrate  a running cluster is moved from flannel to Cilium while a workload is asked; builds Cilium first'
 	@echo 'make metal-images  the disk image of servers and the ramdisk of Ironic'"'"'s agent, from Debian packages (docs/images.md)'
-	@echo 'make virtual-servers  a server that is off becomes a system with SSH, through Ironic, on this machine (docs/lab.md)'
+	@echo 'make virtual-servers  a server that is off becomes a Ready worker, through Ironic, on this machine (docs/lab.md)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'

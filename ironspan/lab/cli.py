@@ -42,6 +42,12 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
         action=argparse.BooleanOptionalAction,
         help="write an inventory with which etcd is backed up to the emulated blob store",
     )
+    up.add_argument(
+        "--bare-metal",
+        type=int,
+        metavar="N",
+        help="virtual servers without a system, powered off, each with a BMC, and an Ironic; 0 removes them",
+    )
     up.add_argument("--build-artifacts", action="store_true", help="fill an empty mirror first")
 
     down = _command(commands, "down", _down, "remove a lab and everything it made")
@@ -96,6 +102,7 @@ def _up(arguments: argparse.Namespace) -> int:
             wan_mtu=arguments.wan_mtu,
             azure_services=arguments.azure_services,
             etcd_backup=arguments.etcd_backup,
+            bare_metal=arguments.bare_metal,
             build_artifacts=arguments.build_artifacts,
             progress=display.step,
         )
@@ -199,6 +206,14 @@ def status_text(found: dict[str, Any]) -> str:
         works = "answers" if azure["ready"] else ("no answer" if azure["installed"] else "not installed")
         lines.append(f"emulated Azure {azure['url']} ({azure['address']}): {works}")
         lines += [f"  fault {one['id']}: {store_cli.fault_text(one)}" for one in azure["faults"]]
+    if metal := found["bare_metal"]:
+        ironic = metal["ironic"]
+        lines.append(f"Ironic {ironic['url']}: {'runs' if ironic['pid'] else 'DOES NOT RUN'}")
+        lines += [
+            f"  {one['name']:<8} BMC {one['bmc']}{'' if metal['bmcs'] else ' (no answer)'}, "
+            f"power {'on' if one['on'] else 'off'}, {one['address']} once it is deployed; {one['console']}"
+            for one in metal["servers"]
+        ]
     for what, answering in (("name server", found["dns"]), ("mirror", found["mirror"]["serving"])):
         lines += [
             f"{what} {where}: {'answers' if works else 'no answer'}" for where, works in answering.items()

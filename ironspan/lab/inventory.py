@@ -13,6 +13,7 @@ import yaml
 from ironspan.lab import files, keys
 from ironspan.lab.azure import variables
 from ironspan.lab.layout import API_NAME, API_PORT, MIRROR_PORT, Layout
+from ironspan.lab.virtual import variables as servers
 
 #: Feature groups and settings that hold in every lab; part of the repository.
 GROUP_VARS = Path(__file__).resolve().parents[2] / "inventories" / "lab" / "group_vars"
@@ -36,9 +37,24 @@ def groups(layout: Layout) -> dict[str, list[str]]:
     }
 
 
-def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False) -> str:
-    """The text of hosts.yml for the lab in `folder`."""
-    backup = variables.backup(layout, folder) if etcd_backup else {}
+def render(
+    layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False, bare_metal: bool = False
+) -> str:
+    """The text of hosts.yml for the lab in `folder`.
+
+    Args:
+        layout: of the lab.
+        folder: of the lab.
+        wan_mtu: bytes per packet on the WAN.
+        etcd_backup: etcd is backed up to the emulated Azure.
+        bare_metal: there are virtual servers.
+
+    Raises:
+        LabError: there are virtual servers, and nobody built the images that they get.
+    """
+    extra = variables.backup(layout, folder) if etcd_backup else {}
+    if bare_metal:
+        extra |= servers.site(layout, folder)
     lines = [
         "# Copyright (c) the ironspan developers",
         "# SPDX-License-Identifier: Apache-2.0",
@@ -57,7 +73,7 @@ def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False
         f"    site_pki_store: {folder}/pki",
         f"    site_pki_key_file: {folder}/pki.key",
         f"    site_wan_mtu: {wan_mtu}",
-        *(_variable(name, value) for name, value in backup.items()),
+        *(_variable(name, value) for name, value in extra.items()),
         "  children:",
     ]
     for site in layout.sites:
@@ -70,6 +86,9 @@ def render(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False
                     lines.append("          site_rack: rack-a")
     for group, names in groups(layout).items():
         lines += [f"    {group}:", "      hosts:", *(f"        {name}: {{}}" for name in names)]
+    for group, settings in (servers.group(folder) if bare_metal else {}).items():
+        lines += [f"    {group}:", "      vars:"]
+        lines += [textwrap.indent(_variable(name, value), "    ") for name, value in settings.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -91,10 +110,12 @@ def path(folder: Path) -> Path:
     return folder / "inventory" / "hosts.yml"
 
 
-def write(layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False) -> Path:
-    """Write the inventory and the link to the repository's group_vars beside it."""
+def write(
+    layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False, bare_metal: bool = False
+) -> Path:
+    """Write the inventory and the link to the repository's group_vars beside it; see `render`."""
     target = path(folder)
-    files.write_if_changed(target, render(layout, folder, wan_mtu, etcd_backup))
+    files.write_if_changed(target, render(layout, folder, wan_mtu, etcd_backup, bare_metal))
     link = target.parent / "group_vars"
     if GROUP_VARS.is_dir() and not (link.is_symlink() and link.readlink() == GROUP_VARS):
         with contextlib.suppress(FileNotFoundError):

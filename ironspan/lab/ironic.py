@@ -79,7 +79,7 @@ def library() -> Path:
 
 
 def start(folder: Path, sections: Sections | None = None) -> Ironic:
-    """Start an Ironic, and return when its API and its conductor answer.
+    """Start an Ironic, and return when its API and its conductor answer; one that runs so is left alone.
 
     Args:
         folder: for its files. With those of an Ironic that ended it goes on where that was.
@@ -91,13 +91,20 @@ def start(folder: Path, sections: Sections | None = None) -> Ironic:
     command = packed.command(NAME, TITLE)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = not (folder / "ironic.conf").is_file()
-    port = _port_of(folder) or _free_port()
-    lab = Ironic(folder, port, str((sections or {}).get("api", {}).get("host_ip", Ironic.address)))
+    api = (sections or {}).get("api", {})
+    port = int(str(api.get("port") or _port_of(folder) or _free_port()))
+    lab = Ironic(folder, port, str(api.get("host_ip", Ironic.address)))
+    text = _text(_configuration(lab), sections or {})
+    if processes.running(folder, NAME):
+        if not fresh and (folder / "ironic.conf").read_text() == text:
+            _wait(lab, 0)
+            return lab
+        stop(folder)
     if fresh:
         _write_login(lab, command)
     # Last: what is whole has it.
     files.write_atomic(folder / "port", f"{port}\n")
-    files.write_atomic(folder / "ironic.conf", _text(_configuration(lab), sections or {}))
+    files.write_atomic(folder / "ironic.conf", text)
     options = ["--config-file", str(folder / "ironic.conf")]
     if fresh or not (folder / "ironic.sqlite").is_file():
         packed.run([*command, "dbsync", *options, "create_schema"], TITLE)

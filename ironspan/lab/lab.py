@@ -36,6 +36,8 @@ from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES, LabHost, check_name
 from ironspan.lab.machine import Machine, detect
 from ironspan.lab.state import Resource, State
+from ironspan.lab.virtual import rack as racks
+from ironspan.lab.virtual import variables, world
 from ironspan.lab.wan import control
 
 Progress = Callable[[str, str, str], None]
@@ -68,6 +70,7 @@ class Lab:
         wan_mtu: int | None = None,
         azure_services: bool | None = None,
         etcd_backup: bool | None = None,
+        bare_metal: int | None = None,
         build_artifacts: bool = False,
         progress: Progress = quiet,
     ) -> None:
@@ -83,6 +86,8 @@ class Lab:
                 lab has.
             etcd_backup: Write an inventory with which etcd is backed up to that store; default no, or what
                 the lab has.
+            bare_metal: Virtual servers without a system, each with a BMC, and an Ironic; default none, or
+                what the lab has. 0 removes them.
             build_artifacts: Fill an empty mirror first, which takes minutes.
             progress: Called with (what, state, detail).
 
@@ -96,6 +101,10 @@ class Lab:
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
         with surroundings.ordinary(), files.locked(state.lab_lock(self.name), busy):
             current = self._open(azure, rack, wan_mtu, azure_services)
+            current.bare_metal = current.bare_metal if bare_metal is None else racks.checked_count(bare_metal)
+            if current.bare_metal:
+                world.require(racks.of(current.layout))
+            current.save()
             inotify.ensure()
             if build_artifacts and not mirror.filled():
                 self._build_artifacts(progress)
@@ -109,7 +118,9 @@ class Lab:
             if etcd_backup is not None:
                 current.etcd_backup = etcd_backup
                 current.save()
-            inventory.write(current.layout, self.folder, current.wan_mtu, current.etcd_backup)
+            inventory.write(
+                current.layout, self.folder, current.wan_mtu, current.etcd_backup, current.bare_metal > 0
+            )
             progress("network", "start", "")
             current.record(
                 [*network.resources(current.layout), Resource("process", _WAN), *names.resources()]
@@ -126,6 +137,21 @@ class Lab:
             if services:
                 service.wait(self.folder)
                 progress("azure", "done", f"https://{settings.BLOB_HOST}")
+            self._serve_bare_metal(current, progress)
+
+    def _serve_bare_metal(self, current: State, progress: Progress) -> None:
+        """Bring the virtual servers up; or take away what an earlier `up` made, if there shall be none."""
+        wanted = [Resource("servers", variables.FOLDER)]
+        if current.bare_metal:
+            current.record(wanted)
+            place = self.folder / variables.FOLDER
+            world.up(place, racks.of(current.layout), current.bare_metal, progress)
+        elif wanted[0] in current.resources:
+            removal.remove_each(self.folder, wanted, lambda _: None, again="lab up --bare-metal 0")
+            mounts.remove_tree(self.folder / variables.FOLDER)
+            variables.hosts(self.folder).unlink(missing_ok=True)
+            current.forget(wanted)
+            progress("servers", "done", "virtual servers and their Ironic removed")
 
     def _start_services(self, current: State, progress: Progress) -> bool:
         current.record(service.resources())

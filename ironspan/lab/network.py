@@ -62,7 +62,7 @@ def ensure(layout: Layout, wan_mtu: int) -> None:
     _load_bridge_filter()
     run(["nft", "-f", "-"], stdin=firewall_rules(layout))
     namespaces = _namespaces()
-    links = _links()
+    links = devices()
     for site in layout.sites:
         if site.namespace not in namespaces:
             run(["ip", "netns", "add", site.namespace])
@@ -119,7 +119,8 @@ def _router_complete(site: Site) -> bool:
     return done.returncode == 0 and done.stdout.strip() == "1"
 
 
-def _links() -> set[str]:
+def devices() -> set[str]:
+    """Return the names of the devices in the root namespace."""
     return {link["ifname"] for link in _json(["ip", "-json", "link", "show"])}
 
 
@@ -136,7 +137,7 @@ def _json(command: list[str]) -> list[dict[str, Any]]:
 
 def taken_indexes() -> set[int]:
     """Indexes no new lab can use because their devices or addresses exist on the machine already."""
-    links = _links()
+    links = devices()
     taken = {
         index
         for index in range(LABS_PER_MACHINE)
@@ -151,7 +152,7 @@ def taken_indexes() -> set[int]:
 
 def remove_link(name: str) -> None:
     """Delete a device of the root namespace, if it is there."""
-    if name in _links() and attempt(["ip", "link", "delete", name]).returncode != 0 and name in _links():
+    if name in devices() and attempt(["ip", "link", "delete", name]).returncode != 0 and name in devices():
         raise LabError(f"cannot delete the network device {name}", exit_code=1)
 
 

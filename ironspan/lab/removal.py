@@ -11,6 +11,7 @@ from pathlib import Path
 from ironspan.lab import cgroups, host, mirror, mounts, network, processes
 from ironspan.lab.errors import LabError
 from ironspan.lab.state import Resource
+from ironspan.lab.virtual import world
 
 
 def _process(folder: Path, name: str) -> None:
@@ -31,6 +32,10 @@ def _mirror(folder: Path, _: str) -> None:
     mirror.stop(folder)
 
 
+def _servers(folder: Path, name: str) -> None:
+    world.down(folder / name)
+
+
 _REMOVERS: dict[str, Callable[[Path, str], None]] = {
     "process": _process,
     "unit": lambda _, name: host.stop_unit(name),
@@ -41,9 +46,10 @@ _REMOVERS: dict[str, Callable[[Path, str], None]] = {
     "namespace": lambda _, name: network.remove_namespace(name),
     "nft_table": lambda _, name: network.remove_table(name),
     "mirror": _mirror,
+    "servers": _servers,
 }
 #: Everything that can still make or hold something goes first; the rest follows in reverse order of making.
-_FIRST = ("mirror", "unit", "process", "cgroup")
+_FIRST = ("servers", "mirror", "unit", "process", "cgroup")
 
 
 def order(resources: list[Resource]) -> list[Resource]:

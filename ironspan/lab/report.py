@@ -17,6 +17,8 @@ from ironspan.lab.commands import attempt
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import API_NAME, MIRROR_PORT, LabHost
 from ironspan.lab.machine import Machine, detect
+from ironspan.lab.virtual import rack as racks
+from ironspan.lab.virtual import variables, world
 from ironspan.lab.wan import control
 
 #: What a busy host's sshd may take for its greeting; asking again sooner only makes it busier.
@@ -62,7 +64,8 @@ def status(name: str) -> dict[str, Any]:
 
     Returns:
         {"name", "exists", "machine": {...}, "concessions", "warnings", "base_image"} and, when the lab
-        exists, {"folder", "inventory", "size", "sites", "hosts", "link", "dns", "azure", "mirror", "up"}.
+        exists, {"folder", "inventory", "size", "sites", "hosts", "link", "dns", "azure",
+        "bare_metal", "mirror", "up"}.
     """
     machine = detect()
     current = state.load(name)
@@ -106,6 +109,7 @@ def status(name: str) -> dict[str, Any]:
         link=link,
         dns=dns,
         azure=azure,
+        bare_metal=world.status(folder / variables.FOLDER, racks.of(layout), current.bare_metal),
         mirror={"folder": str(mirror.folder_path()), "filled": mirror.filled(), "serving": serving},
         up=all(h["ssh"] for h in hosts)
         and "error" not in link

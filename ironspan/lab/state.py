@@ -40,6 +40,8 @@ class State:
     azure_services: bool = True
     #: Whether its inventory says that etcd is backed up to the emulated store.
     etcd_backup: bool = False
+    #: Virtual servers on the bridge of the rack hosts.
+    bare_metal: int = 0
     resources: list[Resource] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -75,6 +77,7 @@ class State:
             "wan_mtu": self.wan_mtu,
             "azure_services": self.azure_services,
             "etcd_backup": self.etcd_backup,
+            "bare_metal": self.bare_metal,
             "resources": [[resource.kind, resource.name] for resource in self.resources],
         }
         files.write_atomic(self.folder / "state.json", json.dumps(document, indent=1) + "\n", 0o600)
@@ -105,7 +108,7 @@ def load(name: str) -> State | None:
     resources = [Resource(kind, label) for kind, label in document["resources"]]
     # Labs of an older release have no services; a second `lab up` gives them some.
     services, backup = document.get("azure_services", True), document.get("etcd_backup", False)
-    return State(layout, document["wan_mtu"], services, backup, resources)
+    return State(layout, document["wan_mtu"], services, backup, document.get("bare_metal", 0), resources)
 
 
 def all_labs() -> list[str]:

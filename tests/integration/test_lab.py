@@ -60,7 +60,8 @@ def _foreign() -> set[str]:
         found |= {f"{state_root()}/{name}", f"/.{name}.lock", f"ironspan-{name}-"}
         if (other := state.load(name)) is not None:
             found |= {f"is{letter}{other.layout.index}" for letter in ("a", "r")}
-            found |= {f"is{other.layout.index}-", f"islab{other.layout.index}-", other.layout.firewall_table}
+            index = other.layout.index
+            found |= {f"is{index}-", f"isv{index}-", f"islab{index}-", other.layout.firewall_table}
     return found | set(SHARED) if found else found
 
 

@@ -1,193 +1,167 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""From a server that is off to a system that answers SSH: real Ironic, real agent, UEFI with Secure Boot."""
+"""From a server that is off to a Ready worker: the site's own commands, real Ironic, real agent, real UEFI.
+
+Nothing is edited in between: the lab writes the inventory and the file of expected servers.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
 
+from ironspan.lab import keys
 from ironspan.lab.errors import LabError
-from ironspan.lab.virtual import servers, world
-from ironspan.lab.virtual.servers import USER, Server
-from ironspan.lab.virtual.world import World
+from ironspan.lab.virtual import rack as racks
+from ironspan.lab.virtual import variables, world
+from ironspan.lab.virtual.servers import LEAF, Server
+from tests.integration.conftest import Cluster, lab_cluster
 
-openstack = pytest.importorskip("openstack")
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-STEP_S = 1800.0
-"""Of one step of Ironic's: an emulated server on a machine that does other things takes minutes to start."""
+STEP_S = 3600.0
+"""Of one command: an emulated server on a machine that does other things takes minutes to start."""
 
 
 class Stages:
-    """Notes how long each stage took."""
+    """What each stage took; Ironic's own states beside the commands of the site."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.rows: list[tuple[str, float]] = []
         self._began = time.monotonic()
 
     def done(self, name: str) -> None:
         """Note that a stage ended."""
         now = time.monotonic()
-        self.seconds[name], self._began = now - self._began, now
-        print(f"{name}: {self.seconds[name]:.1f} s", flush=True)
+        self.rows.append((name, now - self._began))
+        self._began = now
+        print(f"{name}: {self.rows[-1][1]:.0f} s", flush=True)
+
+    def report(self) -> str:
+        """Return a table."""
+        return "".join(f"| {name} | {seconds:.0f} |\n" for name, seconds in self.rows)
+
+
+class Watched(threading.Thread):
+    """Notes when Ironic brings a server into another state."""
+
+    def __init__(self, clouds: Path, name: str, stages: Stages) -> None:
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self._api, self._name, self._stages = connected("lab", str(clouds)), name, stages
+
+    def run(self) -> None:
+        """Ask every second, until it is told to stop."""
+        before = "powered off, unknown to Ironic"
+        while not self.over.wait(1):
+            found = self._api.nodes().get(self._name)
+            now = f"Ironic: {found[1].state}" if found else before
+            if now != before:
+                self._stages.done(before)
+                before = now
 
 
 @pytest.fixture(scope="module")
-def stages() -> Stages:
-    return Stages()
+def stages() -> Iterator[Stages]:
+    found = Stages()
+    yield found
+    print(f"\n| stage | seconds |\n|---|---|\n{found.report()}", flush=True)
 
 
 @pytest.fixture(scope="module")
-def rack(tmp_path_factory: pytest.TempPathFactory, stages: Stages) -> Iterator[World]:
+def rack(stages: Stages) -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("virtual servers need root: a bridge")
-    if lacking := servers.missing():
-        pytest.skip(f"virtual servers need: apt-get install -y {' '.join(lacking)}")
     try:
-        world.images()
+        world.require(racks.ALONE)
     except LabError as error:
         pytest.skip(str(error))
-    folder = tmp_path_factory.mktemp("rack")
+    with lab_cluster(Cluster, "itestvirt", azure=1, rack=1, bare_metal=1, azure_services=False) as made:
+        assert made.first is not None
+        assert made.first.status == 0, made.first.output[-6000:]
+        stages.done("lab, its cluster, a server that is off, and Ironic")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(rack: Cluster) -> Server:
+    return Server(folder(rack), racks.of(rack.lab._require().layout), 1)
+
+
+def folder(rack: Cluster) -> Path:
+    return rack.lab.folder / variables.FOLDER
+
+
+def commanded(rack: Cluster, *arguments: str) -> str:
+    """Run a command of the site on the lab's whole inventory, and return what it said."""
+    done = rack.command(*arguments, "-i", str(rack.inventory.parent), timeout=STEP_S)
+    assert done.returncode == 0, f"{arguments}: {done.stdout[-6000:]}"
+    return done.stdout
+
+
+def expected(rack: Cluster) -> list[str]:
+    return ["--expected", str(folder(rack) / "expected.csv")]
+
+
+def test_a_server_that_is_off_becomes_a_ready_worker(rack: Cluster, server: Server, stages: Stages) -> None:
+    factory = folder(rack) / "bmc" / "factory.yml"
+    commanded(rack, "bmc", "setup", *expected(rack), "--factory", str(factory))
+    stages.done("BMC: password and certificate of the site")
+    watched = Watched(folder(rack) / "ironic" / "clouds.yaml", server.name, stages)
+    watched.start()
     try:
-        found = world.up(folder, 1, lambda *step: print(*step))
-        stages.done("servers, BMCs and Ironic up")
-        yield found
+        commanded(rack, "bare-metal", *expected(rack), "--allow-destructive")
     finally:
-        world.down(folder)
-
-
-@pytest.fixture(scope="module")
-def api(rack: World) -> Any:
-    cloud = json.loads(rack.ironic.clouds.read_text())["clouds"]["lab"]
-    return openstack.connection.Connection(**cloud).baremetal
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _key(tmp_path_factory.mktemp("key") / "login")
-
-
-def _key(path: Path) -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
-    return path
-
-
-def test_a_server_that_is_off_becomes_a_system_whose_key_was_known_before(
-    rack: World, api: Any, key: Path, stages: Stages, tmp_path: Path
-) -> None:
-    server = rack.servers[0]
-    node = enrolled(api, rack, server)
-    stages.done("enrolled")
-    assert api.get_node(node.id).power_state in (None, "power off")
-    for verb in ("manage", "provide"):
-        api.set_node_provision_state(node, verb, wait=True, timeout=STEP_S)
-    stages.done("available")
-    host_key = _key(tmp_path / "host")
-    image = world.images()["server-disk"]
-    api.update_node(
-        node,
-        instance_info={
-            "image_source": image.url, "image_os_hash_algo": "sha256", "image_os_hash_value": image.sha256,
-            "image_disk_format": "raw", "image_type": "whole-disk",
-        },
-    )  # fmt: skip
-    api.set_node_provision_state(node, "active", config_drive=config_drive(server, key, host_key))
-    waits_for(api, node.id, "wait call-back")
-    stages.done("media made, switched on")
-    waits_for(api, node.id, "active")
-    stages.done("agent started, disk written, active")
-    known = tmp_path / "known_hosts"
-    known.write_text(f"{server.address} {' '.join(host_key.with_suffix('.pub').read_text().split()[:2])}\n")
-    said = asked(server, key, known, "hostname; mokutil --sb-state; systemctl is-system-running --wait")
+        watched.over.set()
+        watched.join()
+    stages.done("compared and handed over")
+    said = asked(rack, server, "hostname; mokutil --sb-state; systemctl is-system-running --wait")
     stages.done("first start of the system")
     assert said.split("\n")[:3] == [server.name, "SecureBoot enabled", "running"]
-    shadow = asked(server, key, known, "cut -d: -f2 /etc/shadow")
+    commanded(rack, "node", "add", server.name)
+    stages.done("site.yml's layers, joined, Ready")
+    assert server.name in rack.ready_nodes()
+    labels = rack.kubectl("get", "node", server.name)["metadata"]["labels"]
+    assert (labels["ironspan.io/rack"], labels["ironspan.io/leaf-switch"]) == (server.rack.name, LEAF)
+
+
+def test_it_is_what_the_config_drive_says_and_nobody_has_a_password(rack: Cluster, server: Server) -> None:
+    shadow = asked(rack, server, "sudo cut -d: -f2 /etc/shadow")
     assert {line[:1] for line in shadow.split()} <= {"*", "!"}, "somebody has a password"
-    addresses = asked(server, key, known, "ip -brief -4 address show scope global")
+    addresses = asked(rack, server, "ip -brief -4 address show scope global | grep -v flannel")
     assert f" {server.address}/24" in addresses
-    assert len(addresses.split("\n")) == 2, "it asked for another address beside its own"
-    size = asked(server, key, known, "df --output=size --block-size=1G /").split()[-1]
+    assert len([line for line in addresses.splitlines() if f"{server.rack.network[0]}"[:-1] in line]) == 1
+    size = asked(rack, server, "df --output=size --block-size=1G /").split()[-1]
     assert int(size) >= server.disk_gib - 1, "the root did not grow to the disk"
-    api.set_node_provision_state(node, "deleted", wait=True, timeout=STEP_S)
-    stages.done("undeployed")
-    assert api.get_node(node.id).power_state == "power off"
 
 
-def enrolled(api: Any, rack: World, server: Server) -> Any:
-    """Make Ironic know a server."""
-    node = api.create_node(
-        name=server.name, driver="redfish", boot_interface="redfish-virtual-media", deploy_interface="direct",
-        inspect_interface="agent", rescue_interface="agent",
-        driver_info={
-            "redfish_address": rack.bmcs.url,
-            "redfish_username": USER, "redfish_password": rack.bmcs.password,
-            "redfish_system_id": f"/redfish/v1/Systems/{server.uuid}",
-            "redfish_verify_ca": str(rack.bmcs.certificate),
-        },
-        properties={
-            "cpu_arch": "x86_64", "capabilities": "boot_mode:uefi", "root_device": {"name": "/dev/vda"},
-        },
-    )  # fmt: skip
-    api.create_port(node_id=node.id, address=server.mac)
-    return node
+def test_the_site_has_nothing_left_to_do(rack: Cluster) -> None:
+    said = commanded(rack, "apply", "--check")
+    assert "changed=0" in said or "nothing to do" in said.lower(), said[-3000:]
+    again = commanded(rack, "bare-metal", *expected(rack), "--allow-destructive")
+    assert "changed=0" in again or "nothing to do" in again.lower(), again[-3000:]
 
 
-def config_drive(server: Server, key: Path, host_key: Path) -> dict[str, Any]:
-    """Return what tells a server who it is: name, static address, host key, and whose key comes in."""
-    login = key.with_suffix(".pub").read_text().strip()
-    link = {"id": "port", "type": "phy", "ethernet_mac_address": server.mac}
-    network = {"id": "rack", "type": "ipv4", "link": "port", "ip_address": server.address}
-    user = {
-        "ssh_keys": {
-            "ed25519_private": host_key.read_text(),
-            "ed25519_public": host_key.with_suffix(".pub").read_text(),
-        },
-        "disable_root": False,
-        "ssh_authorized_keys": [login],
-    }
-    return {
-        "meta_data": {"uuid": server.uuid, "hostname": server.name, "name": server.name},
-        "network_data": {
-            "links": [link],
-            "networks": [{**network, "netmask": "255.255.255.0", "routes": []}],
-            "services": [],
-        },
-        "user_data": "#cloud-config\n" + json.dumps(user),
-    }
-
-
-def waits_for(api: Any, identity: str, state: str) -> None:
-    """Wait until Ironic says that a server is in a state."""
-    until = time.monotonic() + STEP_S
-    while time.monotonic() < until:
-        node = api.get_node(identity)
-        if node.provision_state == state:
-            return
-        assert "failed" not in node.provision_state, node.last_error
-        time.sleep(2)
-    raise AssertionError(f"it is {node.provision_state} and not {state} after {STEP_S:.0f} s")
-
-
-def asked(server: Server, key: Path, known: Path, command: str) -> str:
+def asked(rack: Cluster, server: Server, command: str) -> str:
     """Run a command on a server, as soon as it answers with the key that is known; return what it printed."""
     options = [
-        f"UserKnownHostsFile={known}",
+        f"UserKnownHostsFile={folder(rack) / 'known_hosts'}",
         "StrictHostKeyChecking=yes",
         "BatchMode=yes",
         "ConnectTimeout=10",
     ]
-    ssh = ["ssh", "-F", "none", "-i", str(key), *(part for option in options for part in ("-o", option))]
+    ssh = ["ssh", "-F", "none", "-i", str(keys.private_key(rack.lab.folder))]
+    ssh += [part for option in options for part in ("-o", option)]
     until = time.monotonic() + STEP_S
     while time.monotonic() < until:
         answer = subprocess.run(
-            [*ssh, f"root@{server.address}", command], capture_output=True, text=True, check=False
+            [*ssh, f"{variables.USER}@{server.address}", command], capture_output=True, text=True, check=False
         )
         assert "HOST IDENTIFICATION HAS CHANGED" not in answer.stderr, answer.stderr
         if answer.returncode != 255:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers with BMCs on this machine: sushy-tools' emulator over TLS, with a front for each of its servers.
 
-The servers are pretended ones (``--fake``): they switch on and off after some seconds, remember their boot
-device and their virtual media, and run nothing.
+Servers are pretended ones (``--fake``), which switch on and off after some seconds, remember their boot
+device and their virtual media, and run nothing; or virtual ones, which QEMU runs (``ironspan.lab.virtual``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import json
 import secrets
 import socket
 import ssl
+import sys
 import time
+import typing as t
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ironspan.lab import files, packed, processes
@@ -29,6 +31,8 @@ ENVIRONMENT, TITLE, NAME = "bmc-emulator", "The emulator of BMCs", "bmc-emulator
 ADDRESS = "127.0.0.1"
 USERNAME = "root"
 STARTS_WITHIN_S = 120.0
+System = dict[str, t.Any]
+"""A server as the emulator knows it."""
 _SPACE = uuid.UUID("5f6c2d1e-0f4b-4d0b-9d57-6f1b5c1d7a10")
 
 
@@ -55,8 +59,7 @@ def running(
     Raises:
         LabError: the emulator is not built, or does not start.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    emulator_port = _start(folder, count)
+    emulator_port = start(folder, [_pretended(number) for number in range(1, count + 1)])
     try:
         with contextlib.ExitStack() as stack:
             fronts = []
@@ -82,37 +85,77 @@ def serial(number: int) -> str:
     return f"LAB{number:04}"
 
 
-def _start(folder: Path, count: int) -> int:
-    command = packed.command(ENVIRONMENT, TITLE)
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port = int(probe.getsockname()[1])
-    key = resources.new_key({})
-    files.write_atomic(folder / "emulator.key", resources.key_pem(key).decode(), mode=0o600)
-    files.write_atomic(folder / "emulator.crt", resources.factory_certificate(key, "emulator").decode())
-    systems = [
-        {
-            "uuid": identity(number),
-            "name": f"server-{number}",
-            "power_state": "Off",
-            "external_notifier": False,
-            "nics": [{"mac": f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}", "ip": "192.0.2.1"}],
-        }
-        for number in range(1, count + 1)
-    ]
+def _pretended(number: int) -> System:
+    mac = f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}"
+    return {
+        "uuid": identity(number),
+        "name": f"server-{number}",
+        "power_state": "Off",
+        "external_notifier": False,
+        "nics": [{"mac": mac, "ip": "192.0.2.1"}],
+    }
+
+
+def start(folder: Path, systems: Sequence[System]) -> int:
+    """Start the emulator on the loopback interface, or leave one that runs with the same servers alone.
+
+    Args:
+        folder: for its files.
+        systems: its servers, as its fake driver and ``sushy_emulator`` know them.
+
+    Returns:
+        Its port.
+
+    Raises:
+        LabError: it is not built, or does not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    modules = packed.library(ENVIRONMENT, TITLE)
+    configuration, port = folder / "emulator.conf", _port(folder)
     settings = {
         "SUSHY_EMULATOR_FAKE_DRIVER": True,
-        "SUSHY_EMULATOR_FAKE_SYSTEMS": systems,
+        "SUSHY_EMULATOR_FAKE_SYSTEMS": list(systems),
         "SUSHY_EMULATOR_STATE_DIR": str(folder),
         "SUSHY_EMULATOR_LISTEN_IP": ADDRESS,
         "SUSHY_EMULATOR_LISTEN_PORT": port,
         "SUSHY_EMULATOR_SSL_CERT": str(folder / "emulator.crt"),
         "SUSHY_EMULATOR_SSL_KEY": str(folder / "emulator.key"),
     }
-    lines = [f"{name} = {value!r}\n" for name, value in settings.items()]
-    files.write_atomic(folder / "emulator.conf", "".join(lines))
-    processes.spawn([*command, "--fake", "--config", str(folder / "emulator.conf")], folder, NAME)
-    _wait(folder, port, count)
+    # It is Python that the emulator reads; JSON's true is not.
+    text = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+    running = processes.running(folder, NAME)
+    if running and configuration.is_file() and configuration.read_text() == text:
+        return port
+    processes.kill([running] if running else [])
+    key = resources.new_key({})
+    files.write_atomic(folder / "emulator.key", resources.key_pem(key).decode(), mode=0o600)
+    files.write_atomic(folder / "emulator.crt", resources.factory_certificate(key, "emulator").decode())
+    files.write_atomic(configuration, text)
+    script = Path(__file__).with_name("sushy_emulator.py")
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-s",
+        "-P",
+        str(script),
+        "--fake",
+        "--config",
+        str(configuration),
+    ]
+    processes.spawn(command, folder, NAME, {"PYTHONPATH": str(modules)})
+    _wait(folder, port, len(systems))
+    return port
+
+
+def _port(folder: Path) -> int:
+    """Return the port of an emulator that was here, or one that is free."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / "emulator.port").read_text(encoding="ascii"))
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port = int(probe.getsockname()[1])
+    files.write_atomic(folder / "emulator.port", f"{port}\n")
     return port
 
 
@@ -122,7 +165,7 @@ def _wait(folder: Path, port: int, count: int) -> None:
     while time.monotonic() < until and processes.running(folder, NAME):
         with contextlib.suppress(OSError, ssl.SSLError, json.JSONDecodeError):
             answer = server.ask("GET", f"{resources.ROOT}/Systems", None)
-            if answer.status == 200 and len((answer.body or {}).get("Members", ())) == count:
+            if answer.status == 200 and len((answer.body or {}).get("Members", ())) >= count:
                 return
         time.sleep(0.2)
     log = folder / "log" / f"{NAME}.log"

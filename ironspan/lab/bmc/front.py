@@ -6,25 +6,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.server
-import json
 import re
-import socket
 import ssl
 import threading
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 
 from ironspan.lab.bmc import resources
-from ironspan.lab.bmc.faults import Fault, Faults
+from ironspan.lab.bmc.faults import Faults
+from ironspan.lab.bmc.listener import Listener, handler_of
 from ironspan.lab.bmc.resources import ACCOUNTS, CERTIFICATES, ROOT, Document, State, error
 from ironspan.lab.bmc.servers import Answer, Server
-
-_HUGE = 64 << 20
 
 
 class Front:
@@ -36,11 +32,19 @@ class Front:
         server: its server.
         address: where it listens.
         port: of HTTPS; 0 for any that is free.
+        keep: called when a password has changed.
     """
 
     def __init__(
-        self, folder: Path, state: State, server: Server, address: str = "127.0.0.1", port: int = 0
+        self,
+        folder: Path,
+        state: State,
+        server: Server,
+        address: str = "127.0.0.1",
+        port: int = 0,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
+        self._keep = keep
         self.state, self.server, self.faults = state, server, Faults()
         self.address = address
         self.seen: list[tuple[str, str]] = []
@@ -48,10 +52,14 @@ class Front:
         self._files = (folder / f"{state.serial}.crt", folder / f"{state.serial}.key")
         self._pending: resources.Key | None = None
         self._lock = threading.Lock()
-        key = resources.new_key({})
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._show(resources.factory_certificate(key, state.serial), key)
-        self._listener = _Listener((address, port), _handler_of(self), self._context)
+        try:
+            self._context.load_cert_chain(*self._files)
+        except OSError:
+            # There is none, or one half of it.
+            key = resources.new_key({})
+            self._show(resources.factory_certificate(key, state.serial), key)
+        self._listener = Listener((address, port), handler_of(self), self._context)
         self.port: int = self._listener.server_address[1]
 
     @property
@@ -224,6 +232,7 @@ class Front:
             message = f"The value {password} of the property Password is not of a length that is accepted."
             return Answer(400, error("PropertyValueFormatError", message))
         account.password, account.must_change = password, False
+        self._keep()
         return Answer(204)
 
     def _signed(self, path: str, body: Document) -> Answer:
@@ -242,94 +251,3 @@ class Front:
 
 def _links(paths: t.Mapping[str, str]) -> Document:
     return {name: {"@odata.id": path} for name, path in paths.items()}
-
-
-class _Listener(http.server.ThreadingHTTPServer):
-    """TLS is spoken in the thread of each connection: one that says nothing holds up nobody."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], handler: t.Any, context: ssl.SSLContext) -> None:
-        self.context = context
-        self.over = threading.Event()
-        super().__init__(address, handler)
-
-    def finish_request(self, request: t.Any, client_address: t.Any) -> None:
-        request.settimeout(60)
-        with contextlib.suppress(OSError), self.context.wrap_socket(request, server_side=True) as wrapped:
-            super().finish_request(wrapped, client_address)
-
-
-def _handler_of(front: Front) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        server: _Listener
-
-        def handle_one_request(self) -> None:
-            with contextlib.suppress(OSError, ssl.SSLError):
-                super().handle_one_request()
-                return
-            self.close_connection = True
-
-        def _do(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            content = self.rfile.read(length)
-            fault = front.faults.of(self.command, self.path)
-            if fault and not self._suffer(fault):
-                return
-            body = json.loads(content) if content else None
-            if fault and fault.kind == "deaf":
-                self._send(Answer(204))
-                return
-            answer = front.answer(self.command, self.path, body, self.headers.get("Authorization") or "")
-            if fault and fault.kind == "reset-after":
-                self._cut()
-                return
-            if fault and fault.kind == "500-after":
-                answer = Answer(500, error("GeneralError", fault.message))
-            self._send(answer)
-
-        do_GET = do_PATCH = do_POST = do_DELETE = _do
-
-        def _suffer(self, fault: Fault) -> bool:
-            """Fail, and tell whether the request is to be answered all the same."""
-            if fault.kind in ("401", "403", "500"):
-                self._send(Answer(int(fault.kind), error("GeneralError", fault.message)))
-            elif fault.kind == "reset":
-                self._cut()
-            elif fault.kind == "garbage":
-                self._send_bytes(200, b"<html>busy</html>")
-            elif fault.kind == "huge":
-                self._send_bytes(200, b'"' + b"x" * _HUGE + b'"')
-            elif fault.kind == "elsewhere":
-                self.send_response(307)
-                self.send_header("Location", f"https://192.0.2.7{self.path}")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-            elif fault.kind == "slow":
-                self.server.over.wait(fault.seconds)
-                return True
-            else:
-                return True
-            return False
-
-        def _cut(self) -> None:
-            self.close_connection = True
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-        def _send(self, answer: Answer) -> None:
-            self._send_bytes(answer.status, b"" if answer.body is None else json.dumps(answer.body).encode())
-
-        def _send_bytes(self, status: int, content: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: t.Any) -> None:
-            """Say nothing: what it logs nobody reads."""
-
-    return Handler

@@ -12,6 +12,9 @@ import typing as t
 
 from ironspan.lab.bmc.resources import ROOT, Document, collection, error
 
+ANSWERS_WITHIN_S = 300.0
+"""Of the emulator, which fetches an image before it says that it was inserted."""
+
 
 class Answer(t.NamedTuple):
     """An answer of a BMC; its body is JSON."""
@@ -48,7 +51,9 @@ class Emulated:
 
     def ask(self, method: str, path: str, body: Document | None) -> Answer:
         """Hand a request on."""
-        link = http.client.HTTPSConnection(self._address, self._port, timeout=60, context=self._context)
+        link = http.client.HTTPSConnection(
+            self._address, self._port, timeout=ANSWERS_WITHIN_S, context=self._context
+        )
         try:
             content = None if body is None else json.dumps(body)
             headers = {"Content-Type": "application/json", "Connection": "close"}

@@ -1,14 +1,111 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The program ``ironspan-bmc-emulator``: what sushy-tools' package would install as a command."""
+"""The emulator of sushy-tools, whose servers are pretended, or run in QEMU where they have a command for it.
+
+Run with the modules of the packed emulator, and with nothing of ours.
+"""
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+import typing as t
+from pathlib import Path
+
+from sushy_tools import error  # type: ignore[import-not-found]
+from sushy_tools.emulator import main as emulator  # type: ignore[import-not-found]
+from sushy_tools.emulator.resources.systems import fakedriver  # type: ignore[import-not-found]
+
+STOPS_WITHIN_S = 10.0
+
+
+class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
+    """Servers of the configuration. Those with a ``command`` run; the others are pretended.
+
+    What a BMC remembers (boot device, media) is the emulator's. Power of a server that runs is whether its
+    process does, which goes on when the emulator ends: another one finds it by the file ``pidfile``.
+    """
+
+    def get_power_state(self, identity: str) -> str:
+        """Return On while the server runs: one that switched itself off is off."""
+        server = self._get(identity)
+        if "command" not in server:
+            return str(super().get_power_state(identity))
+        return "On" if _process(server) else "Off"
+
+    def set_power_state(self, identity: str, state: str) -> None:
+        """Do what the BMC is asked for."""
+        server = self._get(identity)
+        if "command" not in server:
+            super().set_power_state(identity, state)
+        elif state in ("On", "ForceOn"):
+            if not _process(server):
+                self._start(server)
+        elif state in ("ForceOff", "ForceRestart", "GracefulRestart", "PowerCycle"):
+            _stop(server)
+            if state != "ForceOff":
+                self._start(server)
+        elif state == "GracefulShutdown":
+            _press(server)
+        else:
+            raise error.NotSupportedError(f"power state {state}")
+
+    def _start(self, server: dict[str, t.Any]) -> None:
+        media, _, inserted = self.get_boot_image(server["uuid"], "Cd")
+        extra = []
+        if media and inserted:
+            first = 0 if server.get("boot_device") == "Cd" else 9
+            extra = ["-drive", f"file={media},if=none,id=media,media=cdrom,readonly=on"]
+            extra += ["-device", f"ide-cd,drive=media,bootindex={first}"]
+        started = subprocess.Popen(
+            [*server["command"], *extra], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        Path(server["pidfile"]).write_text(f"{started.pid}\n", encoding="ascii")
+
+
+def _process(server: dict[str, t.Any]) -> int | None:
+    """Return the number of a server's process, None while it is off."""
+    with contextlib.suppress(OSError, ValueError):
+        number = int(Path(server["pidfile"]).read_text(encoding="ascii"))
+        # The number may be another process by now; one that ended and was not collected has no command.
+        if str(server["uuid"]).encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0"):
+            return number
+    return None
+
+
+def _stop(server: dict[str, t.Any]) -> None:
+    until = time.monotonic() + STOPS_WITHIN_S
+    while (number := _process(server)) and time.monotonic() < until:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+        # The emulator collects all its children when they end; this only waits.
+        time.sleep(0.05)
+
+
+def _press(server: dict[str, t.Any]) -> None:
+    """Press the power button: the system switches itself off when it likes."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(STOPS_WITHIN_S)
+        monitor.connect(server["monitor"])
+        lines = monitor.makefile("rwb", buffering=0)
+        lines.readline()
+        for command in ("qmp_capabilities", "system_powerdown"):
+            lines.write(json.dumps({"execute": command}).encode() + b"\n")
+            lines.readline()
 
 
 def main() -> int:
     """Run the emulator with the options of the process, and return its exit code."""
     sys.argv[0] = "sushy-emulator"
-    return importlib.import_module("sushy_tools.emulator.main").main() or 0
+    fakedriver.FakeDriver = Servers
+    return int(emulator.main() or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

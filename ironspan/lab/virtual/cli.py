@@ -15,10 +15,8 @@ from ironspan.cli.outcome import Exit
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import state_root
 from ironspan.lab.machine import detect
-from ironspan.lab.virtual import world
+from ironspan.lab.virtual import rack, world
 
-MOST = 8
-"""Servers that QEMU emulates on one machine: each takes 3 GiB and computes all by itself."""
 Guard = Callable[[Callable[[argparse.Namespace], int], argparse.Namespace], int]
 
 
@@ -48,23 +46,13 @@ def register(parent: argparse._SubParsersAction[Any], guarded: Guard) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    if not 1 <= arguments.count <= MOST:
-        raise LabError(f"--count is 1 to {MOST}, not {arguments.count}")
+    rack.checked_count(arguments.count, 1)
     if not detect().root:
         raise LabError("run it as root (sudo): it makes a bridge")
-    place = folder()
-    if place.exists():
-        raise LabError(f"there are servers in {place}; remove them first: ironspan lab servers down")
     with console.from_arguments(arguments) as display:
-        try:
-            found = world.up(place, arguments.count, display.step)
-        except BaseException:
-            _remove(place)
-            raise
-        for server in found.servers:
-            display.note(f"{server.name}: {found.bmcs.url}/redfish/v1/Systems/{server.uuid}, {server.mac}")
-        display.note(f"account of the BMCs: {found.bmcs.login}; certificate: {found.bmcs.certificate}")
-        display.note(f"consoles: {place / 'log'}")
+        found = world.up(folder(), rack.ALONE, arguments.count, display.step)
+        display.note(f"expected servers: {found.expected}; factory accounts of their BMCs: {found.factory}")
+        display.note(f"consoles: {found.folder / 'log'}")
     return Exit.OK
 
 
@@ -72,12 +60,8 @@ def _down(arguments: argparse.Namespace) -> int:
     with console.from_arguments(arguments) as display:
         place = folder()
         state = "done" if place.exists() else "skip"
-        _remove(place)
+        if place.exists():
+            world.down(place)
+            shutil.rmtree(place)
         display.step("servers", state, "removed" if state == "done" else "there are none")
     return Exit.OK
-
-
-def _remove(place: Path) -> None:
-    if place.exists():
-        world.down(place)
-        shutil.rmtree(place)

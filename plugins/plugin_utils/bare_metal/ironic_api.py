@@ -14,6 +14,7 @@ import time
 import typing as t
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
@@ -236,25 +237,32 @@ class IronicApi:
             self._sleep(PAUSE_S)
 
 
-def connected(cloud: str = "", **login: t.Any) -> IronicApi:
+def connected(cloud: str = "", clouds: str = "", **login: t.Any) -> IronicApi:
     """Return Ironic by a cloud of ``clouds.yaml``, or by what openstacksdk takes instead.
 
     Args:
         cloud: name in ``clouds.yaml``; "" for none.
+        clouds: that file; "" is where openstacksdk looks for it.
         login: for example ``auth_type="http_basic"``, ``auth`` (endpoint, username, password),
             ``baremetal_endpoint_override`` and ``cacert``.
 
     Raises:
-        RemoteError: openstacksdk is not installed, or has no such cloud.
+        RemoteError: openstacksdk is not installed, or has no such cloud; or the file is not there.
     """
     try:
+        import openstack.config
         import openstack.connection
     except ImportError:
         raise RemoteError(
             "openstacksdk is not installed", "install it: pip install 'ironspan[metal]'"
         ) from None
+    file = Path(clouds).expanduser()
+    if clouds and not file.is_file():
+        raise RemoteError(f"{file} is not there", "correct site_bare_metal_clouds")
     try:
-        return IronicApi(openstack.connection.Connection(cloud=cloud or None, **login).baremetal)
+        read = openstack.config.OpenStackConfig(config_files=[str(file)] if clouds else None)
+        region = read.get_one(cloud=cloud or None, **login)
+        return IronicApi(openstack.connection.Connection(config=region).baremetal)
     except Exception as error:  # of openstacksdk and of keystoneauth1, which have no common ground
         raise _unanswered(error) from None
 

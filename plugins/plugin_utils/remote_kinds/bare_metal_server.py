@@ -58,6 +58,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     place_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import way
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import ironic_login
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.ironic_login import BmcLogins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     AT_ONCE,
     Found,
@@ -69,7 +71,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
-CLOUD, NODE, RACKS = "site_bare_metal_cloud", "site_bare_metal_node", "site_bare_metal_racks"
+CLOUD, CLOUDS = "site_bare_metal_cloud", "site_bare_metal_clouds"
+NODE, RACKS = "site_bare_metal_node", "site_bare_metal_racks"
 IMAGE, ACCOUNT, KNOWN_HOSTS = (
     "site_bare_metal_image",
     "site_bare_metal_account",
@@ -78,7 +81,8 @@ IMAGE, ACCOUNT, KNOWN_HOSTS = (
 TOGETHER, INSPECT = "site_bare_metal_at_once", "site_bare_metal_inspect"
 INVENTORY, EXPECTED, MAPPING = "site_bare_metal_inventory", "ironspan_expected", "ironspan_mapping"
 VARIABLES = (
-    CLOUD, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY, EXPECTED, MAPPING,
+    CLOUD, CLOUDS, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY, EXPECTED, MAPPING,
+    *ironic_login.VARIABLES,
 )  # fmt: skip
 _ENDS = ("provide", "active", "rebuild")
 """What must not be done with a server that differs from what was declared."""
@@ -103,7 +107,11 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
             image, Account.of(variables.get(ACCOUNT) or {}), str(variables.get(KNOWN_HOSTS) or "")
         )
     node, inspect = variables.get(NODE) or {}, bool(variables.get(INSPECT, True))
-    return {server.name: wanted_node(server, node, racks, image, inspect) for server in servers}
+    logins = BmcLogins.of(variables)
+    return {
+        server.name: wanted_node(server, logins.node(node, server.serial), racks, image, inspect)
+        for server in servers
+    }
 
 
 def opened(variables: Mapping[str, t.Any]) -> BareMetalServer:
@@ -115,11 +123,12 @@ def opened(variables: Mapping[str, t.Any]) -> BareMetalServer:
     file, mapping = str(variables.get(EXPECTED) or ""), str(variables.get(MAPPING) or "")
     inventory = str(variables.get(INVENTORY) or "")
     return BareMetalServer(
-        lambda: connected(str(variables.get(CLOUD) or "")),
+        lambda: connected(str(variables.get(CLOUD) or ""), str(variables.get(CLOUDS) or "")),
         Account.of(variables.get(ACCOUNT) or {}),
         KnownHosts(str(variables.get(KNOWN_HOSTS) or "")),
         int(variables.get(TOGETHER) or AT_ONCE),
         InventoryFile(inventory, lambda: expected_servers(file, mapping)) if inventory else None,
+        BmcLogins.of(variables),
     )
 
 
@@ -132,6 +141,7 @@ class BareMetalServer:
         known: where keys of hosts are recorded.
         at_once: how many servers of a rack are worked on at the same time.
         inventory: the file that hands servers over; None for none.
+        logins: the accounts of BMCs that Ironic is given.
     """
 
     name = "bare_metal_server"
@@ -144,7 +154,9 @@ class BareMetalServer:
         known: KnownHosts,
         at_once: int = AT_ONCE,
         inventory: InventoryFile | None = None,
+        logins: BmcLogins | None = None,
     ) -> None:
+        self._logins = logins or BmcLogins()
         self.at_once = at_once
         self._connect = connect
         self._account = account
@@ -216,14 +228,16 @@ class BareMetalServer:
         if wanted is None or api is None:
             return
         if step.verb == "enrol":
-            self._uuids[name] = api.enrol(name, wanted["node"], wanted["macs"])
+            body = self._logins.enrolled(wanted["node"], wanted["expected"]["serial"])
+            self._uuids[name] = api.enrol(name, body, wanted["macs"])
             self._stands(name, "enroll")
             return
         uuid = self._uuids[name]
         if step.verb == "ports":
             api.add_ports(uuid, name, wanted["macs"])
         elif step.verb == "change":
-            api.change(uuid, differences_of(wanted["node"], (found or {}).get("node") or {}))
+            changed = differences_of(wanted["node"], (found or {}).get("node") or {})
+            api.change(uuid, self._logins.changed(changed, wanted["expected"]["serial"]))
         elif step.verb == "compare":
             self._compare(api, uuid, name, wanted)
         else:

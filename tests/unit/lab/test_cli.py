@@ -45,6 +45,13 @@ FOUND: dict[str, Any] = {
         "installed": True, "ready": False, "url": "https://labstore.example", "address": "10.98.0.253",
         "faults": [],
     },
+    "bare_metal": {
+        "ironic": {"url": "http://10.98.1.1:6385", "pid": None},
+        "bmcs": 7,
+        "servers": [
+            {"name": "server-1", "bmc": "10.98.1.211", "address": "10.98.1.201", "on": True, "console": "/c"}
+        ],
+    },
     "mirror": {"folder": "/m", "filled": False, "serving": {"http://10.98.0.1:8080": False}},
     "inventory": "/state/inventory/hosts.yml",
     "up": False,
@@ -140,6 +147,7 @@ def test_status_for_people(calls: list[tuple[str, str, Any]], capsys: pytest.Cap
         "cgroup v1: failCgroupV1 is false", "warning: bridged packets", "NOT WHOLE", "10.98.0.11", "OFF",
         "RTT 30 ms, jitter 2 ms, loss 0.1 %, 500 Mbit/s", "8 of 10 packets", "2 lost", "MTU 1400",
         "ironspan artifacts build", "emulated Azure https://labstore.example (10.98.0.253): no answer",
+        "Ironic http://10.98.1.1:6385: DOES NOT RUN", "server-1 BMC 10.98.1.211, power on, 10.98.1.201 once",
     ):  # fmt: skip
         assert part in shown
 

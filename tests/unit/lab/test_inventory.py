@@ -4,18 +4,27 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.config_drive import (
+    Account,
+    insist_on_image,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import racks_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironspan.lab import inventory, keys
 from ironspan.lab.lab import WAN_MTU
 from ironspan.lab.layout import SIZES, Layout
+from ironspan.lab.virtual import rack
+from ironspan.lab.virtual import settings as servers
+from ironspan.lab.virtual.expected import GROUP
 
 DEFAULT = Path("/var/lib/ironspan-lab/default")
 COMMITTED = inventory.GROUP_VARS.parent / "hosts.yml"
@@ -116,3 +125,38 @@ def test_named_sizes_can_be_rendered(size: str) -> None:
     azure, rack = SIZES[size]
     children = render(azure, rack)["all"]["children"]
     assert (len(children["azure"]["hosts"]), len(children["on_prem"]["hosts"])) == (azure, rack)
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let images of whole systems be built."""
+    image = servers.Image("http://10.98.1.1:8080/disk.raw", "ab" * 32)
+    monkeypatch.setattr(servers, "images", lambda mirror: {"server-disk": image})
+
+
+@pytest.mark.usefixtures("built")
+def test_a_lab_with_virtual_servers_is_a_sound_site_before_and_after_they_run(tmp_path: Path) -> None:
+    layout = Layout("lab", 0, 3, 2)
+    keys.ensure(tmp_path, layout)
+    path = inventory.write(layout, tmp_path, 1400, bare_metal=True)
+    site, problems = load_site([path])
+    assert [str(one) for one in problems] == []
+    assert site is not None
+    variables = yaml.safe_load(path.read_text())["all"]["vars"]
+    assert "password" not in json.dumps(variables)
+    ground = racks_of(variables["site_bare_metal_racks"])["rack-b"]
+    assert ground.address(3) == str(rack.of(layout).server(3))
+    insist_on_image(
+        variables["site_bare_metal_image"],
+        Account.of(variables["site_bare_metal_account"]),
+        variables["site_bare_metal_known_hosts"],
+    )
+    deployed = {"server-1": {"ansible_host": ground.address(1), "site_rack": "rack-b"}}
+    groups: dict[str, Any] = {group: {"hosts": {"server-1": {}}} for group in ("nodes", GROUP)}
+    more = path.parent / "servers.yml"
+    more.write_text(yaml.safe_dump({"all": {"children": {"on_prem": {"hosts": deployed}, **groups}}}))
+    site, problems = load_site([path, more])
+    assert [str(one) for one in problems] == []
+    assert site is not None
+    server = site.hosts["server-1"]
+    assert server.mirror_url == site.hosts["rack-1"].mirror_url

@@ -22,11 +22,12 @@ MADE = [
     Resource("mount", "/m"),
     Resource("cgroup", "c"),
     Resource("process", "host"),
+    Resource("servers", "rack"),
 ]
 
 
 def test_what_makes_goes_first_then_backwards() -> None:
-    assert [r.name for r in removal.order(MADE)] == ["nginx", "host", "wan", "c", "/m", "b", "n", "t"]
+    assert [r.name for r in removal.order(MADE)] == ["rack", "nginx", "host", "wan", "c", "/m", "b", "n", "t"]
 
 
 def test_every_kind_that_is_recorded_can_be_removed() -> None:
@@ -46,7 +47,7 @@ def test_one_failure_does_not_keep_the_rest(tmp_path: Path, monkeypatch: pytest.
     told: list[str] = []
     with pytest.raises(LabError, match=r"lab down` again") as caught:
         removal.remove_all(tmp_path, MADE, lambda resource: told.append(resource.name))
-    assert removed == told == ["nginx", "host", "wan", "/m", "n", "t"]
+    assert removed == told == ["rack", "nginx", "host", "wan", "/m", "n", "t"]
     assert "link b: b is busy" in str(caught.value)
     assert "cgroup c: c is busy" in str(caught.value)
 
@@ -69,7 +70,7 @@ def test_network_records_every_device_and_namespace_of_both_sites() -> None:
 
 
 def test_index_whose_addresses_the_machine_uses_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "_links", lambda: {"lo", "isr4"})
+    monkeypatch.setattr(network, "devices", lambda: {"lo", "isr4"})
     routes = [{"dst": "default"}, {"dst": "10.98.3.0/24"}, {"dst": "10.98.11.5"}, {"dst": "10.99.0.0/16"}]
     monkeypatch.setattr(network, "_json", lambda _: routes)
     assert network.taken_indexes() == {4, 1, 5}

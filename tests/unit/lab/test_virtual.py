@@ -6,40 +6,98 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import ipaddress
+import os
 import pathlib
+import signal
 import sys
 import time
 import types
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import lldp
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
+    expected_servers,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.taken import Taker
 
 from ironspan.artifacts import cache, index, lock_file
 from ironspan.artifacts.lock import native_arch
+from ironspan.lab.bmc import process
+from ironspan.lab.bmc.faults import Faults
 from ironspan.lab.errors import LabError
-from ironspan.lab.virtual import cli, servers, world
+from ironspan.lab.layout import HOSTS_PER_SITE, LABS_PER_MACHINE, Layout
+from ironspan.lab.virtual import cli, expected, leaf, rack, servers, settings, world
+from ironspan.lab.virtual.rack import Rack
 from ironspan.lab.virtual.servers import Server
 
 FOLDER = pathlib.Path("/nowhere")
+IDENTITY = "5f6c2d1e-0f4b-4d0b-9d57-6f1b5c1d7a10"
+PATHS = ("console", "disk", "variables", "monitor", "pidfile")
+LAYOUTS = [Layout("lab", index, 1, HOSTS_PER_SITE) for index in range(LABS_PER_MACHINE)]
+RACKS = [rack.ALONE, *map(rack.of, LAYOUTS)]
 
 
 def test_servers_are_emulated_and_check_what_they_start() -> None:
-    command = Server(FOLDER, 1).command()
+    command = Server(FOLDER, rack.ALONE, 1).command()
     assert command[command.index("-accel") + 1].startswith("tcg"), "/dev/kvm hangs guests of virtual machines"
     assert not [word for word in command if "kvm" in word]
     text = " ".join(command)
     assert "OVMF_CODE_4M.ms.fd" in text and "property=secure,value=on" in text and "smm=on" in text
     assert f"path={FOLDER}/log/server-1.console" in text
+    assert "serial=LAB0001" in text, "firmware and BMC say the same serial number"
 
 
-def test_no_two_servers_share_anything() -> None:
-    found = [Server(FOLDER, number) for number in range(1, cli.MOST + 1)]
-    for name in ("name", "uuid", "mac", "address", "tap", "console", "disk", "monitor"):
+@pytest.mark.parametrize("place", RACKS, ids=lambda place: place.bridge)
+def test_no_two_servers_of_a_rack_share_anything(place: Rack) -> None:
+    found = [Server(FOLDER, place, number) for number in range(1, rack.MOST + 1)]
+    for name in ("name", "uuid", "mac", "address", "bmc_address", "tap", "switch_port", *PATHS):
         assert len({getattr(server, name) for server in found}) == len(found), name
-    assert all(len(name) <= 15 for name in [servers.BRIDGE, *(server.tap for server in found)])
-    assert {server.address for server in found}.isdisjoint(
-        f"{servers.PREFIX}.{end}" for end in range(100, 200)
-    )
+    assert all(len(name) <= 15 for name in place.links)
+    addresses = [*(server.address for server in found), *(server.bmc_address for server in found)]
+    first, last = (int(ipaddress.ip_address(end)) for end in place.agents.split(","))
+    taken = {int(ipaddress.ip_address(address)) for address in addresses} | set(range(first, last + 1))
+    assert len(taken) == len(addresses) + last - first + 1, "addresses of servers, BMCs and agents overlap"
+    assert last - first + 1 >= len(found)
+    assert all(ipaddress.ip_address(number) in place.network for number in taken)
+
+
+def test_servers_of_a_lab_take_nothing_of_its_hosts_or_of_another_lab() -> None:
+    for layout in LAYOUTS:
+        place = rack.of(layout)
+        servers_ = [Server(FOLDER, place, number) for number in range(1, rack.MOST + 1)]
+        own = {server.address for server in servers_} | {server.bmc_address for server in servers_}
+        site = layout.rack_site
+        assert own.isdisjoint(str(host.address) for host in layout.hosts)
+        assert own.isdisjoint(map(str, (site.controller, site.router, site.endpoint)))
+    taps = [name for place in RACKS for name in place.links]
+    assert len(set(taps)) == len(taps)
+
+
+def test_the_file_of_expected_servers_can_be_read(tmp_path: pathlib.Path) -> None:
+    machines = [Server(tmp_path, rack.ALONE, number) for number in (1, 2)]
+    expected.path(tmp_path).write_text(expected.text(machines))
+    read = expected_servers(str(expected.path(tmp_path)))
+    assert [(one.name, one.bmc_address, one.serial, one.position) for one in read] == [
+        (server.name, server.bmc_address, server.serial, server.number) for server in machines
+    ]
+    assert read[1].nics[0].port == "Ethernet1/2"
+    size = machines[0].disk_gib * (1 << 30)
+    assert abs(read[0].disks[0].size_gb * 10**9 / size - 1) < 0.02, "within what counts as equal"
+
+
+def test_what_the_leaf_says_is_what_is_declared() -> None:
+    said = leaf.frame("leaf-1", "Ethernet1/3", bytes.fromhex("525400770001"))
+    assert said[:6].hex() == "0180c200000e" and said[12:14].hex() == "88cc"
+    tlvs, at = [], 14
+    while at < len(said):
+        kind, length = said[at] >> 1, (said[at] & 1) << 8 | said[at + 1]
+        tlvs.append([kind, said[at + 2 : at + 2 + length].hex()])
+        at += 2 + length
+    assert at == len(said) and tlvs[-1] == [0, ""]
+    neighbour = lldp.of_raw(tlvs, "lldp", Taker())
+    assert neighbour is not None and lldp.is_at(neighbour, servers.LEAF, "Ethernet1/3")
 
 
 class Remembers:
@@ -60,7 +118,10 @@ class Remembers:
 def bmc(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Any:
     """Return a BMC whose server is a process that waits, and that notes what it was started with."""
     program = tmp_path / "server"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/started\nexec sleep 600\n')
+    program.write_text(
+        f"#!{sys.executable} -SE\nimport sys, time\n"
+        f"with open('{tmp_path}/started', 'a') as log:\n    print(*sys.argv[1:], file=log)\ntime.sleep(600)\n"
+    )
     program.chmod(0o755)
     for name in ("", ".error", ".emulator", ".emulator.main", ".emulator.resources"):
         monkeypatch.setitem(sys.modules, f"sushy_tools{name}", types.ModuleType(f"sushy_tools{name}"))
@@ -71,13 +132,16 @@ def bmc(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Any:
     systems = types.ModuleType("sushy_tools.emulator.resources.systems")
     systems.fakedriver = types.SimpleNamespace(FakeDriver=Remembers)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, systems.__name__, systems)
-    monkeypatch.delitem(sys.modules, "ironspan.lab.virtual.emulator", raising=False)
-    module = importlib.import_module("ironspan.lab.virtual.emulator")
-    found = module.QemuServers({"uuid": "1", "command": [str(program)], "monitor": str(tmp_path / "qmp")})
+    monkeypatch.delitem(sys.modules, "ironspan.lab.bmc.sushy_emulator", raising=False)
+    module = importlib.import_module("ironspan.lab.bmc.sushy_emulator")
+    server = {"uuid": IDENTITY, "command": [str(program), IDENTITY]}
+    server |= {"monitor": str(tmp_path / "qmp"), "pidfile": str(tmp_path / "pid")}
+    found = module.Servers(server)
+    found.process = lambda: module._process(server)
     found.started = lambda: (tmp_path / "started").read_text().splitlines()
     yield found
     found.set_power_state("1", "ForceOff")
-    monkeypatch.delitem(sys.modules, "ironspan.lab.virtual.emulator")
+    monkeypatch.delitem(sys.modules, "ironspan.lab.bmc.sushy_emulator")
 
 
 def waited(condition: t.Callable[[], bool]) -> bool:
@@ -91,25 +155,42 @@ def test_power_is_whether_the_server_runs(bmc: t.Any) -> None:
     assert bmc.get_power_state("1") == "Off"
     bmc.set_power_state("1", "ForceOff")
     bmc.set_power_state("1", "On")
-    process = bmc._running["1"]
+    process = bmc.process()
     bmc.set_power_state("1", "On")
-    assert bmc._running["1"] is process, "what is on is not started twice"
+    assert bmc.process() == process, "what is on is not started twice"
     assert bmc.get_power_state("1") == "On"
-    process.kill()
-    process.wait()
+    os.kill(process, signal.SIGKILL)
+    assert waited(lambda: bmc.process() is None)
     assert bmc.get_power_state("1") == "Off", "a server that switches itself off is off"
 
 
 def test_a_restart_is_another_start_and_the_button_ends_nothing_by_force(bmc: t.Any) -> None:
     bmc.set_power_state("1", "On")
-    first = bmc._running["1"]
+    first = bmc.process()
     bmc.set_power_state("1", "GracefulShutdown")
-    assert first.poll() is None, "nobody listens at the button, and the server runs on"
+    assert bmc.process() == first, "nobody listens at the button, and the server runs on"
     bmc.set_power_state("1", "ForceRestart")
-    assert first.poll() is not None
+    assert bmc.process() not in (None, first)
     assert bmc.get_power_state("1") == "On"
     with pytest.raises(NotImplementedError):
         bmc.set_power_state("1", "Nmi")
+
+
+def test_a_server_goes_on_when_its_bmc_starts_again(bmc: t.Any) -> None:
+    bmc.set_power_state("1", "On")
+    first = bmc.process()
+    again = type(bmc)(dict(bmc.server))
+    assert again.get_power_state("1") == "On"
+    again.set_power_state("1", "On")
+    assert bmc.process() == first
+    again.set_power_state("1", "ForceOff")
+    assert bmc.process() is None
+
+
+def test_another_process_of_the_same_number_is_not_the_server(bmc: t.Any) -> None:
+    pathlib.Path(bmc.server["pidfile"]).write_text(f"{os.getpid()}\n")
+    assert bmc.get_power_state("1") == "Off"
+    bmc.set_power_state("1", "ForceOff")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +217,7 @@ def test_images_that_nobody_built_are_named_with_the_command(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(LabError, match="is not built: run `ironspan artifacts build --set server-images`"):
-        world.images()
+        settings.images("http://192.0.2.1")
     arch = native_arch()
     place = cache.Cache()
     index.record(
@@ -149,12 +230,13 @@ def test_images_that_nobody_built_are_named_with_the_command(
             if file.system
         ],
     )
-    found = world.images()
+    found = settings.images("http://192.0.2.1")
     assert found["server-disk"].sha256 == "ab" * 32
-    sections = world._sections(found, tmp_path)
+    assert found["server-disk"].url.startswith("http://192.0.2.1/")
+    sections = settings.sections(rack.ALONE, found, tmp_path, 8088)
     assert str(sections["conductor"]["bootloader"]).endswith("/esp.img")
     assert str(sections["conductor"]["deploy_ramdisk"]).endswith("/ramdisk")
-    assert sections["api"]["host_ip"] == servers.ADDRESS, (
+    assert sections["api"]["host_ip"] == rack.ALONE.controller, (
         "it is reached from the bridge and from nowhere else"
     )
 
@@ -165,16 +247,52 @@ def test_a_machine_that_lacks_something_is_told_all_of_it(monkeypatch: pytest.Mo
     assert servers.missing() == ["ovmf", "qemu-system-x86"]
 
 
-@pytest.mark.parametrize("count", [0, -1, cli.MOST + 1])
+@pytest.mark.parametrize("count", [0, -1, rack.MOST + 1])
 def test_a_number_of_servers_that_cannot_be_is_refused(count: int) -> None:
-    with pytest.raises(LabError, match=f"--count is 1 to {cli.MOST}, not {count}"):
+    with pytest.raises(LabError, match=f"{count} virtual servers: write a number from 1 to {rack.MOST}"):
         cli._up(argparse.Namespace(count=count))
 
 
-def test_servers_there_already_are_not_made_again(
+def test_nothing_is_made_where_something_is_not_built(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "folder", lambda: tmp_path)
-    monkeypatch.setattr(cli, "detect", lambda: types.SimpleNamespace(root=True))
-    with pytest.raises(LabError, match="remove them first: ironspan lab servers down"):
-        cli._up(argparse.Namespace(count=1))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(servers, "missing", list)
+    with pytest.raises(
+        LabError, match="Ironic is not built: run `ironspan artifacts build --set bare-metal`"
+    ):
+        world.up(tmp_path / "servers", rack.ALONE, 1, quiet)
+    assert not (tmp_path / "servers").exists()
+
+
+def quiet(what: str, state: str, detail: str) -> None:
+    """Progress that nobody reads."""
+
+
+class TestFaultsOnCommand:
+    @pytest.fixture
+    def fronts(self) -> dict[str, t.Any]:
+        return {"LAB0001": types.SimpleNamespace(faults=Faults(), seen=[("GET", "/")])}
+
+    def test_a_bmc_lies_fails_and_is_healed(self, fronts: dict[str, t.Any]) -> None:
+        faults = fronts["LAB0001"].faults
+        fault = {"kind": "500", "path": "Boot", "times": 1}
+        answer = process.command(fronts, {"serial": "LAB0001", "power": "claims-on", "fault": fault})
+        assert answer == {"requests": 1}
+        assert faults.power == "claims-on"
+        assert faults.of("GET", "/redfish/v1/Systems/1/BootOptions") is not None
+        process.command(fronts, {"serial": "LAB0001", "heal": True})
+        assert (faults.power, faults.of("GET", "/Boot")) == ("", None)
+
+    @pytest.mark.parametrize(
+        ("asked", "said"),
+        [
+            ({"serial": "LAB0002"}, "LAB0001"),
+            ({"serial": "LAB0001", "power": "sideways"}, "claims-off"),
+            ({"serial": "LAB0001", "fault": {"sort": "x"}}, "sort"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(
+        self, fronts: dict[str, t.Any], asked: dict[str, t.Any], said: str
+    ) -> None:
+        assert said in process.command(fronts, asked)["error"]
