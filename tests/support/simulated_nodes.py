@@ -101,10 +101,14 @@ class NodeApi(FakeApi):
             if path.startswith(f"{PODS}/")
         }
 
-    def _pod_goes(self, name: str) -> None:
-        if self.objects.pop(f"{PODS}/{name}")["metadata"]["ownerReferences"]:
+    def _pod_goes(self, name: str, status: int) -> tuple[int, Object]:
+        pod = self.objects.pop(f"{PODS}/{name}", None)
+        if pod is None:
+            return 404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{name} not found"}
+        if pod["metadata"]["ownerReferences"]:
             # Its controller makes it again elsewhere.
             self.add_pod(name, "w2")
+        return status, {"kind": "Status", "status": "Success"}
 
     def _look(self) -> None:
         super()._look()
@@ -135,11 +139,9 @@ class NodeApi(FakeApi):
             # Another machine gets the name.
             self.dead.discard(path.rpartition("/")[2])
         if method == "DELETE" and "/pods/" in path:
-            self._pod_goes(path.rpartition("/")[2])
-            return 200, {"kind": "Status", "status": "Success"}
+            return self._pod_goes(path.rpartition("/")[2], 200)
         if path.endswith("/eviction"):
-            self._pod_goes(path.split("/")[-2])
-            return 201, {"kind": "Status", "status": "Success"}
+            return self._pod_goes(path.split("/")[-2], 201)
         return super()._do(method, path, body, query, kind)
 
 

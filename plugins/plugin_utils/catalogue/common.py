@@ -38,7 +38,7 @@ TRY = Argument(
 )
 FORCE_DRAIN = Argument(
     name="ironspan_force_drain",
-    what="evict pods without a controller too: nothing starts them again",
+    what="evict pods without a controller too: nothing starts them again; a plan with it works once",
     type="bool",
     default=False,
 )
