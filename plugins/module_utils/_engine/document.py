@@ -56,10 +56,14 @@ def only_layers(raw: t.Mapping[str, t.Any], layers: t.Collection[str]) -> t.Mapp
     resources = [
         entry
         for entry in raw.get("resources") or ()
-        if layer_of(entry["id"]) in wanted
-        or any(entry["id"] == n or (n[-1] == "*" and entry["id"].startswith(n[:-1])) for n in single)
+        if layer_of(entry["id"]) in wanted or any(is_called(entry["id"], name) for name in single)
     ]
     return {**kept, "layers": wanted, "resources": resources}
+
+
+def is_called(name: str, pattern: str) -> bool:
+    """Tell whether a resource's id is the one meant; a last ``*`` stands for anything."""
+    return name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
 
 
 def layer_of(name: str) -> str:
@@ -96,9 +100,10 @@ def read_document(raw: t.Mapping[str, t.Any]) -> Document:
     if not isinstance(entries, list):
         raise EngineError([Problem("", "the document has no list called 'resources'")])
     layers = raw.get("layers") if isinstance(raw.get("layers"), list) else None
-    prunes = raw.get("prunes", [])
-    if not isinstance(prunes, list) or any(not isinstance(name, str) for name in prunes):
-        problems.append(Problem("", f"prunes must be a list of layers, found {prunes!r}"))
+    for key, of in (("prunes", "layers"), ("keeps", "ids")):
+        names = raw.get(key, [])
+        if not isinstance(names, list) or any(not isinstance(name, str) for name in names):
+            problems.append(Problem("", f"{key} must be a list of {of}, found {names!r}"))
     resources: t.Dict[str, Resource] = {}
     for number, entry in enumerate(entries):
         resource = _read_resource(number, entry, problems)

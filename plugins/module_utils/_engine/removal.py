@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Taking away what the engine put on a host and what is wanted no longer.
 
-A document names in ``prunes`` the layers of which nothing may stay but what it declares. What is needed for
-that is made here, on the host, from what the engine owns, and is compared, shown and applied like the rest.
+A document names in ``prunes`` the layers of which nothing may stay but what it declares, and in ``keeps``
+the resources that stay all the same. What is needed for that is made here, on the host, from what the engine
+owns, and is compared, shown and applied like the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
-from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import layer_of
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import is_called, layer_of
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.journal import History
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.absent import NEVER
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Kind, Spec
@@ -45,14 +46,22 @@ def pruned(
         mine = {**{name: owned_by(entry, {}) for name, entry in known.items()}, **mine}
     wanted = {entry["id"] for entry in entries}
     layers = [layer for layer in raw["layers"] if layer in raw["prunes"]]
-    gone = [name for name, found in mine.items() if layer_of(name) in layers and name not in wanted and found]
+    keeps = raw.get("keeps", ())
+    gone = [
+        name
+        for name, found in mine.items()
+        if layer_of(name) in layers and name not in wanted and found
+        if not any(is_called(name, pattern) for pattern in keeps)
+    ]
     if not gone:
         return None
     former = {entry["id"]: entry for document in documents() for entry in document["resources"]}
     former.update(begun)
     staying = {path for name, found in mine.items() if name not in gone for path in found}
-    staying.update(place(entry) for entry in entries if entry["kind"] != "absent")
+    for entry in entries:
+        staying.update(_occupied(entry))
     staying.update(NEVER)
+    stayed = list(entries)
     told: t.Dict[str, t.List[str]] = {}
     for layer in layers:
         names = [name for name in gone if layer_of(name) == layer]
@@ -61,8 +70,11 @@ def pruned(
         staying.update(place(spec) for spec in specs)
         for spec in specs:
             told.setdefault(spec["id"].rpartition("-removed")[0], []).append(spec["id"])
-        at = _position(layer, raw["layers"], entries)
-        entries[at:at] = specs
+        first, last = _position(layer, raw["layers"], entries)
+        folders = [spec for spec in specs if spec.get("keep_used")]
+        entries[last:last] = folders
+        entries[first:first] = [spec for spec in specs if spec not in folders]
+    entries.extend(_told_only(former, stayed, mine, told))
     return [telling(entry, documents(), told) for entry in entries]
 
 
@@ -90,6 +102,13 @@ def place(entry: Spec) -> str:
         return f"unit {name if '.' in name else name + '.service'}"
     path = entry.get("path") or entry.get("key_path")
     return str(path).rstrip("/") if path else ""
+
+
+def _occupied(entry: Spec) -> t.List[str]:
+    """Return what a resource that is wanted occupies: it stays, whoever brought it."""
+    if entry["kind"] == "absent":
+        return []
+    return [place(entry), *owned_by(entry, {"members": dict.fromkeys(entry.get("members") or ())})]
 
 
 def specs_for(kind: t.Optional[Kind], entry: Spec, found: t.Sequence[str]) -> t.List[Spec]:
@@ -132,6 +151,38 @@ def telling(
         if on:
             told[parameter] = [*(entry.get(parameter) or ()), *on]
     return told
+
+
+def _told_only(
+    former: t.Mapping[str, Spec],
+    stayed: t.Sequence[Spec],
+    mine: Owned,
+    told: t.Mapping[str, t.Sequence[str]],
+) -> t.List[Spec]:
+    """Return units of others that are declared no longer and read a file that goes: they are told once more.
+
+    Args:
+        former: what was declared.
+        stayed: what still is.
+        mine: what is the engine's; a unit whose file is stops instead.
+        told: id of what is removed -> ids of the resources that do it.
+    """
+    places = {place(entry) for entry in stayed}
+    files = {path for found in mine.values() for path in found}
+    specs = []
+    for name, entry in former.items():
+        at = place(entry)
+        if entry["kind"] != "systemd_unit" or at in places or f"{UNITS}/{at[5:]}" in files:
+            continue
+        on = {
+            parameter: [new for old in entry.get(parameter) or () for new in told.get(old, ())]
+            for parameter in ("restart_on", "reload_on")
+        }
+        if any(on.values()):
+            enabled = entry.get("enabled", True)
+            unit = {"kind": "systemd_unit", "name": at[5:], "enabled": enabled, "state": "unchanged"}
+            specs.append({**unit, "id": f"{name}-told", **{key: new for key, new in on.items() if new}})
+    return specs
 
 
 def _removal(
@@ -180,10 +231,15 @@ def _covered(path: str, entries: t.Sequence[Spec]) -> bool:
     )
 
 
-def _position(layer: str, layers: t.Sequence[str], entries: t.Sequence[Spec]) -> int:
-    """Return where a layer's removal goes: before what it declares absent, which may be folders around it."""
+def _position(layer: str, layers: t.Sequence[str], entries: t.Sequence[Spec]) -> t.Tuple[int, int]:
+    """Return where a layer's removal goes, and where that of folders, which are to be empty by then: last.
+
+    Units and files go before what the layer declares absent, which a unit may still use.
+    """
     own = [number for number, entry in enumerate(entries) if layer_of(entry["id"]) == layer]
     if own:
-        return next((number for number in own if entries[number]["kind"] == "absent"), own[-1] + 1)
+        end = own[-1] + 1
+        return next((number for number in own if entries[number]["kind"] == "absent"), end), end
     later = layers[layers.index(layer) + 1 :]
-    return next((n for n, entry in enumerate(entries) if layer_of(entry["id"]) in later), len(entries))
+    at = next((n for n, entry in enumerate(entries) if layer_of(entry["id"]) in later), len(entries))
+    return at, at

@@ -19,11 +19,16 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types impo
 
 
 class DirectoryKind:
-    """Makes the folder; what is in it is left alone."""
+    """Makes the folder; what is in it is left alone.
+
+    Where it is declared no longer it is removed if nobody else has put something into it; ``with_contents``
+    says that all in it belongs to it, and goes with it.
+    """
 
     name = "directory"
     fields: t.Mapping[str, Field] = {
         "path": Field((str,), required=True),
+        "with_contents": Field((bool,), default=False),
         **accounts.ownership_fields("0755"),
     }
 
@@ -67,8 +72,9 @@ class DirectoryKind:
         """Nothing: the backup holds all."""
 
     def removal(self, spec: Spec, paths: t.Sequence[str]) -> t.List[Spec]:
-        """Remove the folder if nobody else has put something into it."""
-        return [{"kind": "absent", "path": path, "keep_used": True} for path in paths]
+        """Remove the folder; unless ``with_contents`` only if nobody else has put something into it."""
+        how = "recursive" if spec.get("with_contents") else "keep_used"
+        return [{"kind": "absent", "path": path, how: True} for path in paths]
 
 
 def _in_the_way(path: str, what: str) -> ResourceError:

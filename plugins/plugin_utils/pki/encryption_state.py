@@ -45,11 +45,6 @@ class Encryption(t.NamedTuple):
         return any(kind_of(name) == KMS for name in self.providers)
 
     @property
-    def had_plugin(self) -> bool:
-        """Whether control planes needed it once, and do no more."""
-        return not self.needs_plugin and any(kind_of(name) == KMS for name in self.former)
-
-    @property
     def writes(self) -> str:
         """The provider that writes."""
         return self.providers[0]

@@ -119,10 +119,9 @@ class Renderer:
             "layers": chosen,
             "fitness": fitness,
         }
-        known = all_layers().layers
-        prunes = [layer for layer in chosen if template == RESET or (layer in known and known[layer].prunes)]
-        if prunes:
-            head["prunes"] = prunes  # the host takes off what is its engine's and not declared
+        head["prunes"] = chosen  # the host removes what is its engine's and not declared
+        if template == DESIRED and (keeps := _keeps(chosen)):
+            head["keeps"] = keeps
         if template == RESET and layers is None:
             head["forget"] = True  # nothing of the host is left to be known: the engine's own folder goes too
         resources = ", ".join(piece.text for piece in pieces if piece.text)
@@ -247,6 +246,12 @@ def _resources(layer: str, content: t.Any) -> Piece:
         raise ValueError("does not render to a list of resources, each with an id")
     prefixed = [_prefixed(layer, resource) for resource in content]
     return Piece(prefixed, json.dumps(prefixed)[1:-1])
+
+
+def _keeps(layers: Sequence[str]) -> list[str]:
+    """Return the ids that stay where a document does not have them any more."""
+    known = all_layers().layers
+    return [f"{layer}/{name}" for layer in layers if layer in known for name in known[layer].keeps]
 
 
 def _mapping(layer: str, content: t.Any) -> Piece:

@@ -32,7 +32,7 @@ _EVERY_KIND = ("kind", "groups", "scope", "variables")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     HOST: (
         *_EVERY_KIND, "hosts", "after", "needs", "phase", "also", "upgrade", "member", "changed", "waits_for",
-        "units", "chosen_by", "prunes",
+        "units", "chosen_by", "keeps",
     ),
     CLUSTER: (*_EVERY_KIND, "after", "phase"),
     SETTINGS: _EVERY_KIND,
@@ -93,7 +93,7 @@ class Layer:
             at once, ``one_by_one``.
         waits_for: inputs that a host without any data of it waits for.
         units: services that run wherever it is.
-        prunes: what it declares no longer is taken off its hosts.
+        keeps: ids of resources that stay on a host that does not declare them any more.
         chosen_by: variable of the site that names the one layer of several that a site has.
         scope: ``site`` when its variables have one value for the whole site.
         scopes: variable -> its scope, where it is another one.
@@ -116,7 +116,7 @@ class Layer:
     changed: str = CHANGED[0]
     waits_for: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
-    prunes: bool = False
+    keeps: tuple[str, ...] = ()
     chosen_by: str = ""
     scope: str = SCOPES[0]
     scopes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -195,7 +195,7 @@ class _Reader:
             changed=self._choice(found, "changed", CHANGED) or CHANGED[0],
             waits_for=self._names(found, "waits_for"),
             units=self._names(found, "units"),
-            prunes=self._truth(found, "prunes"),
+            keeps=self._names(found, "keeps"),
             chosen_by=str(self._value(found["chosen_by"])) if "chosen_by" in found else "",
             scope=self._choice(found, "scope", SCOPES) or SCOPES[0],
             scopes={name: scope for name, scope, _limit, _version in variables if scope},

@@ -176,7 +176,7 @@ def test_a_role_without_its_file_is_refused(roles: Path) -> None:
 
 
 def test_layers_in_a_circle_are_refused(roles: Path) -> None:
-    line = edit(roles, "containerd", "after: [egress_proxy]", "after: [egress_proxy, node]")
+    line = edit(roles, "containerd", "after: [egress_proxy", "after: [egress_proxy, node")
     (said,) = problems(roles)
     assert said.startswith(f"containerd/meta/layer.yml:{line}: after: the layers come after each other")
     assert "node, containerd, node; take node out here" in said

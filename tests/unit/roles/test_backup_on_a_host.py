@@ -91,10 +91,19 @@ def test_another_copy_of_the_pki_store_restarts_nothing(
 
 def test_without_a_store_the_agent_goes_and_keys_stay(converge: Callable[..., t.Any], host: Sandbox) -> None:
     converge(secrets=SECRETS)
-    gone = ("service", "guard", "unit", "guard-path", "guard-service")
-    assert changed(converge(stores=[])) == [f"etcd_backup/{name}" for name in gone]
+    done = changed(converge(stores=[]))
+    assert [name for name in done if "unit-removed" in name or "signing" in name] == [
+        "etcd_backup/unit-removed-1",
+        "etcd_backup/signing-drill-1-removed",
+        "etcd_backup/signing-writer-2-removed",
+        "etcd_backup/unit-removed",
+        "etcd_backup/signing-removed",
+    ]
     assert not list((host.root / "etc/systemd/system").glob("ironspan-*"))
-    assert (host.root / "etc/ironspan/etcd-backup/keys/1.key").exists()
+    folder = host.root / "etc/ironspan/etcd-backup"
+    assert (folder / "keys/1.key").exists() and (folder / "recovery.bundle").exists()
+    assert not (folder / "signing").exists()
+    assert (host.root / "opt/ironspan/etcd-backup/bin/ironspan-etcd-backup").exists()
     assert changed(converge(stores=[])) == []
 
 
@@ -103,11 +112,15 @@ def test_reset_takes_everything_but_the_backups(
 ) -> None:
     converge(secrets=SECRETS)
     host.put("srv/etcd-backup/lab/writer", "kept")
+    # Another program, and what ours unpacked.
+    host.put("opt/ironspan/another/bin/program", "kept")
+    host.put("opt/ironspan/etcd-backup/1234/module.py", "x")
     document = render(variables={"etcd_backup_stores": FILE}).document("az-1", "reset.yml.j2")
     result = host.run(document=document, layers=["etcd_backup"])
     assert not result.get("failed"), result.get("msg")
-    for path in ("etc/ironspan/etcd-backup", "opt/ironspan", "var/lib/ironspan/etcd-backup"):
+    for path in ("etc/ironspan/etcd-backup", "opt/ironspan/etcd-backup", "var/lib/ironspan/etcd-backup"):
         assert not (host.root / path).exists(), path
     assert host.read("srv/etcd-backup/lab/writer") == "kept"
+    assert host.read("opt/ironspan/another/bin/program") == "kept"
     state = json.loads(host.read("var/lib/ironspan/state.json"))
     assert state["owned"] == {}, "nothing of the host is the engine's any more"

@@ -237,19 +237,20 @@ def test_reset_takes_away_every_file_that_is_declared(render: Render, inventory:
 
 
 def test_reset_stops_what_it_takes_away_first(render: Render) -> None:
-    order = [r.id for r in read_document(render().document("az-1", "reset.yml.j2")).resources]
+    order = list(render().after("az-1", render(), "reset.yml.j2"))
     for earlier, later in [
-        ("node/reset", "node/service"),
-        ("node/service", "containerd/service"),
-        ("node/service", "etcd/service"),
-        ("etcd/service", "etcd/data"),
-        ("containerd/service", "containerd/data"),
+        ("node/reset", "node/unit-removed-1"),
+        ("node/unit-removed-1", "containerd/unit-removed-1"),
+        ("node/unit-removed-1", "etcd/unit-removed-1"),
+        ("etcd/unit-removed-1", "etcd/data"),
+        ("etcd/data", "etcd/data-root-removed"),
+        ("containerd/unit-removed-1", "containerd/data"),
     ]:
         assert order.index(earlier) < order.index(later)
 
 
 def test_reset_leaves_the_data_of_other_clusters(render: Render) -> None:
-    found = render().document("az-1", "reset.yml.j2")["resources"]
+    found = list(render().after("az-1", render(), "reset.yml.j2").values())
     removed = {r["path"]: r.get("recursive", False) for r in found if r["kind"] == "absent"}
     assert {path: deep for path, deep in removed.items() if path.startswith("/var/lib/etcd")} == {
         f"/var/lib/etcd/{UID}": True,

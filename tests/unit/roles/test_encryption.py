@@ -53,6 +53,24 @@ def resources(
     }
 
 
+def after(
+    render: Render, former: Encryption, state: Encryption, template: str = "desired.yml.j2"
+) -> dict[str, Resource]:
+    """Return the layer's resources with the removal that the engine adds after the former state."""
+
+    def rendered(of: Encryption) -> Rendered:
+        made = Rendered(render("lab", VAULT).site)
+        made.renderer = Renderer(made.site, Side(of))
+        return made
+
+    found = rendered(state).after("az-1", rendered(former), template)
+    return {
+        name.removeprefix("control_plane/"): resource
+        for name, resource in found.items()
+        if name.startswith("control_plane/")
+    }
+
+
 def api_server(found: dict[str, Resource]) -> dict[str, t.Any]:
     """Return the API server's part of the cluster configuration."""
     documents = yaml.safe_load_all(found["member"]["config"])
@@ -122,10 +140,13 @@ def test_the_settings_are_what_the_program_reads(render: Render, tmp_path: t.Any
 
 
 def test_the_plugin_goes_after_the_api_server_needs_it_no_more(render: Render) -> None:
-    found = resources(render, Encryption(("secretbox-1",), "", "", ("kms-1",)))
-    assert found["kms"]["state"] == "stopped"
-    assert "control_plane/member" in found["kms"]["requires"]
-    assert {found[name]["kind"] for name in PLUGIN - {"kms", "kms-bin", "kms-program"}} == {"absent"}
+    found = after(render, Encryption(("kms-1",)), Encryption(("secretbox-1",), "", "", ("kms-1",)))
+    order = list(found)
+    assert found["kms-unit-removed-1"] == {**found["kms-unit-removed-1"], "state": "stopped"}
+    assert order.index("member") < order.index("kms-unit-removed-1") < order.index("kms-unit-removed")
+    assert {name for name, each in found.items() if each["kind"] == "absent"} >= {
+        f"{name}-removed" for name in PLUGIN - {"kms"}
+    }
 
 
 @pytest.mark.parametrize("state", [Encryption(("identity",), "", "", ("secretbox-1",))])
@@ -138,9 +159,9 @@ def test_clear_text_again_keeps_the_file(render: Render, state: Encryption) -> N
     [
         (Encryption(), set()),
         (Encryption(("secretbox-1",)), set()),
-        (Encryption(("kms-1",)), PLUGIN - {"kms-bin", "kms-program"}),
-        (Encryption(("secretbox-1",), "", "", ("kms-1",)), PLUGIN - {"kms-bin", "kms-program"}),
+        (Encryption(("kms-1",)), PLUGIN - {"kms"}),
     ],
 )
 def test_a_reset_takes_the_plugin_away(render: Render, state: Encryption, parts: set[str]) -> None:
-    assert PLUGIN & set(resources(render, state, "reset.yml.j2")) == parts
+    found = after(render, state, state, "reset.yml.j2")
+    assert {name.removesuffix("-removed") for name in found} & PLUGIN == parts

@@ -44,12 +44,6 @@ VAULT = {
 }
 
 
-OFF = {
-    f"etcd_backup/{part}{piece}": "absent" if piece else "systemd_unit"
-    for part in ("drill", "gc")
-    for piece in ("", "-service", "-timer")
-}
-"""What is taken away on a host that neither proves backups nor deletes old ones."""
 HELPERS = """\
 all:
   children:
@@ -176,7 +170,7 @@ all:
         rendered = render(more=more, variables={"etcd_backup_stores": [AZURE], **keys})
         signs = {
             host: sorted(
-                name.rpartition("-")[2]
+                name.split("-")[1]
                 for name in rendered.resources(host)
                 if name.startswith("etcd_backup/signing-")
             )
@@ -188,11 +182,11 @@ all:
             assert sorted(proof["sign"]) == parts
             assert proof["trusted"]["writer"] == {"1": "V" * 43 + "=", "2": "W" * 43 + "="}
             for part, path in proof["sign"].items():
-                resource = rendered.resources(host)[f"etcd_backup/signing-{part}"]
+                resource = rendered.resources(host)[
+                    f"etcd_backup/signing-{part}-{2 if part == 'writer' else 1}"
+                ]
                 assert (resource["path"], resource["mode"]) == (path, "0600")
                 assert path.endswith({"writer": "writer-2.key", "drill": "drill-1.key"}[part])
-        former = rendered.resources("az-1")["etcd_backup/former-writer-1"]
-        assert (former["kind"], former["path"].rpartition("/")[2]) == ("absent", "writer-1.key")
 
 
 def test_nobody_else_reads_what_is_secret(render: Render) -> None:
@@ -214,7 +208,8 @@ def test_the_agent_restarts_for_all_that_it_reads_once(render: Render) -> None:
     service = render(variables={"etcd_backup_stores": [AZURE]}).resources("az-1")["etcd_backup/service"]
     assert set(service["restart_on"]) == {
         "etcd/ca", "etcd/server", "etcd_backup/program", "etcd_backup/settings", "etcd_backup/unit",
-        "etcd_backup/key-1", "etcd_backup/key-2", "etcd_backup/signing-writer", "etcd_backup/signing-drill",
+        "etcd_backup/key-1", "etcd_backup/key-2",
+        "etcd_backup/signing-writer-2", "etcd_backup/signing-drill-1",
     }  # fmt: skip
     assert "etcd_backup/recovery" not in service["restart_on"], "it is brought to the store by the playbook"
 
@@ -249,7 +244,7 @@ def test_a_host_that_is_no_member_does_the_drills(render: Render) -> None:
     rendered = render(more=HELPERS, variables={"etcd_backup_stores": [FILE], **limits})
     resources = of_layer(rendered, "rack-1")
     assert "recovery" not in resources
-    assert resources["service"]["state"] == resources["gc"]["state"] == "stopped"
+    assert not {"service", "gc"} & resources.keys()
     assert resources["drill"]["name"] == "ironspan-etcd-backup-drill.timer"
     assert resources["etcd"]["members"] == ["etcd", "etcdutl"]
     assert {"key-1", "key-2"} <= resources.keys()
@@ -283,10 +278,11 @@ def test_a_host_that_is_named_deletes_what_is_old(render: Render, host: str) -> 
     assert command
     assert program_parser().parse_args(command[1].split()[1:]).identity == TOKEN["client_id"]
     if host == "rack-2":
-        assert not {"key-1", "recovery", "etcd"} & resources.keys(), "deleting wants no keys"
-        assert resources["service"]["state"] == "stopped"
-    assert of_layer(rendered, "az-1")["gc"]["state"] == "stopped"
+        assert not {"key-1", "recovery", "etcd", "service"} & resources.keys(), "deleting wants no keys"
+    assert "gc" not in of_layer(rendered, "az-1")
     assert not of_layer(render(), host) or host == "az-3", "off unless named"
+    gone = render().after(host, rendered)
+    assert "etcd_backup/gc-timer-removed" in gone or host == "rack-2", "a host of the layer loses it again"
 
 
 def of_layer(rendered: Rendered, host: str) -> dict[str, dict[str, t.Any]]:
@@ -306,24 +302,24 @@ def test_a_host_needs_a_python_that_there_are_modules_for(render: Render) -> Non
 
 
 def test_without_a_store_the_agent_is_taken_away_and_nothing_else(render: Render) -> None:
-    rendered = render(variables={"etcd_backup_stores": []})
-    resources = {
-        name: value for name, value in rendered.resources("az-1").items() if name.startswith("etcd_backup/")
+    former = render(variables={"etcd_backup_stores": [FILE]})
+    taken = render(variables={"etcd_backup_stores": []}).after("az-1", former)
+    ours = {name: value for name, value in taken.items() if name.startswith("etcd_backup/")}
+    units = {value["name"]: value["state"] for value in ours.values() if value["kind"] == "systemd_unit"}
+    paths = {value["path"].rpartition("/")[2] for value in ours.values() if value["kind"] == "absent"}
+    assert set(units) == {
+        "ironspan-etcd-backup.service",
+        "ironspan-etcd-guard.path",
+        "ironspan-etcd-guard.service",
     }
-    assert {name: value["kind"] for name, value in resources.items()} == {
-        "etcd_backup/service": "systemd_unit",
-        "etcd_backup/unit": "absent",
-        "etcd_backup/guard": "systemd_unit",
-        "etcd_backup/guard-path": "absent",
-        "etcd_backup/guard-service": "absent",
-        **OFF,
-    }
-    for unit_id in ("etcd_backup/service", "etcd_backup/guard", "etcd_backup/drill", "etcd_backup/gc"):
-        assert resources[unit_id]["state"] == "stopped"
+    assert set(units.values()) == {"stopped"}
+    # A key that signs is on no host that signs nothing.
+    assert paths == {*units, "writer-2.key", "drill-1.key", "signing"}
 
 
 def test_a_reset_leaves_the_backups(render: Render) -> None:
-    removed = render(variables={"etcd_backup_stores": [FILE]}).resources("az-1", "reset.yml.j2")
+    rendered = render(variables={"etcd_backup_stores": [FILE]})
+    removed = rendered.after("az-1", rendered, "reset.yml.j2")
     (store,) = (value for value in removed.values() if str(value.get("path")).startswith("/srv"))
     assert (store["kind"], store["keep_used"]) == ("absent", True)
     assert not store.get("recursive")

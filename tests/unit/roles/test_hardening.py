@@ -96,9 +96,10 @@ def test_sshd_reads_its_settings_only_after_they_were_checked(render: Render) ->
 
 
 def test_sshd_is_told_to_forget_what_is_removed(render: Render) -> None:
-    resources = render(variables={"base_sshd": "removed"}).resources("rack-1")
-    assert resources["base/sshd-settings"]["kind"] == "absent"
-    assert resources["base/sshd"]["reload_on"] == ["base/sshd-settings"]
+    resources = render().after("rack-1", render(variables={"base_sshd": "hardened"}))
+    assert resources["base/sshd-settings-removed"]["kind"] == "absent"
+    told = resources["base/sshd-told"]
+    assert (told["name"], told["reload_on"]) == ("ssh.service", ["base/sshd-settings-removed"])
 
 
 def test_the_controller_still_agrees_with_sshd_on_a_key_exchange(render: Render) -> None:
@@ -206,7 +207,8 @@ def test_containerd_does_not_start_with_what_asks_nobody(
 
 
 def test_without_a_policy_nothing_of_it_is_left(render: Render) -> None:
-    resources = render(variables={"containerd_image_policy": RULES}).resources("rack-1")
+    on = render(variables={"containerd_image_policy_mode": "enforce", "containerd_image_policy": RULES})
+    resources = render(variables={"containerd_image_policy": RULES}).after("rack-1", on)
     assert {
         it["kind"] for name, it in resources.items() if "image-" in name and it["kind"] != "container_image"
     } == {"absent"}

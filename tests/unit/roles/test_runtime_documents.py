@@ -89,11 +89,13 @@ SMOKE = {"gvisor_smoke_enabled": True}
 
 
 def test_the_smoke_job_comes_and_goes(render: Render) -> None:
-    on, off = render(variables=SMOKE).resources("rack-1"), render().resources("rack-1")
+    on = render(variables=SMOKE).resources("rack-1")
+    off = render().after("rack-1", render(variables=SMOKE))
     assert on["gvisor/ready"]["name"] == "ironspan-runtime-ready.service"
     assert {"gvisor/runsc", "gvisor/flags", "gvisor/drop-in"} <= set(on["gvisor/ready"]["restart_on"])
     assert "containerd/service" in on["gvisor/ready"]["requires"]
-    assert off["gvisor/ready"]["enabled"] is False
+    stopped = {each["name"] for each in off.values() if each.get("state") == "stopped"}
+    assert {"ironspan-runtime-ready.service", "ironspan-runtime-smoke.timer"} <= stopped
     written = {
         each["path"] for each in on.values() if each["kind"] == "file" and "ironspan-runtime" in each["path"]
     }
