@@ -28,7 +28,7 @@ from ironspan.etcd.client import ALL, EtcdClient
 from ironspan.etcd.errors import EtcdError
 from ironspan.program.errors import ProgramError
 from tests.support.etcd_members import Members
-from tests.unit.backup.test_alerts import ETCD_OWN
+from tests.unit.program.test_alerts import ETCD_OWN
 
 MIB = 1 << 20
 QUOTA = 16 * MIB
