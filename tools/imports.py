@@ -46,6 +46,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.catalogue": "operations as they are declared",
     "plugin_utils.remote": "what is neither a host nor an object of the cluster",
     "plugin_utils.site": "the model: typed values of an inventory, and where each was written",
+    "plugin_utils.gpu_matrix": "which GPU, driver, CUDA, kernel and gVisor go together",
     "plugin_utils.pki": "authorities, keys, certificates, and the store of them",
     "plugin_utils.kubernetes": "API servers, without Ansible: client, objects, nodes, pods, drains",
     "plugin_utils.gpu_policy": "what is done about what GPUs report, without Ansible",

@@ -9,7 +9,7 @@ import json
 import sys
 import typing as t
 
-from ironspan.cli.outcome import Exit
+from ironspan.cli.outcome import CommandError, Exit
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -38,6 +38,22 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     policy.add_argument("--json", action="store_true", help="write one JSON object")
     policy.set_defaults(func=show_policy)
+    order = commands.add_parser(
+        "order",
+        help="in which order a driver and gVisor are upgraded",
+        description="Say in which order driver and gVisor change so that sandboxes with GPUs start after "
+        "each step. No host is contacted. Exit code 2 when there is no such order.",
+    )
+    for end in ("from", "to"):
+        order.add_argument(
+            f"--{end}",
+            dest=end,
+            nargs=2,
+            required=True,
+            metavar=("DRIVER", "GVISOR"),
+            help="versions of both",
+        )
+    order.set_defaults(func=show_order)
 
 
 def show_policy(arguments: argparse.Namespace) -> int:
@@ -54,4 +70,21 @@ def show_policy(arguments: argparse.Namespace) -> int:
         policy = policy.with_overrides(next(filter(None, found), ()))
     shown = report(policy, arguments.differences)
     sys.stdout.write(json.dumps(shown, indent=2) + "\n" if arguments.json else page(shown))
+    return int(Exit.OK)
+
+
+def show_order(arguments: argparse.Namespace) -> int:
+    """Show in which order driver and gVisor change, and return the exit code."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import matrix, nvproxy
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
+
+    at, to = tuple(getattr(arguments, "from")), tuple(arguments.to)
+    try:
+        steps = matrix.upgrade_order(at, to, nvproxy.known_releases())
+    except Rejected as error:
+        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+    for number, step in enumerate(steps, start=1):
+        what = f"driver {at[0]} -> {step[0]}" if step[0] != at[0] else f"gVisor {at[1]} -> {step[1]}"
+        sys.stdout.write(f"{number}. {what}\n")
+        at = step
     return int(Exit.OK)

@@ -22,7 +22,8 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import nvproxy, runtime
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import runtime
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 

@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     endpoints,
     events,
     gpu_driver,
+    gpu_matrix,
     gpu_policy,
     hardening,
     identity,
@@ -65,6 +66,7 @@ CHECKS: tuple[Check, ...] = (
     *runtime.CHECKS,
     *runtime_gpu.CHECKS,
     *gpu_driver.CHECKS,
+    *gpu_matrix.CHECKS,
     *gpu_policy.CHECKS,
     *secrets.CHECKS,
 )

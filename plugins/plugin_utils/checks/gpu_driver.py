@@ -8,10 +8,10 @@ import re
 import typing as t
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 
 VERSION, PACKAGES = "nvidia_driver_version", "nvidia_driver_packages"
-_VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(\.[0-9]{2})?")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _PACKAGE_VERSION = re.compile(r"[0-9A-Za-z.+:~-]*\*?")
 
@@ -36,7 +36,7 @@ def check_driver(draft: Draft) -> None:
 def _problems(host: HostDraft) -> Iterator[Problem]:
     value = host.values.get
     version = str(value(VERSION))
-    if not _VERSION.fullmatch(version):
+    if not nvproxy.is_driver(version):
         yield VERSION, f"{version!r} is no version of the driver", 'write for example "580.159.03"'
     kernel = str(value("nvidia_driver_kernel") or "")
     if not re.fullmatch(r"[0-9]+\.[0-9A-Za-z.+~_-]+", kernel):
@@ -47,6 +47,9 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             else "is not set, and modules are for one kernel",
             'write what uname -r says of it, for example "6.8.0-60-generic"',
         )
+    cuda = str(value("nvidia_driver_cuda") or "")
+    if cuda and not re.fullmatch(r"[0-9]{2}\.[0-9]{1,2}", cuda):
+        yield "nvidia_driver_cuda", f"{cuda!r} is no version of CUDA", 'write for example "12.8"'
     packages = value("nvidia_driver_package_version")
     if packages and not str(packages).startswith(f"{version}-"):
         yield (

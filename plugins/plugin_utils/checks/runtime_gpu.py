@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import nvproxy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected

@@ -59,6 +59,25 @@ MISTAKES = (
         "Debian publishes no compiled modules",
         "nvidia_driver_build: precompiled",
     ),
+    wrong("GPU", "H100", "H1000", "H1000 is no GPU that is known; write H100", "nvidia_driver_model: H1000"),
+    wrong("generation", "H100", "V100", "takes proprietary modules only", "nvidia_driver_version: "),
+    wrong(
+        "fabric manager",
+        '-580: "580.159.03-*"',
+        '-580: "580.159.04-*"',
+        'nearest that goes together: nvidia_driver_packages: {nvidia-fabricmanager-580: "580.159.03-*"}',
+        "nvidia_driver_packages: ",
+    ),
+    wrong(
+        "CUDA", "nvidia_driver_model", "nvidia_driver_cuda: new\nnvidia_driver_model", "no version of CUDA"
+    ),
+    wrong(
+        "older than CUDA",
+        "nvidia_driver_model",
+        'nvidia_driver_cuda: "14.1"\nnvidia_driver_model',
+        "nothing is known of CUDA 14.1",
+        "nvidia_driver_cuda: ",
+    ),
     wrong(
         "modules",
         "nvidia_driver_model",

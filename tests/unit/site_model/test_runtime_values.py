@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.versions import locked
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import nvproxy, runtime
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import runtime
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -28,7 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
-DATA_FILE = Path(__file__).absolute().with_name("nvproxy.yml")
+DATA_FILE = Path(__file__).absolute().with_name("matrix.yml")
 ASK_SECONDS = 20
 _DRIVER = re.compile(r"[0-9]{3}\.[0-9]{1,3}(\.[0-9]{2})?")
 
@@ -46,18 +46,19 @@ Supported = Mapping[str, tuple[str, ...]]
 
 
 @functools.lru_cache(maxsize=1)
-def _data() -> Mapping[str, t.Any]:
+def data() -> Mapping[str, t.Any]:
+    """Return what matrix.yml says."""
     return t.cast("Mapping[str, t.Any]", read_yaml(DATA_FILE))
 
 
 def known_releases() -> dict[str, tuple[str, ...]]:
     """Return what the data say of each release of gVisor."""
-    return {name: tuple(map(str, drivers)) for name, drivers in _data()["releases"].items()}
+    return {name: tuple(map(str, drivers)) for name, drivers in data()["gvisor"]["releases"].items()}
 
 
 def models() -> tuple[str, ...]:
     """Return the GPUs that gVisor is taken to work with."""
-    return tuple(_data()["models"])
+    return tuple(data()["gvisor"]["models"])
 
 
 def tested_triples(entries: Iterable[Mapping[str, t.Any]]) -> frozenset[Triple]:
@@ -68,13 +69,18 @@ def tested_triples(entries: Iterable[Mapping[str, t.Any]]) -> frozenset[Triple]:
     """
     return frozenset(
         Triple(str(each["driver"]), str(each["gvisor"]), str(each["model"]))
-        for each in [*_data()["tested"], *entries]
+        for each in [*data()["gvisor"]["tested"], *entries]
     )
 
 
 def order(driver: str) -> tuple[int, ...]:
     """Return a driver's version as numbers, for comparison."""
     return tuple(int(part) for part in driver.split("."))
+
+
+def is_driver(text: str) -> bool:
+    """Tell whether a text is a version of the driver."""
+    return _DRIVER.fullmatch(text) is not None
 
 
 def read_answer(text: str) -> tuple[str, ...]:
@@ -181,7 +187,7 @@ def nearest_good(triple: Triple, supported: Supported) -> str:
     if drivers:
         wanted = order(triple.driver)
         # The same branch first; of two that are as near the newer one.
-        best = min(drivers, key=lambda each: (_distance(order(each), wanted), tuple(-n for n in order(each))))
+        best = min(drivers, key=lambda each: (distance(order(each), wanted), tuple(-n for n in order(each))))
         remedies.append(f'the driver "{best}"')
     releases = [name for name, each in supported.items() if triple.driver in each]
     if releases:
@@ -189,7 +195,7 @@ def nearest_good(triple: Triple, supported: Supported) -> str:
     return f"write {' or '.join(remedies)}" if remedies else "write a release of gVisor that supports GPUs"
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """Return how far two versions are from each other; every part has less than four digits."""
     first, second = (
         functools.reduce(lambda whole, part: whole * 1000 + part, (*version, 0, 0)[:3], 0)
