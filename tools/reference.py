@@ -6,8 +6,8 @@
     python -m tools.reference --check    exit 1 and name the stale files
 
 Sources: roles/*/meta/argument_specs.yml and layer.yml, the DOCUMENTATION of plugins, the fields of resource
-kinds, the command line's parsers, the declarations of operations. Every page says where it comes from; none
-is edited by hand.
+kinds, the command line's parsers, the declarations of operations, Ironic's states. Every page says where it
+comes from; none is edited by hand.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import typing as t
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+
+from tools import states_picture
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
@@ -302,6 +304,7 @@ def pages() -> dict[pathlib.Path, str]:
     result[reference / "resources.md"] = resources_page()
     result[reference / "commands.md"] = commands_page()
     result[reference / "operations.md"] = operations_page()
+    result[ROOT / "docs" / "bare-metal-states.svg"] = states_picture.picture()
     return {
         path: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
         for path, text in result.items()
