@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
@@ -34,13 +33,12 @@ class ActionModule(ClusterAction):
         if self._task.check_mode:
             return {"changed": False, "msg": "Not checked: the authority is not there yet."}
         api = session.api(patience=60)
-        until = time.monotonic() + arguments["timeout"]
-        while reasons := rotation.pods_distrust(api, session.store.ca("kubernetes").certificate_pem):
-            if time.monotonic() > until:
-                raise ClusterError(
-                    rotation.listed(reasons) + ".", "Look at the controller managers: they write it."
-                )
-            time.sleep(1)
+        authority = session.store.ca("kubernetes").certificate_pem
+        reasons = rollouts.until(lambda: rotation.pods_distrust(api, authority), arguments["timeout"])
+        if reasons:
+            raise ClusterError(
+                rotation.listed(reasons) + ".", "Look at the controller managers: they write it."
+            )
         namespaces = [name for name in arguments["namespaces"] if api.find(f"/api/v1/namespaces/{name}")]
         restarted = rollouts.restart(api, namespaces, f"kubernetes-{max(state.trusted)}")
         for path in restarted:

@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
@@ -53,11 +53,11 @@ class ActionModule(ClusterAction):
         if phase == "addons":
             # Every API server, not only those of this run: nothing may be newer than any of them.
             hosts = site.group("control_plane")
-            missing = gate.wait(lambda: gate.control_plane_problems(session, hosts), limit, self.say)
+            missing = rollouts.until(lambda: gate.control_plane_problems(session, hosts), limit, self.say)
             if missing:
                 return _stopped(missing, self._way_back(session, "control_plane"))
             changed = addons.follow(session.api(), site.kubernetes_version, _coredns(site))
-        problems = gate.wait(lambda: _problems(session, phase, hosts), limit, self.say)
+        problems = rollouts.until(lambda: _problems(session, phase, hosts), limit, self.say)
         if problems:
             return _stopped(problems, self._way_back(session, phase))
         if phase == "nodes":

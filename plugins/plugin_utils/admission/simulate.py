@@ -14,7 +14,6 @@ import copy
 import json
 import re
 import secrets
-import time
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
@@ -26,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy import SYSTEM_EXEMPTIONS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.surroundings import DEFAULT_DENY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import Paths
@@ -209,14 +209,11 @@ def _copies_in_force(api: Api, objects: Sequence[Object]) -> Iterator[str]:
         paths = Paths(api)
         for item in (*_tried(objects, nonce), *_sentinels(nonce)):
             api.apply(paths.of(item), item)
-        end = time.monotonic() + _SECONDS
-        while not _canary(api, nonce):
-            if time.monotonic() > end:
-                raise ClusterError(
-                    f"After {_SECONDS} s the API server does not judge by a policy that it has.",
-                    "Look for errors about admission policies in its log.",
-                )
-            time.sleep(0.2)
+        if rollouts.until(lambda: [] if _canary(api, nonce) else ["not in force"], _SECONDS, pause=0.2):
+            raise ClusterError(
+                f"After {_SECONDS} s the API server does not judge by a policy that it has.",
+                "Look for errors about admission policies in its log.",
+            )
         yield nonce
     finally:
         remove(api)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import host_pod, migration, rollout, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.objects import CONFIGURATION
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import cordoned_here, is_ready
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import pods_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.objects import apply_objects
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 ENFORCE, FLANNEL, PROXY, RECORD = "enforce-policies", "remove-flannel", "remove-kube-proxy", "record-cilium"
 _CORE, _RBAC = "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1"
@@ -128,7 +128,7 @@ def remove_flannel(api: Api, seconds: float, say: Say) -> None:
         pod = found["spec"]["template"]["spec"]
         if pod.get("nodeSelector") != NOWHERE:
             api.merge(FLANNEL_SET, {"spec": {"template": {"spec": {"nodeSelector": NOWHERE}}}})
-        gate.insist(lambda: _still_there(api), seconds, say, "See kubectl -n kube-flannel get pods.")
+        rollouts.insist(lambda: _still_there(api), seconds, say, "See kubectl -n kube-flannel get pods.")
         task = host_pod.Task(
             "take away what flannel left",
             pod["containers"][0]["image"],
@@ -155,7 +155,7 @@ def remove_proxy(api: Api, seconds: float, say: Say) -> None:
 def _remove(api: Api, paths: Sequence[str], seconds: float, say: Say) -> None:
     for path in paths:
         api.delete(path)
-    gate.insist(
+    rollouts.insist(
         lambda: [f"{path.rpartition('/')[2]} is still there" for path in paths if api.find(path) is not None],
         seconds,
         say,
@@ -165,8 +165,7 @@ def _remove(api: Api, paths: Sequence[str], seconds: float, say: Say) -> None:
 
 def _still_there(api: Api) -> list[str]:
     item = api.get(FLANNEL_SET)
-    status = item.get("status", {})
-    if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
+    if not rollouts.is_taken_up(item):
         return ["the DaemonSet of flannel was not looked at yet"]
     pods = api.get(f"{FLANNEL_SPACE}/pods", labelSelector="app=flannel")["items"]
     return [f"{len(pods)} pods of flannel have not ended"] if pods else []

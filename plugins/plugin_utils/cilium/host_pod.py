@@ -7,10 +7,10 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 _PODS = "/api/v1/namespaces/kube-system/pods"
 _MOUNT = "/host"
@@ -82,9 +82,9 @@ def run(api: Api, node: str, task: Task, seconds: float, say: Callable[[str], No
         ClusterError: it failed, or it took longer than ``seconds``.
     """
     path = path_of(node)
-    _insist(gate.wait(lambda: _absent(api, path), seconds, say), node, task)
+    _insist(rollouts.until(lambda: _absent(api, path), seconds, say), node, task)
     api.apply(path, body(node, task))
-    problems = gate.wait(lambda: _unfinished(api, path), seconds, say)
+    problems = rollouts.until(lambda: _unfinished(api, path), seconds, say)
     pod = api.find(path)
     if not problems and pod is None:
         problems = ["somebody deleted its pod, another run perhaps"]

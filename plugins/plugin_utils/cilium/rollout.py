@@ -121,8 +121,7 @@ def _is_silent(node: Object) -> bool:
 def _waiting(api: Api, agents: Object | None, nodes: Sequence[str]) -> dict[str, str]:
     if agents is None:
         return dict.fromkeys(nodes, "the cluster has no DaemonSet cilium")
-    status = agents.get("status", {})
-    if status.get("observedGeneration", 0) < agents["metadata"].get("generation", 0):
+    if not rollouts.is_taken_up(agents):
         return dict.fromkeys(nodes, "the change was not taken up yet")
     if rollouts.is_done(agents):
         return {}
@@ -175,7 +174,7 @@ def _operator_problem(operator: Object | None, nodes: int) -> str:
     enough = min(wanted, nodes)
     available = status.get("availableReplicas", 0)
     if (
-        status.get("observedGeneration", 0) >= operator["metadata"].get("generation", 0)
+        rollouts.is_taken_up(operator)
         and status.get("updatedReplicas", 0) >= wanted >= status.get("replicas", 0)
         and available >= enough
     ):

@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import node_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain import pods_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import is_finished, name_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 _SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 KUBE_PROXY, AGENT = f"{_SETS}/kube-proxy", f"{_SETS}/cilium"
@@ -49,14 +48,14 @@ def prepare(api: Api, way: Way, seconds: float, say: Say) -> None:
         ClusterError: agents or kube-proxy do not run everywhere after ``seconds``.
     """
     if way.label:
-        gate.insist(lambda: _rollout(api, AGENT), seconds, say, "Run site.yml, which brings the agents.")
+        rollouts.insist(lambda: _rollout(api, AGENT), seconds, say, "Run site.yml, which brings the agents.")
     api.apply(migration.NODE_CONFIG, migration.node_config())
     absent = {"key": migration.LABEL, "operator": "NotIn", "values": [migration.MOVED]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [absent]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if api.get(KUBE_PROXY)["spec"]["template"]["spec"].get("affinity") != affinity:
         api.merge(KUBE_PROXY, {"spec": {"template": {"spec": {"affinity": affinity}}}})
-    gate.insist(lambda: _rollout(api, KUBE_PROXY), seconds, say, _SEE_KUBE_PROXY)
+    rollouts.insist(lambda: _rollout(api, KUBE_PROXY), seconds, say, _SEE_KUBE_PROXY)
 
 
 def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
@@ -73,8 +72,8 @@ def turn(api: Api, name: str, way: Way, seconds: float, say: Say) -> None:
         ClusterError: something did not come about in time.
     """
 
-    def wait(judge: gate.Judge, remedy: str) -> None:
-        gate.insist(judge, seconds, lambda text: say(f"{name}: {text}"), remedy)
+    def wait(judge: rollouts.Judge, remedy: str) -> None:
+        rollouts.insist(judge, seconds, lambda text: say(f"{name}: {text}"), remedy)
 
     api.merge(node_path(name), {"metadata": {"labels": {migration.LABEL: way.label}}})
     wait(lambda: _kube_proxy(api, name, way.label is None), _SEE_KUBE_PROXY)
@@ -114,7 +113,7 @@ def _strays(api: Api, name: str, network: ipaddress.IPv4Network) -> list[str]:
     return [f"{name_of(pod)} has no address in {network} yet" for pod in found]
 
 
-def _renew_agent(api: Api, name: str, wait: Callable[[gate.Judge, str], None]) -> None:
+def _renew_agent(api: Api, name: str, wait: Callable[[rollouts.Judge, str], None]) -> None:
     """Restart the agent of a node: it reads its configuration when it starts."""
     agents = _pods_of_set(api, name, AGENT)
     before = {pod["metadata"]["uid"] for pod in agents}

@@ -1,19 +1,26 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Restarting what runs in pods, as ``kubectl rollout restart`` does, and waiting until it is done."""
+"""Waiting for objects of the cluster, and restarting what runs in pods as ``kubectl rollout restart`` does.
+
+Whoever waits for objects does it with ``until`` or ``insist``, and asks ``is_taken_up`` and ``is_done`` about
+workloads. ``cilium.rollout`` waits in its own way: it goes on as long as something comes up.
+"""
 
 from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
 
 ANNOTATION = "ironspan/restarted-for"
 _KINDS = ("daemonsets", "deployments", "statefulsets")
-_POLL_S = 2.0
+_POLL_SECONDS = 1.0
+_SHOWN = 8
+Judge = Callable[[], list[str]]
+"""Says what is wrong, nothing when all is well."""
 
 
 def restart(api: Api, namespaces: Sequence[str], reason: str) -> list[str]:
@@ -49,24 +56,75 @@ def wait(api: Api, namespaces: Sequence[str], seconds: float) -> None:
     Raises:
         ClusterError: it took longer than ``seconds``; names what is not there yet.
     """
+
+    def left() -> list[str]:
+        found = [path for path, item in _workloads(api, namespaces) if not is_done(item)]
+        return [path.split("/namespaces/", 1)[1] for path in found]
+
+    names = until(left, seconds)
+    if names:
+        raise ClusterError(
+            f"After {seconds:.0f} s these have not restarted: {', '.join(names)}.",
+            "Look at their pods (kubectl describe), and run this again.",
+        )
+
+
+def until(
+    judge: Judge, seconds: float, say: Callable[[str], None] = lambda text: None, pause: float | None = None
+) -> list[str]:
+    """Ask until nothing is wrong or time is over.
+
+    Args:
+        judge: returns what is wrong.
+        seconds: how long to wait.
+        say: told what it waits for, whenever that changes.
+        pause: seconds between two questions; one by default.
+
+    Returns:
+        What is still wrong, empty when nothing is.
+    """
     end = time.monotonic() + seconds
+    told: list[str] = []
     while True:
-        left = [path for path, item in _workloads(api, namespaces) if not is_done(item)]
-        if not left:
-            return
-        if time.monotonic() > end:
-            names = ", ".join(path.split("/namespaces/", 1)[1] for path in left)
-            raise ClusterError(
-                f"After {seconds:.0f} s these have not restarted: {names}.",
-                "Look at their pods (kubectl describe), and run this again.",
-            )
-        time.sleep(_POLL_S)
+        try:
+            problems = judge()
+        except ClusterError as error:
+            problems = [str(error)]
+        if not problems or time.monotonic() >= end:
+            return problems
+        if problems != told:
+            say(f"waiting: {'; '.join(problems[:2])}")
+            told = problems
+        time.sleep(_POLL_SECONDS if pause is None else pause)
+
+
+def insist(judge: Judge, seconds: float, say: Callable[[str], None], remedy: str) -> None:
+    """Wait until nothing is wrong.
+
+    Args:
+        judge: returns what is wrong.
+        seconds: how long to wait.
+        say: told what it waits for, whenever that changes.
+        remedy: what to do when it stays wrong.
+
+    Raises:
+        ClusterError: something is wrong still.
+    """
+    problems = until(judge, seconds, say)
+    if problems:
+        raise ClusterError(f"After {seconds:.0f} s: {'; '.join(problems[:_SHOWN])}.", remedy)
+
+
+def is_taken_up(item: Object) -> bool:
+    """Tell whether the controller of an object has looked at what is declared now."""
+    seen = (item.get("status") or {}).get("observedGeneration", 0)
+    return bool(seen >= item["metadata"].get("generation", 0))
 
 
 def is_done(item: Object) -> bool:
     """Tell whether a DaemonSet, Deployment or StatefulSet has all its pods, and all as declared now."""
-    spec, status = item["spec"], item.get("status", {})
-    if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
+    spec, status = item["spec"], item.get("status") or {}
+    if not is_taken_up(item):
         return False
     if "desiredNumberScheduled" in status:
         wanted = status["desiredNumberScheduled"]

@@ -4,65 +4,19 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
 
-_POLL_SECONDS = 1.0
 _SHOWN = 8
-Judge = Callable[[], list[str]]
-
-
-def wait(judge: Judge, seconds: float, say: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Ask until nothing is wrong or time is over.
-
-    Args:
-        judge: returns what is wrong.
-        seconds: how long to wait.
-        say: told what it waits for, whenever that changes.
-
-    Returns:
-        What is still wrong, empty when the gate is open.
-    """
-    end = time.monotonic() + seconds
-    told: list[str] = []
-    while True:
-        try:
-            problems = judge()
-        except ClusterError as error:
-            problems = [str(error)]
-        if not problems or time.monotonic() >= end:
-            return problems
-        if problems != told:
-            say(f"waiting: {'; '.join(problems[:2])}")
-            told = problems
-        time.sleep(_POLL_SECONDS)
-
-
-def insist(judge: Judge, seconds: float, say: Callable[[str], None], remedy: str) -> None:
-    """Wait until nothing is wrong.
-
-    Args:
-        judge: returns what is wrong.
-        seconds: how long to wait.
-        say: told what it waits for, whenever that changes.
-        remedy: what to do when it stays wrong.
-
-    Raises:
-        ClusterError: something is wrong still.
-    """
-    problems = wait(judge, seconds, say)
-    if problems:
-        raise ClusterError(f"After {seconds:.0f} s: {'; '.join(problems[:_SHOWN])}.", remedy)
 
 
 def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
@@ -155,19 +109,6 @@ def rollout_problems(api: Api, version: str, coredns: str) -> list[str]:
             problems.append(f"{what} is {current}, wanted {wanted}")
     for path in ("daemonsets/kube-proxy", "deployments/coredns"):
         item = api.find(f"/apis/apps/v1/namespaces/kube-system/{path}")
-        if item is not None and not is_rolled_out(item):
+        if item is not None and not rollouts.is_done(item):
             problems.append(f"{path} is still being replaced")
     return problems
-
-
-def is_rolled_out(item: Object) -> bool:
-    """Tell whether a Deployment or DaemonSet runs what it says, everywhere."""
-    status = item.get("status") or {}
-    if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
-        return False
-    names: tuple[str, ...]
-    if item["kind"] == "DaemonSet":
-        count, names = status.get("desiredNumberScheduled", 0), ("updatedNumberScheduled", "numberReady")
-    else:
-        count, names = item["spec"].get("replicas", 1), ("updatedReplicas", "availableReplicas", "replicas")
-    return all(status.get(name, 0) == count for name in names)

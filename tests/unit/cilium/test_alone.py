@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.action import cilium_alone, cluster_objects
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import alone, migration, rollout
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import cni_migrate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import day_zero
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 from tests.support.fake_moved import CONFIGURATION, Moved
 from tests.support.fake_networks import ADDRESSES, DirectApi, Killed
@@ -36,7 +36,7 @@ NODES = ("w1", "w2", "w3", "cp")
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(rollouts, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(rollout, "POLL_S", 0.01)
     monkeypatch.setattr(cilium_alone, "objects_alone", lambda site: [CONFIGURATION])
 

@@ -11,9 +11,9 @@ import typing as t
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium import host_pod, migration, proof, turn
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.smoke_run import PodResult
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import gate
 
 from tests.support.fake_networks import DirectApi, Killed, TwoNetworks
 
@@ -24,7 +24,7 @@ GENEROUS = 30.0
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(rollouts, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

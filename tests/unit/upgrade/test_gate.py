@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import addons, gate
 
 from .tables import NEW, OLD, Content, cluster, host, node, workload
@@ -52,13 +53,9 @@ def test_the_gate_after_nodes(change: Content, says: str) -> None:
 def test_a_gate_waits_and_tells_what_for_only_when_it_changes() -> None:
     answers = iter([["a"], ["a"], ["b"], []])
     told: list[str] = []
-    original, gate._POLL_SECONDS = gate._POLL_SECONDS, 0.0
-    try:
-        assert gate.wait(lambda: next(answers), 5, told.append) == []
-        assert told == ["waiting: a", "waiting: b"]
-        assert gate.wait(lambda: ["never"], 0) == ["never"]
-    finally:
-        gate._POLL_SECONDS = original
+    assert rollouts.until(lambda: next(answers), 5, told.append, pause=0) == []
+    assert told == ["waiting: a", "waiting: b"]
+    assert rollouts.until(lambda: ["never"], 0) == ["never"]
 
 
 @pytest.mark.parametrize(
@@ -90,4 +87,4 @@ def test_addons_follow(proxy: str, coredns: str, changed: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_a_rollout(item: Content, done: bool) -> None:
-    assert gate.is_rolled_out(item) == done
+    assert rollouts.is_done(item) == done
