@@ -11,7 +11,7 @@ import os
 import pathlib
 import typing as t
 
-from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.outcome import CommandError, Exit, ending
 from ironspan.cli.playbook import project_folder
 
 
@@ -25,13 +25,11 @@ def opened_store(given: list[str]) -> collections.abc.Iterator[t.Any]:
     site = read_site(given)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store
 
-    try:
+    with ending(Exit.BAD_INPUT, PkiError):
         store = open_store(site.pki_store, site.pki_key_file or None)
         if not store.exists():
             raise CommandError(f"there is no PKI store {site.pki_store}", code=Exit.BAD_INPUT)
         yield store
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
 
 
 def read_site(given: list[str]) -> t.Any:

@@ -10,6 +10,8 @@ import importlib
 import sys
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+
 import ironspan
 from ironspan.cli import console, environment
 from ironspan.cli.outcome import CommandError, Exit
@@ -73,11 +75,11 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
         )
     try:
         return int(parsed.func(parsed))
-    except CommandError as error:
+    except ActionableError as error:
         print(f"ironspan: {error.message}", file=sys.stderr)
         if error.remedy:
             print(f"          {error.remedy}", file=sys.stderr)
-        return int(error.code)
+        return int(error.code if isinstance(error, CommandError) else Exit.FAILED)
     except KeyboardInterrupt:
         print("ironspan: interrupted; running the same command again resumes", file=sys.stderr)
         return int(Exit.INTERRUPTED)

@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Iterator
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
 
 class Exit(enum.IntEnum):
@@ -23,8 +27,8 @@ class Exit(enum.IntEnum):
     """The operator pressed Ctrl-C; the next run resumes."""
 
 
-class CommandError(Exception):
-    """A command cannot go on, for a reason the operator can act on.
+class CommandError(ActionableError):
+    """A command cannot go on, and this is how it ends.
 
     Args:
         message: what is wrong, in one sentence.
@@ -33,7 +37,22 @@ class CommandError(Exception):
     """
 
     def __init__(self, message: str, remedy: str = "", code: Exit = Exit.FAILED) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        super().__init__(message, remedy)
         self.code = code
+
+
+@contextlib.contextmanager
+def ending(code: Exit, *errors: type[ActionableError]) -> Iterator[None]:
+    """Let a command end with a code for errors that have none.
+
+    Args:
+        code: how it ends.
+        errors: for these; other errors are left alone.
+
+    Raises:
+        CommandError: with what the error says.
+    """
+    try:
+        yield
+    except errors as error:
+        raise CommandError(error.message, error.remedy, code) from error

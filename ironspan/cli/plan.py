@@ -13,7 +13,7 @@ import typing as t
 from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.declared import add_operation, given
-from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.outcome import Exit, ending
 from ironspan.cli.pasted import command, path_from_here
 
 
@@ -131,10 +131,8 @@ def loaded(path: pathlib.Path) -> t.Any:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content import load
 
-    try:
+    with ending(Exit.BAD_INPUT, PlanError):
         return load(path)
-    except PlanError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
 
 
 def run_show(arguments: argparse.Namespace) -> int:
@@ -145,10 +143,8 @@ def run_show(arguments: argparse.Namespace) -> int:
     plan = loaded(arguments.plan)
     approved: Approvals | None = None
     if arguments.allowed_signers:
-        try:
+        with ending(Exit.BAD_INPUT, PlanError):
             approved = check(plan.data, arguments.plan, arguments.allowed_signers)
-        except PlanError as error:
-            raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     form = "json" if getattr(arguments, "json", False) else arguments.format
     if form == "json":
         text = json.dumps({"digest": plan.digest, "plan": plan.content}, indent=2, sort_keys=True) + "\n"
@@ -175,10 +171,8 @@ def run_approve(arguments: argparse.Namespace) -> int:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.approvals import sign
 
     plan = loaded(arguments.plan)
-    try:
+    with ending(Exit.BAD_INPUT, PlanError):
         file = sign(plan.data, arguments.plan, arguments.key.expanduser())
-    except PlanError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display = console.from_arguments(arguments)
     summary = plan.content["summary"]
     display.note(

@@ -12,7 +12,7 @@ from typing import Any
 
 from ironspan import lab as labs
 from ironspan.cli import console
-from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.outcome import Exit
 from ironspan.lab.azure import cli as store_cli
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES
@@ -73,7 +73,7 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
     _command(actions, "heal", lambda a: _link(a, cut=False), "join the link again")
     _command(actions, "show", _link, "show settings and counters")
     store_cli.register(commands, _command)
-    servers_cli.register(commands, _guarded)
+    servers_cli.register(commands)
 
 
 def _command(
@@ -81,15 +81,8 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = parent.add_parser(name, help=text, description=text.capitalize() + ".")
     parser.add_argument("--name", default="default", metavar="LAB", help="which lab (default: default)")
-    parser.set_defaults(func=lambda arguments: _guarded(func, arguments))
+    parser.set_defaults(func=func)
     return parser
-
-
-def _guarded(func: Command, arguments: argparse.Namespace) -> int:
-    try:
-        return func(arguments)
-    except LabError as error:
-        raise CommandError(str(error), code=Exit(error.exit_code)) from error
 
 
 def _up(arguments: argparse.Namespace) -> int:

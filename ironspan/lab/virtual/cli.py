@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,17 @@ from ironspan.lab.layout import state_root
 from ironspan.lab.machine import detect
 from ironspan.lab.virtual import rack, world
 
-Guard = Callable[[Callable[[argparse.Namespace], int], argparse.Namespace], int]
-
 
 def folder() -> Path:
     """Return where the files of the servers are; it is no lab of its own."""
     return Path(f"{state_root()}-servers")
 
 
-def register(parent: argparse._SubParsersAction[Any], guarded: Guard) -> None:
+def register(parent: argparse._SubParsersAction[Any]) -> None:
     """Add `servers` and its subcommands.
 
     Args:
         parent: the subcommands of `lab`.
-        guarded: calls a command, and turns errors of the lab into those of the command line.
     """
     parser = parent.add_parser("servers", help="virtual servers without a system, with BMCs and an Ironic")
     actions = parser.add_subparsers(title="servers commands", metavar="COMMAND", required=True)
@@ -39,10 +35,10 @@ def register(parent: argparse._SubParsersAction[Any], guarded: Guard) -> None:
     )
     up = actions.add_parser("up", help=text, description=text.capitalize() + ".")
     up.add_argument("--count", type=int, default=1, metavar="N", help="how many servers (default: 1)")
-    up.set_defaults(func=lambda arguments: guarded(_up, arguments))
+    up.set_defaults(func=_up)
     text = "end and remove them"
     down = actions.add_parser("down", help=text, description=text.capitalize() + ".")
-    down.set_defaults(func=lambda arguments: guarded(_down, arguments))
+    down.set_defaults(func=_down)
 
 
 def _up(arguments: argparse.Namespace) -> int:
