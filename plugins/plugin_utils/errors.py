@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every error that an operator reads has in common: what is wrong, and what to do about it.
 
-One class for the controller, the command line, the lab and programs; what they raise derives from it. Code for
-hosts cannot import it, and tells the controller what is wrong as data: ``ResourceError`` and ``Problem`` there.
+One class for the controller, the command line, the lab and programs: what they raise derives from it. Code
+for hosts cannot import it, and tells the controller what is wrong as data (``ResourceError``, ``Problem``).
 """
 
 from __future__ import annotations
