@@ -8,7 +8,7 @@ import argparse
 import tempfile
 import typing as t
 
-from ironspan.cli import console, inventory
+from ironspan.cli import console, inventory, rack_page
 from ironspan.cli.outcome import CommandError, Exit
 
 PATIENCE_S = 5.0
@@ -27,6 +27,13 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
     )
     parser.add_argument("--deep", action="store_true", help="the same as ironspan doctor: look at hosts too")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page, with the racks where --expected is given"
+    )
+    parser.add_argument(
+        "--expected", metavar="FILE", help="expected servers, which --html shows in their racks"
+    )
+    parser.add_argument("--mapping", metavar="FILE", help="says what the columns of a vendor's list mean")
     parser.set_defaults(func=run)
 
 
@@ -43,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
             "report": None,
         }
         return doctor.run(argparse.Namespace(**{**whole, **vars(arguments)}))
+    if arguments.expected and not arguments.html:
+        raise CommandError("--expected is for a page", "name it: --html FILE", Exit.BAD_INPUT)
     site = inventory.read_site(arguments.inventory)
+    places = rack_page.racks_of(arguments, site)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
@@ -59,7 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         except PkiError as error:
             raise CommandError(str(error), code=Exit.BAD_INPUT) from error
         except ClusterError as error:
+            if arguments.html:
+                # Servers are looked at before there is a cluster, too.
+                rack_page.write(arguments.html, site.name, str(error), places)
             raise CommandError(str(error), code=Exit.HOSTS) from error
+    if arguments.html:
+        rack_page.write(arguments.html, site.name, report.as_text(), places)
     if display.mode == "json":
         display.event("status", **report.as_json())
     else:
