@@ -207,17 +207,23 @@ def _check_references(
 
 
 def _check_paths(resources: t.Mapping[str, Resource], problems: t.List[Problem]) -> None:
-    owners: t.Dict[str, str] = {}
+    owners: t.Dict[str, Resource] = {}
     for resource in resources.values():
         path = resource.spec.get("path")
         if not isinstance(path, str) or resource.spec.get("unpack", "none") != "none":
             continue
         path = path.rstrip("/") or "/"
-        if path in owners:
+        if path in owners and not _same_folder(resource, owners[path]):
             problems.append(
-                Problem(resource.id, f"{path} is also the path of {owners[path]}", "Declare a path once.")
+                Problem(resource.id, f"{path} is also the path of {owners[path].id}", "Declare a path once.")
             )
-        owners[path] = resource.id
+        owners[path] = resource
+
+
+def _same_folder(one: Resource, other: Resource) -> bool:
+    """Tell whether two layers want the same folder, such as /opt/ironspan, in the same way."""
+    first, second = ({**spec, "id": "", "requires": []} for spec in (one.spec, other.spec))
+    return one.kind.name == "directory" and first == second
 
 
 def _follow_folders(resources: t.Mapping[str, Resource]) -> t.Dict[str, Resource]:

@@ -21,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.artifacts_index im
     load_index,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render import programs
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render import programs, services
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.authorities import PEER_NAME, Authorities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import Templates
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.failures import problem_from
@@ -78,6 +78,10 @@ class Renderer:
             "program": programs.program,
             "sandbox": programs.sandbox,
             "starts": programs.starts,
+            "single": programs.single,
+            "always": programs.always,
+            "service": services.service,
+            "unit_file": services.unit_file,
             "cilium_objects": _cilium_objects,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[2] / "module_utils" / "_programs"
@@ -40,6 +40,64 @@ def starts(path: str, command: str) -> str:
         "# Outside the sandbox: it may not write where its own code lies.\n"
         f"ExecStartPre=+{path} --unpack\n"
         f"ExecStart={path} {command}"
+    )
+
+
+def single(path: str, *arguments: str) -> str:
+    """Return the line of a unit that starts a program that is a single file, with the host's Python.
+
+    Args:
+        path: of the program on the host.
+        arguments: of it; empty ones are left out.
+    """
+    return " ".join([f"ExecStart=/usr/bin/python3 -IS {path}", *filter(None, arguments)])
+
+
+def always(
+    description: str,
+    starts: str,
+    lines: str = "",
+    *,
+    after: Sequence[str] = (),
+    before: Sequence[str] = (),
+    network: bool = True,
+    restart_seconds: int = 5,
+    caller: Callable[[], str] | None = None,
+) -> str:
+    """Return a unit whose program runs as long as the host, and is started again whenever it ends.
+
+    Args:
+        description: one line for people.
+        starts: the lines that start it.
+        lines: further ones of its section Service.
+        after: units that it starts after.
+        before: units that it starts before.
+        network: whether it needs the network.
+        restart_seconds: between an end and the next start.
+        caller: a ``{% call %}`` block, whose lines come after the others.
+    """
+    online = "network-online.target"
+    orders = [("After", ([online] if network else []) + list(after)), ("Wants", [online] if network else [])]
+    orders.append(("Before", list(before)))
+    return "\n".join(
+        [
+            "# Written by ironspan.",
+            "[Unit]",
+            f"Description={description}",
+            *(f"{name}={' '.join(units)}" for name, units in orders if units),
+            "StartLimitIntervalSec=0",
+            "",
+            "[Service]",
+            "Type=exec",
+            starts,
+            "Restart=always",
+            f"RestartSec={restart_seconds}",
+            *f"{lines}{caller() if caller else ''}".splitlines(),
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ]
     )
 
 
