@@ -5,36 +5,15 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import typing as t
 from pathlib import Path
 
-TEMPORARY_PREFIX = ".writing-"
-"""Begins the name of a file that is not finished; a killed writer leaves one."""
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs._files import (
+    TEMPORARY_PREFIX,
+    write_file,
+)
 
-
-def write_file(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees the old content or the new one, also after a power cut.
-
-    Args:
-        path: the file; its folder must exist.
-        content: the whole content.
-        mode: the permission bits, set before the content is written.
-    """
-    temporary = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _synchronise_folder(path.parent)
+__all__ = ["TEMPORARY_PREFIX", "write_file", "write_report"]
 
 
 def write_report(file: str, report: t.Any) -> None:
@@ -46,11 +25,3 @@ def write_report(file: str, report: t.Any) -> None:
     """
     if file:
         write_file(Path(file).expanduser(), json.dumps(report, indent=2).encode() + b"\n")
-
-
-def _synchronise_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import _api, audit_watch
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import access_controller as controller
-from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests, sealed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
@@ -166,7 +166,7 @@ def settings(control: Control) -> Iterator[controller.Settings]:
 def run_pass(settings: controller.Settings, hours: float = 0) -> None:
     """Let the controller do what is due, now or in some hours."""
     now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=hours)
-    assert controller.one_pass(controller.Cluster(settings), settings, now) == 0
+    assert controller.one_pass(_api.Cluster(settings), settings, now) == 0
 
 
 def ask(api: Api, role: str = "pod-reader", seconds: int = 3600, namespace: str = "team") -> str:
@@ -280,7 +280,7 @@ def test_a_grant_that_was_claimed_and_not_bound_is_bound_by_whoever_looks_next(
     now = datetime.datetime.now(datetime.UTC)
     (claim,) = controller.decide([people.admin.get(f"{requests.PATH}/{name}")], [], settings, now)
     assert claim.then is not None, "the binding, which a controller that is killed here does not make"
-    controller.Cluster(settings).ask(claim.method, claim.path, claim.body)
+    _api.Cluster(settings).ask(claim.method, claim.path, claim.body)
     run_pass(settings, hours=0.1)
     assert state(people, name) == "Granted"
     assert people.admin.find(binding(name))
@@ -297,7 +297,7 @@ def test_a_namespace_that_goes_is_no_obstacle(people: People, settings: controll
     approve(people.bob, name)
     approve(people.eve, name)
     now = datetime.datetime.now(datetime.UTC)
-    assert controller.one_pass(controller.Cluster(settings), settings, now) == 1
+    assert controller.one_pass(_api.Cluster(settings), settings, now) == 1
     run_pass(settings, hours=0.1)
     assert state(people, name) == "Revoked"
 
@@ -309,7 +309,7 @@ def test_controllers_need_no_leader(people: People, settings: controller.Setting
         approve(people.eve, name)
     now = datetime.datetime.now(datetime.UTC)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        clusters = [controller.Cluster(settings) for _ in range(3)]
+        clusters = [_api.Cluster(settings) for _ in range(3)]
         failures = list(pool.map(lambda cluster: controller.one_pass(cluster, settings, now), clusters))
     assert failures == [0, 0, 0]
     assert {state(people, name) for name in names} == {"Granted"}

@@ -143,7 +143,10 @@ def test_no_program_is_a_template() -> None:
     assert not [name_of(path) for path in (ROOT / "roles").rglob("*") if ".py" in path.suffixes]
 
 
-SHARED = tuple(f"{COLLECTION}.plugin_utils.{name}" for name in ("errors", "files", "kubernetes"))
+SHARED = (
+    *(f"{COLLECTION}.module_utils._programs.{name}" for name in ("_files", "_settings")),
+    *(f"{COLLECTION}.plugin_utils.{name}" for name in ("errors", "files", "kubernetes")),
+)
 """What programs may pack of the collection."""
 
 

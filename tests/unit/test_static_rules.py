@@ -24,6 +24,8 @@ ALLOWED = {
     ("_engine/facts.py", "open"): "/proc, /sys and /etc/os-release",
     ("_health/paths.py", "open"): "/proc and /sys",
     ("_kept.py", "os.open"): "by its name in a folder that is open, and held",
+    ("_programs/_files.py", "*"): "of processes of their own, in folders of theirs",
+    ("_programs/_settings.py", "*"): "one file, which root names",
     ("_programs/access_controller.py", "*"): "a process of its own, in folders of its own",
     ("_programs/audit_watch.py", "*"): "a process of its own, in folders of its own",
     ("_programs/runtime_bench.py", "*"): "a process of its own, in folders of root's",

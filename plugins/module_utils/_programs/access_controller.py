@@ -12,17 +12,22 @@ Usage: controller.py SETTINGS [--once]
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import http.client
-import json
 import os
+import re
 import signal
-import ssl
 import sys
 import threading
 import typing as t
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs._api import Cluster, Refused
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs._settings import (
+    Section,
+    Unusable,
+    settings_in,
+)
 
 Object = t.Dict[str, t.Any]
 GROUP = "access.ironspan.io"
@@ -35,8 +40,8 @@ _REQUESTS = f"/apis/{GROUP}/v1/accessrequests"
 _BINDINGS = {"RoleBinding": "rolebindings", "ClusterRoleBinding": "clusterrolebindings"}
 _UNBOUND_SECONDS = 60
 """A binding that was made just now may not be seen yet, and what hinders one for longer stays."""
-_TIMEOUT_SECONDS = 15
-_PAGE = 500
+_YEAR_SECONDS = 366 * 86400
+_SERVER = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 _UTC = datetime.timezone.utc  # noqa: UP017
 
 
@@ -64,6 +69,21 @@ class Settings(t.NamedTuple):
     alive: str = ""
 
 
+def settings_of(top: Section) -> Settings:
+    """Return what the settings file says."""
+    return Settings(
+        server=top.text("server", _SERVER, "https://ADDRESS:PORT"),
+        ca=top.path("ca"),
+        certificate=top.path("certificate"),
+        key=top.path("key"),
+        roles=top.section("roles").numbers(1, 16),
+        wait_seconds=top.number("wait_seconds", 86400, 1, _YEAR_SECONDS),
+        keep_seconds=top.number("keep_seconds", 30 * 86400, 0, 10 * _YEAR_SECONDS),
+        pass_seconds=top.number("pass_seconds", 10, 1, 3600),
+        alive=top.path("alive", default=""),
+    )
+
+
 class Action(t.NamedTuple):
     """A request to the API that is due, why, and what follows when it succeeded, or when it was refused."""
 
@@ -73,14 +93,6 @@ class Action(t.NamedTuple):
     why: str
     then: t.Optional[Action] = None
     otherwise: t.Optional[Action] = None
-
-
-class Refused(Exception):
-    """The API answered with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(f"HTTP {status}: {text}")
-        self.status = status
 
 
 def binding_of(request: Object) -> Object:
@@ -235,42 +247,6 @@ def _text(time: datetime.datetime) -> str:
     return time.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Cluster:
-    """The API server, over one connection a pass."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._host = settings.server.partition("://")[2]
-        self._context = ssl.create_default_context(cafile=settings.ca)
-        self._context.load_cert_chain(settings.certificate, settings.key)
-
-    def ask(self, method: str, path: str, body: t.Optional[Object] = None) -> Object:
-        """Send one request.
-
-        Raises:
-            Refused, OSError: the API answered with an error, or could not be reached.
-        """
-        content = None if body is None else json.dumps(body)
-        connection = http.client.HTTPSConnection(self._host, timeout=_TIMEOUT_SECONDS, context=self._context)
-        with contextlib.closing(connection):
-            connection.request(method, path, content, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read()
-        parsed: Object = json.loads(text) if text else {}
-        if answer.status >= 400:
-            raise Refused(answer.status, str(parsed.get("message", "")))
-        return parsed
-
-    def every(self, path: str, **query: str) -> t.List[Object]:
-        """Return all objects of a list, read in parts."""
-        found: t.List[Object] = []
-        while True:
-            page = self.ask("GET", f"{path}?{urlencode({**query, 'limit': _PAGE})}")
-            found += page["items"]
-            query["continue"] = page["metadata"].get("continue", "")
-            if not query["continue"]:
-                return found
-
-
 def one_pass(cluster: Cluster, settings: Settings, now: datetime.datetime) -> int:
     """Do everything that is due.
 
@@ -309,9 +285,13 @@ def _done(cluster: Cluster, action: Action, version: str = "") -> int:
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """Run passes until told to end."""
-    with open(arguments[0], encoding="utf-8") as file:
-        settings = Settings(**json.load(file))
+    """Run passes until told to end; 2 when the settings cannot be used."""
+    try:
+        settings = settings_in(arguments[0], settings_of)
+    except Unusable as error:
+        for problem in error.problems:
+            print(f"<3>{arguments[0]}: {problem}", flush=True)
+        return 2
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     while True:

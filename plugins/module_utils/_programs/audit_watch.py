@@ -22,6 +22,9 @@ import sys
 import threading
 import time
 import typing as t
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs._files import write_file
 
 Object = t.Dict[str, t.Any]
 GROUPS = frozenset(["ironspan:break-glass", "system:masters"])
@@ -123,8 +126,9 @@ class Watch:
 
     def save(self) -> None:
         """Write state and metrics, after the uses were told: a kill in between tells twice, not never."""
-        self._write(STATE, json.dumps(self.state._asdict()))
-        self._write(METRICS, self._metrics())
+        folder = Path(self._folder)
+        write_file(folder / STATE, json.dumps(self.state._asdict()).encode(), 0o644)
+        write_file(folder / METRICS, self._metrics().encode(), 0o644)
 
     def _remembered(self) -> State:
         try:
@@ -220,14 +224,6 @@ class Watch:
             f"# HELP ironspan_{name} {text}\n# TYPE ironspan_{name} {kind}\nironspan_{name} {value:.3f}\n"
             for name, kind, text, value in values
         )
-
-    def _write(self, name: str, text: str) -> None:
-        path = os.path.join(self._folder, name)
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(f"{path}.new", path)
 
 
 def main(arguments: t.Sequence[str]) -> int:

@@ -148,7 +148,7 @@ def main(config: str = smoke.CONFIG) -> int:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     smoke.remove_leftovers(settings)
     figures = json.dumps(bench(settings), indent=1) + "\n"
-    smoke.write(folder / "bench.json", figures)
+    smoke.write_file(folder / "bench.json", figures.encode())
     print(figures)
     return 0
 

@@ -15,10 +15,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import typing as t
 from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs._files import write_file
 
 CONFIG = "/etc/ironspan-runtime.json"
 NAMESPACE = "ironspan-smoke"
@@ -222,17 +223,6 @@ def metrics(report: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable by everybody."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".ironspan-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    Path(temporary).chmod(0o644)
-    Path(temporary).rename(path)
-
-
 def main(config: str = CONFIG) -> int:
     """Try every class, write the report, tidy up."""
     settings = json.loads(Path(config).read_text(encoding="utf-8"))
@@ -250,8 +240,8 @@ def main(config: str = CONFIG) -> int:
         # What does not work yet may have to go back to what was there before.
         "removed": [] if failed else remove_unused(settings, time.time()),
     }
-    write(folder / "report.json", json.dumps(report, indent=1) + "\n")
-    write(folder / "ironspan_runtime.prom", metrics(report))
+    write_file(folder / "report.json", (json.dumps(report, indent=1) + "\n").encode())
+    write_file(folder / "ironspan_runtime.prom", metrics(report).encode())
     for one in classes:
         print(f"{one['name']}: {'works' if one['ok'] else one['message']} ({one['seconds']:.1f} s)")
     return 1 if failed else 0

@@ -4,10 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[2] / "module_utils" / "_programs"
+_PART = re.compile(
+    r"^from ansible_collections\.ironspan\.hybrid\.plugins\.module_utils\._programs\.(_\w+) import "
+    r"(?:\([^)]*\)|[^\n]*)\n",
+    re.MULTILINE,
+)
+"""How a program that is a single file imports a part."""
 _ALWAYS = (
     "ProtectHome=yes",
     "PrivateTmp=yes",
@@ -25,8 +32,18 @@ NETWORK = ("AF_UNIX", "AF_INET", "AF_INET6")
 
 
 def program(name: str) -> str:
-    """Return the text of a program that is a single file, as it lies in plugins/module_utils/_programs."""
-    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    """Return the text of a program that is a single file, as it lies in plugins/module_utils/_programs.
+
+    What it imports of the parts there, whose names begin with an underscore, stands in the import's place.
+    """
+    text = (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    return _PART.sub(lambda found: _body(found[1]), text)
+
+
+def _body(part: str) -> str:
+    """Return a part without its head: licence, what it is for, and the import from the future."""
+    text = (_FOLDER / f"{part}.py").read_text(encoding="utf-8")
+    return text.partition("\nfrom __future__ import annotations\n")[2].lstrip("\n")
 
 
 def starts(path: str, command: str) -> str:

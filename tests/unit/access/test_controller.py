@@ -8,6 +8,7 @@ import datetime
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import _api
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import access_controller as controller
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,7 +243,7 @@ class Recorder:
     def ask(self, method: str, path: str, body: Object | None = None) -> Object:
         self.asked.append(f"{method} {path.rsplit('/', 2)[-2]}/{path.rsplit('/', 1)[-1]}")
         if method in self.refuses:
-            raise controller.Refused(self.refuses[method], "because")
+            raise _api.Refused(self.refuses[method], "because")
         self.versions.append(((body or {}).get("metadata") or {}).get("resourceVersion", ""))
         return {"metadata": {"resourceVersion": "6"}}
 

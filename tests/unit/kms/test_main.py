@@ -81,7 +81,8 @@ def test_other_settings_are_refused(
 
 def test_by_itself_the_program_reads_the_file_that_the_role_writes() -> None:
     desired = Path(__file__).parents[3] / "roles/control_plane/desired.yml.j2"
-    assert f"path: {main.build_parser().parse_args(['status']).settings}\n" in desired.read_text()
+    settings = main.build_parser().parse_args(["status"]).settings
+    assert f'"settings": "{settings}"' in desired.read_text()
 
 
 def test_settings_that_are_not_there(tmp_path: Path) -> None:

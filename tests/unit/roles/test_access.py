@@ -9,8 +9,10 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import _settings
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import access_controller as controller
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render import programs
 
 from tests.unit.roles.conftest import ROOT, Rendered
 
@@ -43,9 +45,11 @@ def test_nothing_without_the_switch(render: Render) -> None:
 def test_programs_are_whole_and_settings_are_what_the_program_reads(render: Render) -> None:
     rendered = render(variables=ENABLED)
     for id, program in (("controller", "access_controller"), ("audit_watch", "audit_watch")):
-        text = (ROOT / "plugins" / "module_utils" / "_programs" / f"{program}.py").read_text()
-        assert rendered.content("az-1", f"access/{id}") == text
-    settings = controller.Settings(**json.loads(rendered.content("az-1", "access/settings")))
+        assert rendered.content("az-1", f"access/{id}") == programs.program(program)
+    problems: list[str] = []
+    written = json.loads(rendered.content("az-1", "access/settings"))
+    settings = _settings.take(written, controller.settings_of, problems)
+    assert not problems
     assert settings.roles == {"node-operator": 1, 'debug\'s "own"': 2}
     assert settings.server == f"https://{rendered.site.hosts['az-1'].address}:6443"
     resources = rendered.resources("az-1")
