@@ -73,6 +73,9 @@ def option_rows(options: Options, prefix: str = "") -> collections.abc.Iterator[
         text = " ".join(paragraphs(option.get("description")))
         if option.get("choices"):
             text += " One of " + ", ".join(f"`{item}`" for item in option["choices"]) + "."
+        if option.get("range"):
+            smallest, largest = option["range"]
+            text += f" From {smallest} to {largest} ({option['meaning']})."
         yield f"| `{prefix}{name}` | {kind} | {default_of(option)} | {cell(text)} |"
         if option.get("options"):
             yield from option_rows(option["options"], f"{prefix}{name}.")

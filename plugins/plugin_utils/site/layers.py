@@ -25,8 +25,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layer_file im
     UPGRADES,
     Group,
     Layer,
-    Limit,
-    Version,
     read_layer,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
@@ -37,6 +35,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
     nearest,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file import Limit, Version
 
 FILE = "layer.yml"
 MEMBERSHIP = "membership"
@@ -118,7 +117,7 @@ class Layers:
         return owner.scopes.get(variable, owner.scope) == "site"
 
     def insist_on(self, variables: Collection[str]) -> None:
-        """Refuse scopes and ranges of variables that no role declares.
+        """Refuse versions that go with variables which no role declares.
 
         Args:
             variables: names of those that roles declare.
@@ -128,14 +127,13 @@ class Layers:
         """
         problems = Problems()
         for layer in self.layers.values():
-            named = {name: (name,) for name in (*layer.scopes, *layer.limits, *layer.versions)}
-            others = {v.only_with: (name, "only_with") for name, v in layer.versions.items() if v.only_with}
-            for name, path in {**others, **named}.items():
-                if name not in variables:
-                    near = nearest(name, variables)
-                    remedy = f"write {near}" if near else "declare it in argument_specs.yml, or take it out"
-                    place = layer.place("variables", *path)
-                    problems.add(place, f"variables.{name}", "no role declares this variable", remedy)
+            for name, version in layer.versions.items():
+                other = version.only_with
+                if other and other not in variables:
+                    near = nearest(other, variables)
+                    remedy = f"write {near}" if near else "declare it, or take it out"
+                    message = f"goes with {other}, and no role declares this variable"
+                    problems.add(layer.variables[name], f"{name}.only_with", message, remedy)
         _refuse(problems)
 
 
@@ -275,11 +273,10 @@ def _check_names(layers: Mapping[str, Layer], groups: Mapping[str, Group], probl
         if layer.chosen_by not in ("", _POD_NETWORK):
             message = f"is {layer.chosen_by}, which chooses no layer"
             problems.add(layer.place("chosen_by"), "chosen_by", message, f"write {_POD_NETWORK}")
-        for name in (*layer.scopes, *layer.limits, *layer.versions):
+        for name, place in layer.variables.items():
             if not name.startswith(f"{layer.name}_"):
-                message = f"is no variable of the role {layer.name}"
-                remedy = "write it in the file of the role whose name it begins with"
-                problems.add(layer.place("variables", name), f"variables.{name}", message, remedy)
+                remedy = f"let its name begin with {layer.name}_"
+                problems.add(place, name, f"is no name for a variable of the role {layer.name}", remedy)
 
 
 def _ordered(layers: Mapping[str, Layer], problems: Problems) -> dict[str, Layer]:

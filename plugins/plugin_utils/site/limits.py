@@ -1,11 +1,11 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of numbers: what a layer says of a variable (``meta/layer.yml``), or what its unit implies."""
+"""Ranges of numbers: what a role declares of a variable, or what its unit implies."""
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layer_file import Limit
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file import Limit
 
 SUFFIXES: dict[str, Limit] = {
     "_port": Limit(1, 65_535, "a TCP or UDP port"),

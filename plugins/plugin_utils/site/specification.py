@@ -12,8 +12,9 @@ from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file import parsed
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 ROLES_FOLDER = Path(__file__).absolute().parents[3] / "roles"
 
 
@@ -69,25 +70,7 @@ def read_yaml(path: Path) -> t.Any:
     """Return the content of a YAML file of the collection, an empty dictionary when there is no such file."""
     if not path.is_file():
         return {}
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER) or {}
-
-
-class _Strict(_LOADER):  # type: ignore[misc,valid-type]
-    """Refuses a key that is there twice, of which readers of YAML keep the last without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[t.Hashable, t.Any]:
-        """Return a dictionary."""
-        mapping: dict[t.Hashable, t.Any] = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value):
-            first: dict[str, int] = {}
-            for key, _value in node.value:
-                line = first.setdefault(str(key.value), key.start_mark.line + 1)
-                if line != key.start_mark.line + 1:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"{key.value} is there twice, first on line {line}",
-                        problem_mark=key.start_mark,
-                    )
-        return mapping
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER) or {}
 
 
 @functools.lru_cache(maxsize=8)
@@ -124,7 +107,7 @@ def _argument_specs(file: Path) -> dict[str, t.Any]:
     if not file.is_file():
         return {}
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_Strict) or {}
+        content = parsed(str(file), file.stat().st_mtime_ns).content or {}
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         message = error.problem or str(error)

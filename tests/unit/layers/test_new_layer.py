@@ -21,8 +21,10 @@ from tests.support import small_plays
 from tests.support.playbooks import ROOT
 from tests.support.recipes import files_of
 from tests.unit.render.support import KEY, write_inventory
+from tools import reference
 
 ADDED = {"shelf": files_of("A new layer"), "bulletin": files_of("A new add-on")}
+VARIABLE = files_of("A new variable")
 NOTHING = {
     "desired.yml.j2": "[]\n",
     "reset.yml.j2": "[]\n",
@@ -74,6 +76,9 @@ class House:
             if file.is_file():
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_text(NOTHING.get(file.name) or file.read_text())
+        for name, text in VARIABLE.items():
+            with (home / "roles" / "haproxy" / name).open("a") as more:
+                more.write(text)
         for role, files in ADDED.items():
             for name, text in files.items():
                 file = home / "roles" / role / name
@@ -174,6 +179,33 @@ def test_its_variables_and_groups_are_checked_as_any(house: House) -> None:
     assert "shelf_bords_count: unknown variable; write shelf_boards_count" in said
     assert "groups.shelv: unknown group; write shelf" in said
     assert "groups.shelf: host w2 is not in the group nodes" in said
+
+
+def test_a_new_variable_is_one_entry(house: House) -> None:
+    role = house.home / "roles" / "haproxy"
+    assert "haproxy_queue_length: 100" in reference.defaults_page(role)
+    assert "From 1 to 5000 (connections that wait)." in reference.role_page(role)
+    assert "maxqueue {{ haproxy_queue_length }}" in (role / "templates" / "haproxy.cfg.j2").read_text()
+    house.done(
+        PLAN, "-e", f"user_plan={house.folder / 'variable.plan.json'}", "-e", "haproxy_queue_length=5000"
+    )
+    inventory = house.folder / "hosts.yml"
+    text = inventory.read_text()
+    inventory.write_text(
+        text.replace(
+            "w2: {site_address", "w2: {haproxy_queue_length: 7, haproxy_queue_lenght: 1, site_address"
+        )
+    )
+    try:
+        wrong = house.play(PLAN, "-e", "user_plan=unused", "-e", "haproxy_queue_length=5001")
+        own = house.play(PLAN, "-e", "user_plan=unused")
+    finally:
+        inventory.write_text(text)
+    assert (wrong.returncode, own.returncode) == (2, 2)
+    said, of_one = (re.sub(r"\s+", " ", each.stdout) for each in (wrong, own))
+    assert "haproxy_queue_length: 5001 is outside 1 to 5000 (connections that wait)" in said
+    assert "haproxy_queue_lenght: unknown variable; write haproxy_queue_length" in said
+    assert re.search(r"hosts.yml:\d+: haproxy_queue_length: ", of_one), of_one
 
 
 def test_a_layer_that_is_wrong_is_refused_before_any_host_is_contacted(house: House) -> None:

@@ -16,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
     load_specification,
 )
 
+SPECS = "argument_specs.yml"
+
 
 @pytest.fixture
 def roles(tmp_path: Path) -> Path:
@@ -34,9 +36,9 @@ def problems(roles: Path) -> list[str]:
     return [str(problem).replace(f"{roles}/", "") for problem in refused.value.problems]
 
 
-def edit(roles: Path, role: str, old: str, new: str) -> int:
+def edit(roles: Path, role: str, old: str, new: str, name: str = "layer.yml") -> int:
     """Change a role's file; return the line of what is new."""
-    file = roles / role / "meta" / "layer.yml"
+    file = roles / role / "meta" / name
     text = file.read_text()
     assert text.count(old) == 1, text
     text = text.replace(old, new)
@@ -112,32 +114,12 @@ def edit(roles: Path, role: str, old: str, new: str) -> int:
             "hosts: says nothing for kind: cluster",
         ),
         (
-            "etcd", "etcd_heartbeat_ms: {range: [10, 5000],", "etcd_heartbeat_ms: {range: [5000, 10],",
-            "variables.etcd_heartbeat_ms: has no range that can be checked",
-        ),
-        (
-            "etcd", "etcd_heartbeat_ms: {", "etcd_heartbeat_ms: {scoop: site, ",
-            "variables.etcd_heartbeat_ms.scoop: unknown key; write scope",
-        ),
-        (
-            "etcd", "etcd_heartbeat_ms: {", "node_heartbeat_ms: {",
-            "variables.node_heartbeat_ms: is no variable of the role etcd",
-        ),
-        (
             "gvisor", "kata_gpu: {inside: [gpu]}", "kata_gpu: {}",
             "needs: hosts of the group kata_gpu have gvisor and may be without containerd",
         ),
         (
             "node", "  nodes: {purpose: true}", "  nodes: {purpose: true}\n  gvisor: {}",
             "groups.gvisor: roles/gvisor/meta/layer.yml declares it too; declare it in one of them",
-        ),
-        (
-            "flannel", "files: [flannel-cni]", "filles: [flannel-cni]",
-            "variables.flannel_cni_version.filles: unknown key; write files",
-        ),
-        (
-            "flannel", "flannel:v{}", "flannel:v1",
-            "variables.flannel_version.images: ghcr.io/flannel-io/flannel:v1 has no place for the version",
         ),
     ],
 )  # fmt: skip
@@ -201,13 +183,44 @@ def test_every_problem_is_named_at_once(roles: Path) -> None:
     assert len(problems(roles)) == 2
 
 
-def test_scopes_and_ranges_are_of_variables_that_there_are(roles: Path) -> None:
-    line = edit(roles, "etcd", "etcd_heartbeat_ms: {", "etcd_heartbeat_mss: {")
-    with pytest.raises(SiteError) as refused:
-        read_layers(roles).insist_on(load_specification(roles).options)
-    (problem,) = refused.value.problems
-    assert (problem.file, problem.line) == (str(roles / "etcd" / "meta" / "layer.yml"), line)
-    assert problem.remedy == "write etcd_heartbeat_ms"
+@pytest.mark.parametrize(
+    ("role", "old", "new", "up", "said"),
+    [
+        (
+            "etcd", "range: [10, 5000]", "range: [5000, 10]", 3,
+            "etcd_heartbeat_ms: has no range that can be checked",
+        ),
+        (
+            "etcd", "range: [10, 5000]", "rang: [10, 5000]", 0,
+            "etcd_heartbeat_ms.rang: unknown key; write range",
+        ),
+        ("dns", "scope: site", "scope: side", 0, "is side, which nothing is called; write site"),
+        (
+            "etcd", "etcd_heartbeat_ms:", "node_heartbeat_ms:", 0,
+            "node_heartbeat_ms: is no name for a variable of the role etcd; let its name begin with etcd_",
+        ),
+        (
+            "flannel", "files: [flannel-cni]", "filles: [flannel-cni]", 0,
+            "flannel_cni_version.filles: unknown key; write files",
+        ),
+        (
+            "flannel", "flannel:v{}", "flannel:v1", 0,
+            "flannel_version.images: ghcr.io/flannel-io/flannel:v1 has no place for the version",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_variable_is_named_with_its_line(
+    roles: Path, role: str, old: str, new: str, up: int, said: str
+) -> None:
+    file = roles / role / "meta" / "argument_specs.yml"
+    text = file.read_text()
+    at = text.index(old)
+    file.write_text(text[:at] + new + text[at + len(old) :])
+    line = text[:at].count("\n") + 1 - up
+    assert any(
+        each.startswith(f"{role}/meta/argument_specs.yml:{line}: ") and said in each
+        for each in problems(roles)
+    ), problems(roles)
 
 
 def test_a_variable_that_two_roles_declare_is_refused(roles: Path) -> None:
@@ -235,12 +248,12 @@ def test_a_variable_that_is_declared_twice_is_refused(roles: Path) -> None:
 
 
 def test_a_version_goes_with_a_variable_that_there_is(roles: Path) -> None:
-    line = edit(roles, "etcd_backup", "only_with: etcd_backup_stores", "only_with: etcd_backup_store")
+    line = edit(roles, "etcd_backup", "only_with: etcd_backup_stores", "only_with: etcd_backup_store", SPECS)
     with pytest.raises(SiteError) as refused:
         read_layers(roles).insist_on(load_specification(roles).options)
-    assert [(each.line, each.remedy) for each in refused.value.problems] == [
-        (line, "write etcd_backup_stores")
-    ]
+    (problem,) = refused.value.problems
+    assert problem.path == "etcd_backup_version.only_with"
+    assert (problem.remedy, line - problem.line < 6) == ("write etcd_backup_stores", True)
 
 
 def test_an_unknown_phase_is_refused() -> None:
