@@ -115,8 +115,14 @@ class PackageSetKind:
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
         """Change all packages in one run of apt, then hold them."""
         try:
+            note = host.note(spec["id"])
+            if note.get("done", True):
+                # What an earlier change noted is not this one's: should it fail, that must not be taken back.
+                held = _held(spec, _apt.installed(host))
+                note = {"previous": note.get("previous", {}), "held": held, "done": True}
+                host.remember(spec["id"], note)
             if change.action != "update":
-                self._install(spec, host)
+                self._install(spec, host, note)
             _hold(host, [name for name in spec["packages"] if spec["hold"]], spec["packages"])
         finally:
             _apt.forget(host)
@@ -140,17 +146,16 @@ class PackageSetKind:
                 if words:
                     words, _ = _simulated(host, spec, words)
                     _apt.run(host, "install", *_kept_options(host, spec), *_FREE, *words, timeout=TIMEOUT)
+                host.remember(spec["id"], {**note, "done": True})
             _hold(host, note.get("held", []), spec["packages"])
         finally:
             _apt.forget(host)
 
-    def _install(self, spec: Spec, host: Host) -> None:
-        listed = _apt.installed(host)
-        _insist_on_idle(spec, host, listed)
+    def _install(self, spec: Spec, host: Host, note: State) -> None:
+        _insist_on_idle(spec, host, _apt.installed(host))
         _apt.go_on(host)
         listed = _apt.installed(host)
-        note = host.note(spec["id"])
-        words = _words(spec, note.get("previous", {}))
+        words = _words(spec, note["previous"])
         words += [f"{name}-" for name in _unwanted(spec, listed)]
         words, planned = _simulated(host, spec, words)
         surprise = [each.name for each in planned if not each.after and each.name not in spec["without"]]
@@ -175,6 +180,10 @@ class PackageSetKind:
 
 def _unwanted(spec: Spec, listed: t.Mapping[str, t.Tuple[str, str]]) -> t.List[str]:
     return [name for name in spec["without"] if listed.get(name, ("",))[0][1:2] not in _apt.GONE]
+
+
+def _held(spec: Spec, listed: t.Mapping[str, t.Tuple[str, str]]) -> t.List[str]:
+    return [name for name in spec["packages"] if listed.get(name, ("",))[0][:1] == "h"]
 
 
 def _words(spec: Spec, previous: Versions) -> t.List[str]:
@@ -217,7 +226,7 @@ def _note(
     before = {each.name: each.before for each in planned if each.before and each.after}
     brought = {each.name for each in planned if each.after and not each.before}
     removed = {each.name: each.before for each in planned if not each.after and each.before}
-    held = [name for name in spec["packages"] if listed.get(name, ("",))[0][:1] == "h"]
+    held = _held(spec, listed)
     if former.get("to") == spec["packages"] and not former.get("done"):
         brought |= set(former["brought"])
         before = {**{n: v for n, v in before.items() if n not in brought}, **former["before"]}
@@ -295,7 +304,7 @@ def _tidy(host: Host, spec: Spec) -> None:
         if version not in (
             listed.get(name, ("", ""))[1],
             note["previous"].get(name),
-            note["before"].get(name),
+            note.get("before", {}).get(name),
         ):
             paths.remove(path)
 

@@ -193,6 +193,21 @@ def test_undo_brings_back_what_was(host: FakeHost, first: bool) -> None:
         assert world(host)["packages"] == before
 
 
+def test_a_change_that_could_not_begin_takes_nothing_back(host: FakeHost) -> None:
+    for version in (OLD, NEW):
+        offers(host, tool=[version], libtool=[version], helper=["1:9"])
+        converge(KIND, spec(version), host)
+    before = world(host)["packages"]
+    change = KIND.compare(spec("9"), host)
+    assert change is not None
+    with pytest.raises(ResourceError, match="cannot be installed"):
+        KIND.apply(spec("9"), change, host)
+    KIND.undo(spec("9"), change, host)
+    assert world(host)["packages"] == before
+    converge(KIND, spec(OLD), host)
+    assert versions(host)["libtool"] == OLD
+
+
 @pytest.mark.parametrize("breaks", ["tool", "libtool"])
 def test_undo_after_a_run_that_was_cut_off_goes_back_to_before_it(host: FakeHost, breaks: str) -> None:
     converge(KIND, spec(OLD), host)
@@ -271,8 +286,18 @@ def test_versions_do_not_change_under_a_process(host: FakeHost) -> None:
     assert versions(host)["tool"] == OLD
     (folder / "7").unlink()
     assert holders(host, ["/dev/nvidia-uvm"]) == []
+    KIND.undo(wanted, change, host)
+    assert versions(host)["tool"] == OLD
     KIND.apply(wanted, change, host)
     assert versions(host)["tool"] == NEW
+
+
+def test_undo_gives_holds_back(host: FakeHost) -> None:
+    converge(KIND, spec(OLD), host)
+    change = converge(KIND, spec(OLD, hold=False), host)
+    assert change is not None and change.action == "update"
+    KIND.undo(spec(OLD, hold=False), change, host)
+    assert world(host)["packages"]["tool"] == ["hi", OLD]
 
 
 def test_nothing_known_says_what_and_where(host: FakeHost) -> None:
