@@ -140,19 +140,18 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> None:
     _sync_folder(target.parent)
 
 
-def write_atomically(target: pathlib.Path, text: str, scratch: pathlib.Path | None = None) -> None:
-    """Write a small text file whole or not at all.
+def publish_text(text: str, target: pathlib.Path, scratch: pathlib.Path) -> None:
+    """Publish a small text; a run that is killed leaves nothing beside it, as a step's folder is emptied.
 
     Args:
-        target: the file.
-        text: what it shall hold.
-        scratch: a folder on the same file system for the unfinished file; the target's own by default.
+        text: what the file shall hold.
+        target: where it belongs.
+        scratch: the step's folder, on the same file system.
     """
-    folder = scratch if scratch is not None else target.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{target.name}.{os.getpid()}"
-    temporary.write_text(text, encoding="utf-8")
-    publish(temporary, target)
+    scratch.mkdir(parents=True, exist_ok=True)
+    made = scratch / f"text-{target.name}"
+    made.write_text(text, encoding="utf-8")
+    publish(made, target)
 
 
 def link_or_copy(source: pathlib.Path, target: pathlib.Path, scratch: pathlib.Path) -> None:

@@ -118,7 +118,7 @@ class Builder:
             kept.parent.mkdir(parents=True, exist_ok=True)
             # First the program, then its digest: a kill between the two only means compiling once more.
             cache.publish(made, kept)
-            cache.write_atomically(kept.with_name(f"{program}.digest"), digest, scratch)
+            cache.publish_text(digest, kept.with_name(f"{program}.digest"), scratch)
             self._rebuilt.add(source)
             os.utime(kept.parent.parent)
             self._forget(kept.parent.parent)

@@ -115,4 +115,4 @@ def record(place: cache.Cache, entries: collections.abc.Iterable[Entry]) -> None
                 index.artifacts[entry.key] = entry
             else:
                 index.images[entry.ref] = entry
-        cache.write_atomically(place.index_path, render(index), scratch)
+        cache.publish_text(render(index), place.index_path, scratch)

@@ -176,7 +176,7 @@ class Maker:
             packages = debian.make(base, self.arch, scratch / "layer.tar", scratch)
             made = image.existing_layer(scratch / "layer.tar")
             cache.publish(made.path, layer)
-            cache.write_atomically(record, json.dumps({"digest": made.digest, "packages": packages}), scratch)
+            cache.publish_text(json.dumps({"digest": made.digest, "packages": packages}), record, scratch)
             return image.Layer(layer, made.digest, made.size), packages
 
     def _image_entry(

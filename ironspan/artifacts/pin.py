@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 from ironspan.artifacts import cache, download, registry, toolchain
 from ironspan.artifacts.lock import Component, File, Image, Lock, native_arch
@@ -131,7 +132,7 @@ def pin_digest(
     text = set_digest(lock.path.read_text(encoding="utf-8"), item, arch, found)
     if isinstance(item, File):
         text = set_size(text, item, arch, size)
-    cache.write_atomically(lock.path, text)
+    write_file(lock.path, text.encode())
     return True
 
 
@@ -162,7 +163,7 @@ def pin_modules(component: Component, folder: pathlib.Path = toolchain.GOMODS) -
         for file in ("go.mod", "go.sum"):
             text = (work / file).read_text(encoding="utf-8")
             if not (home / file).exists() or (home / file).read_text(encoding="utf-8") != text:
-                cache.write_atomically(home / file, text)
+                write_file(home / file, text.encode())
                 changed = True
     return changed
 

@@ -17,6 +17,7 @@ import tomllib
 import zipfile
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
 from ironspan.artifacts import cache
 from ironspan.artifacts.environments import COMMON, MACHINES, Environment, Wheel
@@ -175,7 +176,7 @@ def pin(environment: Environment, lock: Lock) -> bool:
     text = lock.path.read_text(encoding="utf-8")
     changed = set_wheels(text, environment.name, found)
     if changed != text:
-        cache.write_atomically(lock.path, changed)
+        write_file(lock.path, changed.encode())
     return changed != text
 
 

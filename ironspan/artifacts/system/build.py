@@ -12,6 +12,8 @@ import pathlib
 import shutil
 import time
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
 from ironspan.artifacts import cache
 from ironspan.artifacts.gobuild import KEPT_S
 from ironspan.artifacts.system import bill, disk, ramdisk, tree
@@ -112,7 +114,7 @@ def build(
         for name in system.members:
             digests[name] = cache.digest_of(scratch / name)
             cache.publish(scratch / name, folder / name)
-        cache.write_atomically(record, json.dumps({"digests": digests, "made_from": made_from}))
+        write_file(record, json.dumps({"digests": digests, "made_from": made_from}).encode())
         place.discard(scratch)
         _forget(system, arch, folder)
     return Built(folder, made_from)

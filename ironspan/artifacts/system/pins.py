@@ -8,6 +8,8 @@ import collections
 import pathlib
 import tempfile
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
 from ironspan.artifacts import cache, wheels
 from ironspan.artifacts.environments import MACHINES, Wheel
 from ironspan.artifacts.system.declared import System
@@ -46,5 +48,5 @@ def pin(system: System) -> bool:
     text = HEAD.format(name=system.name) + "\n".join(lines) + "\n"
     changed = not system.pinned.is_file() or system.pinned.read_text(encoding="utf-8") != text
     if changed:
-        cache.write_atomically(system.pinned, text)
+        write_file(system.pinned, text.encode())
     return changed

@@ -94,8 +94,7 @@ def _planned(given: Mapping[str, t.Any]) -> Iterator[Problem]:
         near = nearest(name, known)
         where = of_command_line(PLANNED, given[PLANNED])
         yield Problem(
-            where.file,
-            where.line,
+            *where,
             PLANNED,
             f"there is no operation {name!r} that can be planned",
             f"write {near}" if near else f"write one of {', '.join(sorted(known))}",
@@ -145,12 +144,12 @@ def problems_in(
             continue
         where = place(name, value)
         if name not in known:
-            yield Problem(where.file, where.line, name, *_unknown(name, known, names))
+            yield Problem(*where, name, *_unknown(name, known, names))
             continue
         # An old name may have become several; which one is meant, its operation knows.
         wrong = [wrong_value(argument, value) for argument in known[name]]
         if all(wrong) and wrong[0]:
-            yield Problem(where.file, where.line, name, *wrong[0])
+            yield Problem(*where, name, *wrong[0])
 
 
 def _by_name(arguments: Iterable[Argument]) -> dict[str, list[Argument]]:
@@ -188,8 +187,7 @@ def _twice(given: Mapping[str, t.Any], operations: Iterable[Operation]) -> Itera
         if argument.name in given:
             where = of_command_line(name, given[name])
             yield Problem(
-                where.file,
-                where.line,
+                *where,
                 name,
                 f"the old name of {argument.name}, which is given too",
                 "leave the old one out",
