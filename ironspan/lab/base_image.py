@@ -23,7 +23,7 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "python3", "openssh-server", "iproute2", "nftables",
     "iptables", "conntrack", "ethtool", "socat", "kmod", "sudo", "openssl", "haproxy", "ca-certificates",
-    "iputils-ping", "procps", "curl", "mount", "util-linux",
+    "iputils-ping", "procps", "curl", "mount", "util-linux", "mariadb-server", "nginx-light",
 )  # fmt: skip
 #: Units a host does without. Terminals, timers and first-boot helpers cost boot time; the rest would
 #: reach through to the machine: binfmt and pstore are its own, udev would replay its devices.
@@ -165,7 +165,8 @@ def customise(tree: Path) -> None:
     for settings in (tree / "usr/lib/sysctl.d").glob("*.conf"):
         if any(line.strip().startswith(("kernel.", "vm.")) for line in settings.read_text().splitlines()):
             _link(tree / "etc/sysctl.d" / settings.name, "/dev/null")
-    (units / "multi-user.target.wants/haproxy.service").unlink(missing_ok=True)
+    for unit in ("haproxy", "mariadb", "nginx"):
+        (units / f"multi-user.target.wants/{unit}.service").unlink(missing_ok=True)
     for name, content in FILES.items():
         files.write_atomic(tree / name, content)
     for useless in ("var/cache/apt", "var/lib/apt/lists"):

@@ -44,6 +44,10 @@ Result = dict[str, t.Any]
 bind_children()  # here, because the main process imports this file before it starts workers
 
 
+SITE = "site"
+"""What a kind names among its variables when it reads the model of the site."""
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """The action ``ironspan.hybrid.remote_things``."""
 
@@ -111,6 +115,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         file = kind_file(name)
         found = {each: self._variables[each] for each in file.VARIABLES if each in self._variables}
         variables = t.cast("Result", self._templar.template(found))
+        if SITE in file.VARIABLES:
+            variables[SITE] = site_of_run(dict(self._variables))
         return file.opened(variables), variables
 
     def say(self, text: str) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 
 UID = "5f0c1e6a9b7d"
@@ -51,6 +53,15 @@ class PublicSide:
     def peers_named(self) -> bool:
         """Return that all members have the name of peers."""
         return True
+
+    def ironic(self) -> dict[str, t.Any]:
+        """Return the names of the secrets of an Ironic whose password and key were changed once."""
+        keys = [{"name": f"ironic-backup-key-{number}", "version": number} for number in (1, 2)]
+        return {"password": "ironic-password-2", "keys": keys}
+
+    def bmc_pem(self) -> str:
+        """Return a text that tells what was asked for."""
+        return "certificate of bmc\n"
 
     def trust_stamp(self) -> str:
         """Return a text."""

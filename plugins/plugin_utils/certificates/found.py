@@ -37,6 +37,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "/etc/kubernetes/pki/apiserver-kubelet-client.crt": Purpose("API server to kubelets", "kubernetes"),
     "/etc/kubernetes/pki/front-proxy-client.crt": Purpose("API server to extensions", "front-proxy"),
     "/etc/kubernetes/pki/access-controller.crt": Purpose("requests for access", "kubernetes"),
+    "/etc/ironspan-ironic/web/server.crt": Purpose("API of Ironic", "kubernetes"),
     "/etc/kubernetes/admin.conf": Purpose("admin.conf", "kubernetes"),
     "/etc/kubernetes/super-admin.conf": Purpose("super-admin.conf", "kubernetes"),
     "/etc/kubernetes/controller-manager.conf": Purpose("controller manager", "kubernetes"),
@@ -52,6 +53,7 @@ TRUSTED: Mapping[str, str] = {
     "/etc/kubernetes/pki/signing-ca.crt": "kubernetes",
     "/etc/kubernetes/pki/front-proxy-ca.crt": "front-proxy",
     "/etc/haproxy/kubernetes-ca.crt": "kubernetes",
+    "/etc/ironspan-ironic/ca.crt": "kubernetes",
 }
 """Files of trusted authorities; so are the authorities in kubeconfigs, all of ``kubernetes``."""
 

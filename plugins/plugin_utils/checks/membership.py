@@ -56,7 +56,8 @@ def check_counts(draft: Draft) -> None:
     """There must be a control plane, a worker, and an odd number of etcd members."""
     for group, what in (("etcd", "etcd member"), ("control_plane", "control plane"), ("nodes", "worker")):
         # Workers of bare metal come into the inventory once they run.
-        if not draft.members(group) and not (group == "nodes" and draft.site_value("site_bare_metal_cloud")):
+        from_racks = draft.site_value("site_bare_metal_cloud") or draft.members("ironic")
+        if not draft.members(group) and not (group == "nodes" and from_racks):
             draft.problems.add(
                 draft.group_place(group),
                 f"groups.{group}",

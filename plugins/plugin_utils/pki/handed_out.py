@@ -24,6 +24,7 @@ def known(store: Store) -> dict[str, Open]:
         store.secret_name(SERVICE_ACCOUNT): store.service_account_key,
         **store.encryption.secrets(),
         **store.backup_keys.secrets(),
+        **store.ironic.secrets(),
     }
 
 

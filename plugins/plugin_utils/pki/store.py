@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations im
     parsed,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import PEERS_NAMED
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.ironic import IronicSecrets
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import load_key
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material import (
     Material,
@@ -90,6 +91,7 @@ class Store(Signer):
         self.backup_keys = BackupKeys(folder, self._prove)
         self.encryption = EncryptionKeys(folder, clock)
         self.bmcs = BmcSecrets(folder, clock)
+        self.ironic = IronicSecrets(folder)
 
     # -- making and checking -----------------------------------------------------------------------
 
@@ -117,6 +119,7 @@ class Store(Signer):
             made += ["backup-key"] if self.backup_keys.ensure() else []
             self.encryption.prove()
             self.bmcs.prove()
+            self.ironic.prove()
             if not self._folder.header().get(COMPLETE):
                 self._folder.change_header({COMPLETE: True})
         return made
@@ -129,6 +132,7 @@ class Store(Signer):
         self.backup_keys.prove()
         self.encryption.prove()
         self.bmcs.prove()
+        self.ironic.prove()
 
     # -- reading -----------------------------------------------------------------------------------
 

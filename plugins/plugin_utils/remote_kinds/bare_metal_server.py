@@ -38,6 +38,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_
     connected,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login import CLOUD, CLOUDS, login_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import read_inspection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_state import (
@@ -71,7 +72,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
-CLOUD, CLOUDS = "site_bare_metal_cloud", "site_bare_metal_clouds"
 NODE, RACKS = "site_bare_metal_node", "site_bare_metal_racks"
 IMAGE, ACCOUNT, KNOWN_HOSTS = (
     "site_bare_metal_image",
@@ -81,7 +81,8 @@ IMAGE, ACCOUNT, KNOWN_HOSTS = (
 TOGETHER, INSPECT = "site_bare_metal_at_once", "site_bare_metal_inspect"
 INVENTORY, EXPECTED, MAPPING = "site_bare_metal_inventory", "ironspan_expected", "ironspan_mapping"
 VARIABLES = (
-    CLOUD, CLOUDS, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY, EXPECTED, MAPPING,
+    "site", CLOUD, CLOUDS, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY,
+    EXPECTED, MAPPING,
     *ironic_login.VARIABLES,
 )  # fmt: skip
 _ENDS = ("provide", "active", "rebuild")
@@ -123,7 +124,7 @@ def opened(variables: Mapping[str, t.Any]) -> BareMetalServer:
     file, mapping = str(variables.get(EXPECTED) or ""), str(variables.get(MAPPING) or "")
     inventory = str(variables.get(INVENTORY) or "")
     return BareMetalServer(
-        lambda: connected(str(variables.get(CLOUD) or ""), str(variables.get(CLOUDS) or "")),
+        lambda: connected(**login_of(variables)),
         Account.of(variables.get(ACCOUNT) or {}),
         KnownHosts(str(variables.get(KNOWN_HOSTS) or "")),
         int(variables.get(TOGETHER) or AT_ONCE),

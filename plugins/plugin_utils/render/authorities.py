@@ -65,6 +65,12 @@ class Authorities(t.Protocol):
     def peers_named(self) -> bool:
         """Tell whether all members of etcd have certificates with the name of peers."""
 
+    def ironic(self) -> dict[str, t.Any]:
+        """Return the names of the secrets of the site's own Ironic: ``password``, and ``keys`` of backups."""
+
+    def bmc_pem(self) -> str:
+        """Return the certificate of the authority for BMCs, "" of a site that has none."""
+
 
 class StoreAuthorities:
     """Reads the site's PKI store; opened when something is first asked for.
@@ -133,6 +139,23 @@ class StoreAuthorities:
     def peers_named(self) -> bool:
         """Tell whether all members of etcd have certificates with the name of peers."""
         return self._ask("peers", "", lambda store: "yes" if store.peers_named() else "no", "yes") == "yes"
+
+    def ironic(self) -> dict[str, t.Any]:
+        """Return the names of the secrets of the site's own Ironic; in check mode those that it will have."""
+        stand_in = json.dumps(
+            {"password": "ironic-password-1", "keys": [{"name": "ironic-backup-key-1", "version": 1}]}
+        )
+
+        def read(store: t.Any) -> str:
+            if self._make:
+                store.ironic.ensure()
+            return json.dumps(store.ironic.names())
+
+        return t.cast("dict[str, t.Any]", json.loads(self._ask("ironic", "", read, stand_in)))
+
+    def bmc_pem(self) -> str:
+        """Return the certificate of the authority for BMCs, "" of a site that has none."""
+        return self._ask("bmc", "", lambda store: str(store.bmcs.authority_pem()), "")
 
     def encryption(self) -> Encryption:
         """Return how API servers encrypt secrets; of a site that is not built yet, how it will."""

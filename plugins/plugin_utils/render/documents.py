@@ -91,6 +91,8 @@ class Renderer:
             "backup_keys": authorities.backup_keys,
             "backup_signers": authorities.backup_signers,
             "recovery_stamp": authorities.recovery_stamp,
+            "ironic_secrets": authorities.ironic,
+            "bmc_ca_pem": authorities.bmc_pem,
             "encryption_of_secrets": authorities.encryption,
             "etcd_peer_name": PEER_NAME,
             "etcd_peers_are_named": authorities.peers_named,
