@@ -62,6 +62,11 @@ class PackageKind:
 
     def _install(self, spec: Spec, host: Host) -> None:
         name = spec["name"]
+        note = host.note(spec["id"])
+        if note.get("done", True):
+            # What an earlier installation brought is not this one's to take back.
+            note = {"brought": [], "done": True}
+            host.remember(spec["id"], note)
         _apt.go_on(host)
         status, planned, problem = _apt.run(host, "install", "--simulate", name, check=False)
         if status != 0:
@@ -73,14 +78,17 @@ class PackageKind:
                 f"package {name} cannot be installed: {_apt.last_error(problem)}",
                 "Check the name, and that /etc/apt/sources.list.d on the host names a mirror that has it.",
             )
-        brought = [each.name for each in _apt.parse_simulation(planned) if each.after]
-        host.remember(spec["id"], {"brought": brought or [name]})
+        brought = [each.name for each in _apt.parse_simulation(planned) if each.after and not each.before]
+        # Of a run that was cut off, also what that one brought.
+        brought = list(dict.fromkeys([*note["brought"], *(brought or [name])]))
+        host.remember(spec["id"], {"brought": brought, "done": False})
         status, _, problem = _apt.run(host, "install", name, check=False)
         if status != 0:
             raise ResourceError(
                 f"package {name} was not installed: {_apt.last_error(problem)}",
                 f"Run 'apt-get install {name}' on the host to see the whole output.",
             )
+        host.remember(spec["id"], {"brought": brought, "done": True})
 
 
 KIND = PackageKind()

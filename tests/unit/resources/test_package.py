@@ -96,6 +96,20 @@ def test_install_and_undo_take_dependencies_along(host: FakeHost) -> None:
     KIND.undo(spec("haproxy"), change, host)
 
 
+def test_an_installation_that_could_not_begin_takes_nothing_back(host: FakeHost) -> None:
+    converge(KIND, spec("haproxy"), host)
+    host.put("/packages", "haproxy\trc \t1.0\nliblua\tii \t1.0\n")
+    host.forget_all_cached()
+    change = KIND.compare(spec("haproxy"), host)
+    assert change is not None
+    host.program("apt-get", "echo E: no such thing >&2; exit 100")
+    with pytest.raises(ResourceError, match="cannot be installed"):
+        KIND.apply(spec("haproxy"), change, host)
+    KIND.undo(spec("haproxy"), change, host)
+    assert not any("remove" in call for call in host.calls("apt-get"))
+    assert "liblua\tii" in host.text("/packages")
+
+
 def test_remove_and_undo_bring_the_same_version(host: FakeHost) -> None:
     change = converge(KIND, spec("bash", "absent"), host)
     assert change is not None
