@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import typing as t
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_r
     site_of_run,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError, PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import CONSENT_VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     insist_on_a_plan,
@@ -72,7 +74,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             outcomes = [self._brought(name) for name in arguments["kinds"]]
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
-        return {**result, **_answer(outcomes, self.say)}
+        answer = _answer(outcomes, self.say)
+        report = {key: answer[key] for key in ("things", "timings")}
+        write_report(
+            str(self._variables.get("ironspan_report") or ""), {**report, "failed": answer.get("msg", "")}
+        )
+        return {**result, **answer}
 
     def _plan(self) -> Result:
         """Keep the things of the operation that is planned for the plan."""
@@ -133,7 +140,8 @@ def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
     changed = [file for file in files if file.before != file.after]
     done += [f"write {file.path}" for file in changed]
     notes = [note for thing in things for note in thing.found.notes]
-    for text in (*done, *notes, *(note for file in files for note in file.notes)):
+    timings = {name: steps for outcome in outcomes for name, steps in outcome.timings.items()}
+    for text in (*done, *notes, *(note for file in files for note in file.notes), *said_of_timings(timings)):
         say(text)
     answer: Result = {
         "changed": bool(done),
@@ -141,11 +149,28 @@ def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
         "diff": [*(diff_of(thing) for thing in things if thing.steps), *map(diff_of_file, changed)],
         "things": [{**thing.as_dict(), "more": dict(thing.found.more)} for thing in things],
     }
+    answer["timings"] = {
+        name: [{"step": what, "seconds": round(seconds, 3)} for what, seconds in steps]
+        for name, steps in timings.items()
+    }
     if wrong:
         problems.append(f"this is not as it should be, and no step fixes it: {'; '.join(wrong)}")
     if problems:
         answer.update(failed=True, msg="\n".join(problems))
     return answer
+
+
+def said_of_timings(timings: Mapping[str, list[tuple[str, float]]]) -> list[str]:
+    """Return for each step how many things took it and how long, in the order in which it was taken first."""
+    taken: dict[str, list[float]] = {}
+    for steps in timings.values():
+        for what, seconds in steps:
+            taken.setdefault(what, []).append(seconds)
+    return [
+        f"{what}: {len(seconds)} times, median {statistics.median(seconds):.1f} s, "
+        f"longest {max(seconds):.1f} s"
+        for what, seconds in taken.items()
+    ]
 
 
 def diff_of(thing: Thing) -> dict[str, str]:

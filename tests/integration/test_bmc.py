@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import rotation
@@ -32,7 +33,7 @@ from ironspan.lab.bmc.front import Front
 from tests.integration.test_backup_store import SITE
 from tests.integration.test_ironic import login
 from tests.support.playbooks import ROOT
-from tests.support.small_plays import run
+from tests.support.small_plays import mirror_index, run
 
 pytestmark = pytest.mark.lab
 ADDRESSES = ["127.77.0.1", "127.77.0.2"]
@@ -79,7 +80,9 @@ def site(tmp_path: Path, fronts: list[Front]) -> Iterator[Path]:
 
 
 def playbook(site: Path, name: str, *options: str, **arguments: t.Any) -> subprocess.CompletedProcess[str]:
-    given = {"ironspan_expected": str(site / "racks.csv"), "ironspan_factory": str(site / "factory.yml")}
+    given = {"ironspan_expected": str(site / "racks.csv")}
+    if name != "bare_metal":
+        given["ironspan_factory"] = str(site / "factory.yml")
     given |= {f"ironspan_{key}": value for key, value in arguments.items()}
     extra = ("-e", json.dumps(given))
     return run(site, str(ROOT / f"playbooks/{name}.yml"), "-i", str(site / "hosts.yml"), *extra, *options)
@@ -244,3 +247,64 @@ def test_ironic_finds_the_same_servers_and_says_what_is_wrong(site: Path, fronts
             assert (node.state, said in node.last_error) == ("enroll", True), node
             front.faults.clear()
         assert managed().state == "manageable"
+
+
+def test_ironic_has_the_account_that_holds_also_after_a_kill(
+    site: Path, fronts: list[Front], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password goes from the PKI store to Ironic in the run that sets it, and is shown nowhere."""
+    authority = site / "bmc-ca.pem"
+    node = {
+        "driver": "redfish",
+        "automated_clean": False,
+        "driver_info": {"redfish_address": "https://{bmc_address}", "redfish_verify_ca": str(authority)},
+    }
+    hosts = json.loads((site / "hosts.yml").read_text())
+    (site / "index.json").write_text(mirror_index())
+    hosts["all"]["vars"] |= {
+        "site_artifacts_index": str(site / "index.json"),
+        "site_bare_metal_cloud": "lab",
+        "site_bare_metal_node": node,
+        "site_bare_metal_inspect": False,
+    }
+    (site / "hosts.yml").write_text(json.dumps(hosts))
+    front, said = fronts[0], ""
+
+    def played(name: str, **arguments: t.Any) -> str:
+        nonlocal said
+        options = {} if name == "bmc_setup" else {"allow_destructive": True}
+        done = playbook(site, name, "--diff", "-vvv", **options, **arguments)
+        said += done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def power(api: IronicApi, uuid: str, verb: str) -> str:
+        """Return what Ironic says when it needs its account."""
+        api.take(uuid, verb)
+        return api.settled(uuid, lambda what: None, 120).last_error
+
+    with ironic.running(site / "ironic", REDFISH) as lab:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(lab.clouds))
+        api = login(lab, lab.password)
+        played("bmc_setup")
+        authority.write_text(store(site).bmcs.authority_pem())
+        played("bare_metal")
+        uuid = api.nodes()["gpu-1"][0]
+        assert power(api, uuid, "power_on") == ""
+        former = passwords(fronts)
+        assert "give Ironic the account of its BMC" in played("bmc_setup", rotate=True)
+        assert passwords(fronts)[0] != former[0]
+        assert power(api, uuid, "power_off") == ""
+        # A run is killed after the BMC took a password, and before Ironic heard of it.
+        place = Place(Endpoint("gpu-1", front.address), front.state.serial, "", read_factory("").of("none"))
+        rotation.rotate(place, store(site).bmcs)
+        assert "401" in power(api, uuid, "power_on")
+        assert "give Ironic the account of its BMC" in played("bmc_setup", servers="gpu-1")
+        assert power(api, uuid, "power_on") == ""
+        assert "changed=0" in played("bmc_setup")
+        ironic.stop(lab.folder)
+        refused = playbook(site, "bmc_setup", rotate=True)
+        assert refused.returncode == 2 and "can only be changed when Ironic hears of it" in refused.stdout
+    for password in {*former, *passwords(fronts)}:
+        assert password not in said
+        assert password not in lab.log.read_text()

@@ -8,15 +8,19 @@ each 409 for 15 s, also one that will never change; so it is told not to, and th
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 import typing as t
-import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_answers import (
+    is_busy,
+    node_of_entry,
+    path_of,
+    said_of,
+    unanswered,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import quoted
@@ -69,7 +73,9 @@ class IronicApi:
         # Whose conductor is which is not asked: Ironic 39.0.0 answers 500 to a list with that field.
         alive = bool(self.conductors())
         entries = self._listed("nodes", (*_FIELDS, *more))
-        return {str(entry.get("name") or entry["uuid"]): (entry, _node(entry, alive)) for entry in entries}
+        return {
+            str(entry.get("name") or entry["uuid"]): (entry, node_of_entry(entry, alive)) for entry in entries
+        }
 
     def ports(self) -> dict[str, set[str]]:
         """Return the addresses of ports by the UUID of their node, with one request a thousand ports."""
@@ -83,17 +89,30 @@ class IronicApi:
         while path:
             page = self._ask("GET", path)
             yield from page.get(what, ())
-            path = _path_of(page.get("next"))
+            path = path_of(page.get("next"))
 
     def node(self, uuid: str) -> Node:
         """Return one node."""
         entry = self._ask("GET", f"/nodes/{uuid}?fields={','.join(_FIELDS)}")
-        return _node(entry, alive=True)
+        return node_of_entry(entry, alive=True)
 
-    def changed_at(self, uuid: str) -> str:
-        """Return when the provision state of a node changed last, as Ironic writes it; "" for never."""
-        entry = self._ask("GET", f"/nodes/{uuid}?fields=provision_updated_at")
-        return str(entry.get("provision_updated_at") or "")
+    def times(self, uuid: str) -> dict[str, str]:
+        """Return when a node's provision state changed and when it was inspected, "" for never.
+
+        They are as Ironic writes them, by its clock: two are the same, or not.
+        """
+        names = ("provision_updated_at", "inspection_finished_at")
+        entry = self._ask("GET", f"/nodes/{uuid}?fields={','.join(names)}")
+        return {name: str(entry.get(name) or "") for name in names}
+
+    def cleaned(self, uuid: str) -> dict[str, t.Any]:
+        """Return what Ironic says of a node's last cleaning: steps, times, the conductor's history."""
+        fields = (
+            "driver,deploy_interface,driver_internal_info,last_error,provision_state,provision_updated_at"
+        )
+        entry = self._ask("GET", f"/nodes/{uuid}?fields={fields}")
+        history = self._ask("GET", f"/nodes/{uuid}/history?detail=True", missing={}).get("history", ())
+        return {**{key: entry.get(key) for key in fields.split(",")}, "history": list(history)}
 
     def conductors(self) -> set[str]:
         """Return the names of the conductors that are alive."""
@@ -115,7 +134,11 @@ class IronicApi:
             RemoteError: Ironic refused, or a port is another node's.
         """
         known = self._ask("GET", f"/nodes/{name}?fields=uuid", missing={})
-        uuid = str(known["uuid"] if known else self._ask("POST", "/nodes", {**body, "name": name})["uuid"])
+        uuid = str(
+            known["uuid"]
+            if known
+            else self._ask("POST", "/nodes", {**body, "name": name}, secret=True)["uuid"]
+        )
         self.add_ports(uuid, name, macs)
         return uuid
 
@@ -138,15 +161,16 @@ class IronicApi:
                 remedy = "look which node has it, and remove it there"
                 raise RemoteError(f"the port {mac} of {name} is another node's", remedy)
 
-    def change(self, uuid: str, values: Mapping[str, t.Any]) -> None:
+    def change(self, uuid: str, values: Mapping[str, t.Any], *, secret: bool = False) -> None:
         """Set fields of a node.
 
         Args:
             uuid: of the node.
             values: path below the node, with slashes, to value: ``driver_info/redfish_address``.
+            secret: whether a value must not be in a log or an error.
         """
         changes = [{"op": "add", "path": f"/{path}", "value": value} for path, value in values.items()]
-        self._ask("PATCH", f"/nodes/{uuid}", changes)
+        self._ask("PATCH", f"/nodes/{uuid}", changes, secret=secret)
 
     def take(self, uuid: str, verb: str, arguments: Mapping[str, t.Any] | None = None) -> None:
         """Ask for a step, and do not wait for its end.
@@ -157,7 +181,9 @@ class IronicApi:
             arguments: ``clean_steps``, ``service_steps``, ``configdrive`` or ``rescue_password``.
         """
         if verb in PROVISION:
-            self._ask("PUT", f"/nodes/{uuid}/states/provision", {"target": verb, **(arguments or {})})
+            asked = {"target": verb, **(arguments or {})}
+            # A config drive has the host's private key.
+            self._ask("PUT", f"/nodes/{uuid}/states/provision", asked, secret="configdrive" in asked)
         elif verb in ("power_on", "power_off"):
             self._ask("PUT", f"/nodes/{uuid}/states/power", {"target": verb.replace("_", " ")})
         elif verb == "end_maintenance":
@@ -207,7 +233,12 @@ class IronicApi:
         return self._ask("GET", f"/nodes/{uuid}/firmware", missing={})
 
     def _ask(
-        self, method: str, path: str, body: t.Any = None, missing: Mapping[str, t.Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: t.Any = None,
+        missing: Mapping[str, t.Any] | None = None,
+        secret: bool = False,
     ) -> Mapping[str, t.Any]:
         """Ask, again while Ironic or the node is busy.
 
@@ -216,23 +247,31 @@ class IronicApi:
             path: below the endpoint of version 1 of the API.
             body: sent as JSON; None for none.
             missing: what is returned when there is no such thing; None: that is an error.
+            secret: whether the body must not be in a log or an error. Ironic repeats bodies in its refusals.
         """
         until = self._clock() + BUSY_S
         while True:
             options = {"json": body} if body is not None else {}
             try:
                 answer = self._session.request(
-                    path, method, microversion=MICROVERSION, raise_exc=False, status_code_retries=0, **options
+                    path,
+                    method,
+                    microversion=MICROVERSION,
+                    raise_exc=False,
+                    status_code_retries=0,
+                    log=not secret,
+                    **options,
                 )
             except Exception as error:  # of keystoneauth1, which is there only where Ironic is used
-                raise _unanswered(error) from None
+                raise unanswered(error) from None
             if answer.status_code == 404 and missing is not None:
                 return missing
             if answer.status_code < 400:
                 return answer.json() if answer.content else {}
-            said = _said(answer)
-            if not _is_busy(answer.status_code, said) or self._clock() > until:
+            said = said_of(answer)
+            if not is_busy(answer.status_code, said) or self._clock() > until:
                 asked = f"{method} {path.split('?')[0]} (HTTP {answer.status_code})"
+                said = "what it said may repeat a secret, and is left out" if secret else said
                 raise RemoteError(f"Ironic refused {asked}{explained(said)}")
             self._sleep(PAUSE_S)
 
@@ -264,62 +303,4 @@ def connected(cloud: str = "", clouds: str = "", **login: t.Any) -> IronicApi:
         region = read.get_one(cloud=cloud or None, **login)
         return IronicApi(openstack.connection.Connection(config=region).baremetal)
     except Exception as error:  # of openstacksdk and of keystoneauth1, which have no common ground
-        raise _unanswered(error) from None
-
-
-def _unanswered(error: Exception) -> RemoteError:
-    """Return the error of a request without an answer; anything but one of the two libraries is a mistake."""
-    if type(error).__module__.partition(".")[0] not in ("openstack", "keystoneauth1"):
-        raise error
-    return RemoteError(
-        f"Ironic does not answer{explained(str(error).rstrip('.'))}",
-        "look at the cloud in clouds.yaml, the network, and Ironic's service",
-    )
-
-
-def _said(answer: t.Any) -> str:
-    """Return the words of a refusal; Ironic puts JSON into JSON."""
-    try:
-        said = answer.json()["error_message"]
-        with contextlib.suppress(ValueError):
-            said = json.loads(said)
-        if isinstance(said, Mapping):
-            said = said.get("faultstring") or said.get("description") or said
-        return str(said)
-    except (ValueError, KeyError, TypeError):
-        return str(answer.text)
-
-
-def _is_busy(status: int, said: str) -> bool:
-    """Return whether it is worth asking again: no worker is free, or a conductor has the node just now."""
-    return status == 503 or (status == 409 and "is locked by host" in said)
-
-
-def _node(entry: Mapping[str, t.Any], alive: bool) -> Node:
-    properties = entry.get("properties") or {}
-    memory = str(properties.get("memory_mb") or "")
-    return Node(
-        state=entry.get("provision_state") or "available",
-        target=entry.get("target_provision_state"),
-        power=entry.get("power_state"),
-        maintenance=bool(entry.get("maintenance")),
-        maintenance_reason=entry.get("maintenance_reason") or "",
-        fault=entry.get("fault") or "",
-        last_error=entry.get("last_error") or "",
-        reserved_by=entry.get("reservation") or "",
-        protected=bool(entry.get("protected")),
-        retired=bool(entry.get("retired")),
-        done=frozenset(("inspect",) if entry.get("inspection_finished_at") else ()),
-        # Where the node says nothing the conductor's setting holds: it cleans, if nobody switched that off.
-        automated_clean=entry.get("automated_clean") is not False,
-        conductor_alive=alive,
-        memory_mib=int(memory) if memory.isdecimal() and memory.isascii() else None,
-    )
-
-
-def _path_of(link: str | None) -> str:
-    """Return the path and query of a link to the next page, "" when there is none."""
-    if not link:
-        return ""
-    parts = urllib.parse.urlsplit(link)
-    return f"/{parts.path.rpartition('/v1/')[2]}?{parts.query}"
+        raise unanswered(error) from None

@@ -12,8 +12,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import server_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Goal, Node, Wanted
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record import Record, digest_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import Way, way
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import State, Step
 
+_RUNNING = ("active", "rescue", "rescue failed", "unrescue failed", "service failed", "error")
 _CHANGING = ("rebooting", "soft rebooting", "soft power off")
 
 
@@ -61,11 +63,24 @@ def found_state(
         **dataclasses.asdict(node),
         "power": node.power if node.power in _CHANGING else None,
         "last_error": node.last_error if failed else "",
-        "done": sorted(node.done),
+        "done": sorted(_done(node, record, wanted)),
         "node": kept,
         "macs": sorted(macs & set(wanted["macs"])),
         "compared": record.compared is not None and record.compared.digest == digest,
     }
+
+
+def _done(node: Node, record: Record, wanted: State) -> set[str]:
+    """Return the chores that need not be done again.
+
+    Whoever has mended a server that is held runs it again: so it is inspected again.
+    """
+    done = set(node.done)
+    if record.differed and node.state == "manageable":
+        done.discard("inspect")
+    if wanted.get("clean") and record.erased == tuple(wanted["clean"]):
+        done.add("clean")
+    return done
 
 
 def node_of(found: State | None) -> Node:
@@ -78,4 +93,23 @@ def node_of(found: State | None) -> Node:
 
 def wanted_of(state: State) -> Wanted:
     """Return where the node of a wanted state shall go."""
-    return Wanted(t.cast("Goal", state["goal"]), inspect=bool(state["inspect"]))
+    return Wanted(
+        t.cast("Goal", state["goal"]),
+        inspect=bool(state["inspect"]),
+        clean=tuple(state.get("clean", ())),
+        deploy=bool(state.get("redeploy")),
+    )
+
+
+def way_of(found: State | None, wanted: State) -> Way:
+    """Return the way of a node.
+
+    One that shall be redeployed and runs is inspected again, because it may stand somewhere else. One that
+    does not run any more is on the way already, by a run that was killed.
+    """
+    node, goal = node_of(found), wanted_of(wanted)
+    if goal.deploy and node.state in _RUNNING:
+        node = dataclasses.replace(node, done=frozenset())
+    elif goal.deploy:
+        goal = dataclasses.replace(goal, deploy=False)
+    return way(node, goal)

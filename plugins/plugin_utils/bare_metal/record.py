@@ -22,8 +22,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expecte
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import labels_of, taken_labels
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import Inspection
 
-COMPARED, DEPLOYED = "ironspan_compared", "ironspan_deployed"
-FIELDS = ("extra", "provision_updated_at")
+COMPARED, DEPLOYED, ERASED = "ironspan_compared", "ironspan_deployed", "ironspan_erased"
+FIELDS = ("extra", "provision_updated_at", "inspection_finished_at")
 """Fields of a node that ``Record.of`` reads."""
 
 
@@ -59,10 +59,19 @@ class Deployed(t.NamedTuple):
 
 
 class Record(t.NamedTuple):
-    """What is recorded of a server."""
+    """What is recorded of a server.
+
+    Args:
+        compared: its last comparison that ended well.
+        deployed: its operating system.
+        erased: the clean steps that have erased it since.
+        differed: whether its last inspection was compared, and differs from what was declared.
+    """
 
     compared: Compared | None = None
     deployed: Deployed | None = None
+    erased: tuple[str, ...] = ()
+    differed: bool = False
 
     @classmethod
     def of(cls, entry: Mapping[str, t.Any]) -> Record:
@@ -73,7 +82,12 @@ class Record(t.NamedTuple):
         """
         extra = entry.get("extra")
         extra = extra if isinstance(extra, Mapping) else {}
-        return cls(_compared(extra.get(COMPARED)), _deployed(extra.get(DEPLOYED), entry))
+        erased = extra.get(ERASED)
+        steps = tuple(map(str, erased)) if isinstance(erased, list) else ()
+        compared = extra.get(COMPARED)
+        failed = compared.get("differed") if isinstance(compared, Mapping) else None
+        differed = failed is not None and failed == entry.get("inspection_finished_at")
+        return cls(_compared(compared), _deployed(extra.get(DEPLOYED), entry), steps, differed)
 
 
 def digest_of(server: ExpectedServer) -> str:
@@ -93,13 +107,27 @@ def compared_fields(server: ExpectedServer, inspections: Sequence[Inspection]) -
     return {f"extra/{COMPARED}": {"digest": digest_of(server), "labels": labels}}
 
 
+def differed_fields(inspected_at: str) -> dict[str, t.Any]:
+    """Return what ``IronicApi.change`` is given when a server differs: that inspection counts no more.
+
+    Args:
+        inspected_at: when it was inspected, as Ironic writes it.
+    """
+    return {f"extra/{COMPARED}": {"differed": inspected_at}}
+
+
 def deployed_fields(deployed: Deployed) -> dict[str, t.Any]:
     """Return what ``IronicApi.change`` is given before an operating system is asked for."""
-    return {f"extra/{DEPLOYED}": deployed._asdict()}
+    return {f"extra/{DEPLOYED}": deployed._asdict(), f"extra/{ERASED}": []}
+
+
+def erased_fields(steps: Sequence[str]) -> dict[str, t.Any]:
+    """Return what ``IronicApi.change`` is given once a server was erased, and the proof is kept."""
+    return {f"extra/{ERASED}": list(steps)}
 
 
 def _compared(said: t.Any) -> Compared | None:
-    if not isinstance(said, Mapping):
+    if not isinstance(said, Mapping) or "digest" not in said:
         return None
     return Compared(str(said.get("digest")), taken_labels(said.get("labels")))
 

@@ -11,12 +11,16 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import kept_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError, Step
 
 SINCE = "ironspan_bmc_since"
 """In ``extra`` of a node."""
 _DRIVER = "redfish"
+Standing = t.Literal["none", "changing", "former", "current"]
+TELL = Step("tell", "give Ironic the account of its BMC", seconds=1)
 
 
 class Accounts(t.Protocol):
@@ -84,6 +88,40 @@ class BmcLogins:
         if f"extra/{SINCE}" not in differences:
             return dict(differences)
         return {**differences, **{f"driver_info/{key}": value for key, value in self._login(serial).items()}}
+
+    def standing(self, serial: str, extra: t.Any) -> Standing:
+        """Tell whether Ironic has the account that holds.
+
+        Args:
+            serial: of the server.
+            extra: of its node, as Ironic has it.
+
+        Raises:
+            BmcError: what is kept is damaged.
+        """
+        kept = kept_of(self._accounts.account(serial) if self._accounts and serial else None)
+        if kept.pending is not None:
+            return "changing"
+        if kept.login is None:
+            return "none"
+        told = extra.get(SINCE) if isinstance(extra, Mapping) else None
+        return "current" if told == kept.since else "former"
+
+    def tell(self, api: IronicApi, uuid: str, serial: str) -> None:
+        """Give Ironic the account that holds now.
+
+        Raises:
+            RemoteError: there is none, or Ironic refused.
+            BmcError: what is kept is damaged.
+        """
+        standing = self.standing(serial, None)
+        if standing not in ("former", "current") or self._accounts is None:
+            raise RemoteError(
+                "no account of its BMC holds: none is kept, or a change of its password was begun",
+                "run ironspan bmc setup for it",
+            )
+        since = kept_of(self._accounts.account(serial)).since
+        api.change(uuid, self.changed({f"extra/{SINCE}": since}, serial), secret=True)
 
     def _login(self, serial: str) -> dict[str, str]:
         kept = kept_of(self._accounts.account(serial) if self._accounts else None)

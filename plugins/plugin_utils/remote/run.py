@@ -45,12 +45,14 @@ class Outcome:
         problems: what failed or was refused, one text a thing.
         done: the steps that were taken; in a check those that would be.
         left: the file that the kind leaves, None where it leaves none.
+        timings: name of a thing to its steps, those that were begun, with the seconds that they took.
     """
 
     things: list[Thing]
     problems: list[str]
     done: list[str]
     left: Left | None = None
+    timings: dict[str, list[tuple[str, float]]] = dataclasses.field(default_factory=dict)
 
     @property
     def wrong(self) -> list[str]:
@@ -125,7 +127,7 @@ def bring_as_planned(
         )
     compare.insist_on_consent(left, allowed)
     worked = _worked(kind, left, problems, say, begun.mark)
-    return _left(kind, Outcome(things, worked.problems, worked.done), check)
+    return _left(kind, dataclasses.replace(worked, things=things), check)
 
 
 def _worked(
@@ -133,7 +135,10 @@ def _worked(
 ) -> Outcome:
     outcomes = work.apply(kind, [thing for thing in things if not thing.found.fault], say, begin)
     problems = [*problems, *(outcome.problem for outcome in outcomes if outcome.problem)]
-    return Outcome(things, problems, [step for outcome in outcomes for step in outcome.done])
+    steps = {thing.name: [step.what for step in thing.steps] for thing in things}
+    timings = {one.name: list(zip(steps[one.name], one.seconds, strict=False)) for one in outcomes}
+    done = [step for outcome in outcomes for step in outcome.done]
+    return Outcome(things, problems, done, timings=timings)
 
 
 def _left(kind: Kind, outcome: Outcome, check: bool) -> Outcome:

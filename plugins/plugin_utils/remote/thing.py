@@ -141,6 +141,8 @@ class Kind(t.Protocol):
     """The argument of a run that names a thing, and by that consents to what is done to it; "" for none."""
     at_once: int
     """How many things of a lane are worked on at the same time."""
+    most_failures: int
+    """How many things of a lane may fail before no other of it is begun; 0 for any number."""
 
     def find(self, wanted: Mapping[str, State | None]) -> Mapping[str, Found]:
         """Ask what is there, with as few requests as the service allows.

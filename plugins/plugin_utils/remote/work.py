@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import threading
 import time
 import typing as t
@@ -27,6 +28,8 @@ class Outcome(t.NamedTuple):
     done: list[str]
     """Its steps that were taken, in order."""
     error: str = ""
+    seconds: tuple[float, ...] = ()
+    """How long each step took, also the one that failed."""
 
     @property
     def problem(self) -> str:
@@ -59,32 +62,77 @@ def apply(
     for thing in busy:
         lanes.setdefault(kind.lane(thing.name, thing.wanted), []).append(thing)
     outcomes: dict[str, Outcome] = {}
+    budgets = {lane: _Budget(lane, kind.most_failures) for lane in lanes}
     with progress.told(say, quiet_s), contextlib.ExitStack() as stack:
         waiting = {}
-        for lane in lanes.values():
+        for name, lane in lanes.items():
             width = max(1, min(kind.at_once, len(lane)))
             pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(width))
-            waiting.update({pool.submit(_work, kind, thing, progress, begin): thing for thing in lane})
+            work = functools.partial(_within, budgets[name], kind, progress, begin)
+            waiting.update({pool.submit(work, thing): thing for thing in lane})
         for future in concurrent.futures.as_completed(waiting):
             outcomes[waiting[future].name] = future.result()
     return [outcomes[thing.name] for thing in busy]
 
 
+class _Budget:
+    """How many things of a lane may fail before the others are not begun any more.
+
+    Args:
+        lane: what they share.
+        most: how many; 0 for any number.
+    """
+
+    def __init__(self, lane: str, most: int) -> None:
+        self._lane, self._most = lane, most
+        self._failed = 0
+        self._lock = threading.Lock()
+
+    def spent(self) -> str:
+        """Return why nothing more is begun, "" when it is."""
+        if not self._most or self._failed < self._most:
+            return ""
+        where = f" of {self._lane}" if self._lane else ""
+        return f"not begun, because {self._failed}{where} failed before; look at those, and run it again"
+
+    def count(self, outcome: Outcome) -> None:
+        """Count what became of one."""
+        with self._lock:
+            self._failed += bool(outcome.error)
+
+
+def _within(
+    budget: _Budget, kind: Kind, progress: _Progress, begin: Callable[[Thing], None], thing: Thing
+) -> Outcome:
+    if reason := budget.spent():
+        progress.finished(thing.name)
+        return Outcome(thing.name, [], f"{thing.name}: {reason}")
+    outcome = _work(kind, thing, progress, begin)
+    budget.count(outcome)
+    return outcome
+
+
 def _work(kind: Kind, thing: Thing, progress: _Progress, begin: Callable[[Thing], None]) -> Outcome:
     done: list[str] = []
+    seconds: list[float] = []
+    error = ""
     try:
         begin(thing)
         for step in thing.steps:
-            with progress.at(thing.name, step.what) as say:
-                kind.do(thing.name, step, thing.wanted, thing.found.state, say)
+            begun = time.monotonic()
+            try:
+                with progress.at(thing.name, step.what) as say:
+                    kind.do(thing.name, step, thing.wanted, thing.found.state, say)
+            finally:
+                seconds.append(time.monotonic() - begun)
             done.append(step.what)
-    except ActionableError as error:
-        return Outcome(thing.name, done, str(error))
-    except Exception as error:  # a mistake in a kind ends one thing, never the others
-        return Outcome(thing.name, done, f"{type(error).__name__} while it was worked on; this is a mistake")
+    except ActionableError as problem:
+        error = str(problem)
+    except Exception as problem:  # a mistake in a kind ends one thing, never the others
+        error = f"{type(problem).__name__} while it was worked on; this is a mistake"
     finally:
         progress.finished(thing.name)
-    return Outcome(thing.name, done)
+    return Outcome(thing.name, done, error, tuple(seconds))
 
 
 class _Progress:

@@ -86,6 +86,7 @@ class BackupContainer:
     name = "backup_container"
     consent = LOCK
     at_once = 1
+    most_failures = 0
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect

@@ -8,6 +8,7 @@ None is ever removed: what is kept of one stays in the PKI store, by the serial 
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import datetime
 import typing as t
 from collections.abc import Callable, Mapping
@@ -15,6 +16,17 @@ from collections.abc import Callable, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
     expected_servers,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
+    IronicApi,
+    connected,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login import (
+    CLOUD,
+    CLOUDS,
+    endpoint,
+    login_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import accounts, protocols, rotation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc
@@ -35,13 +47,23 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory im
     FactoryAccounts,
     read_factory,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.ironic_login import (
+    TELL,
+    BmcLogins,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import kept_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import AT_ONCE, Found, State, Step
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
+    AT_ONCE,
+    Found,
+    RemoteError,
+    State,
+    Step,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 STORE, KEY, FACTORY = "site_pki_store", "site_pki_key_file", "ironspan_factory"
-VARIABLES = (STORE, KEY, FACTORY)
+VARIABLES = ("site", STORE, KEY, FACTORY, CLOUD, CLOUDS)
 RENEW_DAYS = 60
 """A certificate that ends within as many days is signed again."""
 _SECONDS = {"rotate": 15, "close": 10, "certify": 60}
@@ -84,7 +106,14 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
 def opened(variables: Mapping[str, t.Any]) -> BmcKind:
     """Return the kind; the store's key is asked for once an account is needed."""
     store = open_store(str(variables[STORE]), variables.get(KEY) or None)
-    return BmcKind(store.bmcs, read_factory(str(variables.get(FACTORY) or "")), store.ensure_cas)
+    site = variables.get("site")
+    ironic = bool(variables.get(CLOUD)) or bool(site and endpoint(site))
+    return BmcKind(
+        store.bmcs,
+        read_factory(str(variables.get(FACTORY) or "")),
+        store.ensure_cas,
+        connect=(lambda: connected(**login_of(variables))) if ironic else None,
+    )
 
 
 class BmcKind:
@@ -96,11 +125,13 @@ class BmcKind:
         prepare: makes the store where there is none; called before something is kept.
         visit: opens a BMC.
         ports: port of HTTPS by address, where it is another than 443.
+        connect: returns the Ironic that has to know these accounts; None for none.
     """
 
     name = "bmc"
     consent = ""
     at_once = AT_ONCE
+    most_failures = 0
 
     def __init__(
         self,
@@ -109,22 +140,41 @@ class BmcKind:
         prepare: Callable[[], object] = lambda: None,
         visit: Visit = usual,
         ports: Mapping[str, int] | None = None,
+        connect: Callable[[], IronicApi] | None = None,
     ) -> None:
         self._keeper, self._factory, self._prepare, self._visit = keeper, factory, prepare, visit
         self._ports = dict(ports or {})
+        self._connect, self._logins = connect, BmcLogins(keeper)
+        self._ironic: IronicApi | None = None
+        self._nodes: Mapping[str, tuple[Mapping[str, t.Any], Node]] = {}
+        self._unasked = ""
 
     def find(self, wanted: Mapping[str, State | None]) -> dict[str, Found]:
         """Look at every BMC, many at a time; what is wrong with one is said of that one."""
         asked = {name: state for name, state in wanted.items() if state is not None}
+        self._ask_ironic()
         with concurrent.futures.ThreadPoolExecutor(max(1, min(AT_ONCE, len(asked)))) as pool:
             return dict(zip(asked, pool.map(self._found, asked, asked.values()), strict=True))
+
+    def _ask_ironic(self) -> None:
+        """Ask which nodes there are, and what they know; that it does not answer is said of each BMC."""
+        if self._connect is None:
+            return
+        try:
+            self._ironic = self._connect()
+            self._nodes = self._ironic.entries("extra", "driver")
+        except RemoteError as error:
+            self._unasked = f"the account can only be changed when Ironic hears of it: {error}"
 
     def _found(self, name: str, wanted: State) -> Found:
         place = self._place(name, wanted)
         try:
             entered = enter(place, self._keeper, self._visit)
             with entered.bmc as bmc:
-                return self._seen(place, entered, bmc, wanted)
+                if self._unasked and entered.by != "factory":
+                    return Found(None, fault=self._unasked)
+                found = self._seen(place, entered, bmc, wanted)
+                return dataclasses.replace(found, state={**(found.state or {}), **self._told(name, place)})
         except BmcError as error:
             return Found(None, fault=str(error))
 
@@ -156,6 +206,13 @@ class BmcKind:
         more = {"model": identity.model, "bmc": identity.bmc, "bios": identity.bios, "power": identity.power}
         return Found(state, identity=place.serial, notes=tuple(notes), more=more)
 
+    def _told(self, name: str, place: Place) -> State:
+        """Return whether Ironic has the account, as part of a state; nothing of a server it does not know."""
+        entry = self._nodes[name][0] if name in self._nodes else {}
+        if entry.get("driver") != "redfish":
+            return {}
+        return {"ironic": self._logins.standing(place.serial, entry.get("extra"))}
+
     def steps(self, name: str, wanted: State | None, found: State | None) -> list[Step]:
         """Work out the steps: the password first, because whoever knows the factory's can undo the rest."""
         if wanted is None or found is None:
@@ -164,6 +221,8 @@ class BmcKind:
         if found["account"] != "site" or found["rotated"] < wanted["rotated_since"]:
             again = {"pending": "end the change of the password that a run began"}
             made.append(_step("rotate", again.get(found["account"], "set a password of the site's own")))
+        if "ironic" in found and (made or found["ironic"] != "current"):
+            made.append(TELL)
         if found["open"]:
             made.append(_step("close", f"switch off {', '.join(found['open'])}"))
         if wanted["certificate"] and _ends_soon(found["certificate"]):
@@ -176,7 +235,8 @@ class BmcKind:
         """Return the BMC as it will be; times are not known before."""
         if wanted is None or found is None:
             return found
-        return {**found, "account": "site", "open": []}
+        told = {"ironic": "current"} if "ironic" in found else {}
+        return {**found, "account": "site", "open": [], **told}
 
     def do(
         self, name: str, step: Step, wanted: State | None, found: State | None, say: Callable[[str], None]
@@ -190,7 +250,9 @@ class BmcKind:
             return
         place = self._place(name, wanted)
         self._prepare()
-        if step.verb == "rotate":
+        if step.verb == "tell" and self._ironic is not None:
+            self._logins.tell(self._ironic, str(self._nodes[name][0]["uuid"]), place.serial)
+        elif step.verb == "rotate":
             rotation.rotate(place, self._keeper, opened=self._visit)
         elif step.verb == "certify":
             rotation.certify(place, self._keeper, opened=self._visit)

@@ -30,6 +30,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     Record,
     compared_fields,
     deployed_fields,
+    differed_fields,
     digest_of,
     place_of,
 )
@@ -175,6 +176,12 @@ def test_what_is_recorded_is_read_back() -> None:
     assert later == Record(Compared(digest_of(ONE), facts.labels_of(ONE)), deployed)
     # A run was killed before it asked Ironic: what runs there is not what was recorded.
     assert Record.of({"extra": extra, "provision_updated_at": "before"}).deployed is None
+    found = {
+        "extra": {COMPARED: differed_fields("then")[f"extra/{COMPARED}"]},
+        "inspection_finished_at": "then",
+    }
+    assert Record.of(found) == Record(differed=True)
+    assert Record.of({**found, "inspection_finished_at": "later"}) == Record()
     injected = {DEPLOYED: {**deployed._asdict(), "address": "{{ lookup('pipe', 'id') }}"}}
     assert Record.of({"extra": injected, "provision_updated_at": "after"}).deployed is None
 

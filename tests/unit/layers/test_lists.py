@@ -63,7 +63,7 @@ def test_groups() -> None:
 def test_scopes_and_ranges_of_variables() -> None:
     site_wide = [name for name in load_specification().options if all_layers().is_site_wide(name)]
     since = {name for name in site_wide if name.startswith("site_bare_metal_")}
-    assert len(since) == 10
+    assert len(since) == 12
     assert sorted(set(site_wide) - since) == sorted(BEFORE["site_wide"])
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"]
 

@@ -39,6 +39,8 @@ NEEDED: dict[str, set[str]] = {
 }
 EXEMPT = {
     "bare_metal": "no host takes part",
+    "server_redeploy": "no host takes part",
+    "server_retire": "no host takes part",
     "backup_store": "no host takes part",
     "bmc_setup": "servers without a system take part, and no host",
     "member_remove": "what is reset is forgotten; the others follow",

@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Login
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.ironic_login import SINCE, BmcLogins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import Kept
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.bare_metal_server import (
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds._ironic_server import (
     BareMetalServer,
 )
 
@@ -51,7 +51,7 @@ class Ironic:
     def entries(self, *fields: str) -> dict[str, tuple[Mapping[str, t.Any], Node]]:
         return {"gpu-1": (self.entry, Node("available", done=frozenset({"inspect"})))}
 
-    def change(self, uuid: str, values: Mapping[str, t.Any]) -> None:
+    def change(self, uuid: str, values: Mapping[str, t.Any], *, secret: bool = False) -> None:
         self.changes.append(values)
 
     def enrol(self, name: str, body: Mapping[str, t.Any], macs: t.Any) -> str:

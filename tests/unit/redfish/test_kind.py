@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.connection import Endpoint, Trust
@@ -22,7 +23,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.factory im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.fleet import with_each
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.kept import kept_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.compare import compared
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Consent, bring
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Consent, Outcome, bring
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds import bmc as kind_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.bmc import BmcKind
 
@@ -30,6 +32,7 @@ from ironspan.lab.bmc.faults import Fault
 from ironspan.lab.bmc.front import Front
 from ironspan.lab.bmc.resources import Account, State
 from ironspan.lab.bmc.servers import InMemory
+from tests.support.ironic_in_memory import MemoryIronic
 from tests.unit.redfish.conftest import place
 
 NAMES = ("gpu-1", "gpu-2", "gpu-3")
@@ -123,6 +126,49 @@ def test_another_password_when_asked_for(kind: BmcKind, racks: Path, fronts: dic
     assert fronts["gpu-1"].state.accounts["2"].password != before
     assert wanted(racks, ironspan_rotate=True)["gpu-1"]["rotated_since"] > "2026"
     assert fronts["gpu-2"].state.accounts["2"].password == "calvin-2"
+
+
+def test_ironic_hears_of_a_password_in_the_run_that_sets_it_and_after_a_kill(
+    fronts: dict[str, Front], store: Store, factory: FactoryAccounts, racks: Path
+) -> None:
+    ironic, ports = MemoryIronic(), {front.address: front.port for front in fronts.values()}
+    down: list[RemoteError] = []
+
+    def connect() -> IronicApi:
+        if down:
+            raise down[0]
+        return IronicApi(ironic)
+
+    def opened(ask: bool = True) -> BmcKind:
+        return BmcKind(store.bmcs, factory, store.ensure_cas, ports=ports, connect=connect if ask else None)
+
+    def rotated(kind: BmcKind) -> Outcome:
+        later = wanted(racks, ironspan_servers="gpu-1", ironspan_rotate=True)
+        later["gpu-1"]["rotated_since"] = "2999-01-01T00:00:00+00:00"
+        return bring(kind, later, Consent(), lambda text: None)
+
+    IronicApi(ironic).enrol("gpu-1", {"driver": "redfish"}, [])
+    IronicApi(ironic).enrol("gpu-2", {"driver": "ipmi"}, [])
+    (node, other) = ironic.nodes.values()
+    tell = "give Ironic the account of its BMC"
+    assert [step == tell for step in brought(opened(), racks).done].count(True) == 1
+    account = fronts["gpu-1"].state.accounts["2"]
+    assert node["driver_info"] == {"redfish_username": "root", "redfish_password": account.password}
+    assert "driver_info" not in other
+    assert brought(opened(), racks).done == []
+    # As if the run had ended after the BMC took its password.
+    assert rotated(opened(ask=False)).problems == []
+    node["extra"]["ironspan_bmc_since"] = "2026-01-01T00:00:00+00:00"
+    assert node["driver_info"]["redfish_password"] != account.password
+    assert brought(opened(), racks).done == [tell]
+    assert node["driver_info"]["redfish_password"] == account.password
+    assert rotated(opened()).done == ["set a password of the site's own", tell]
+    assert node["driver_info"]["redfish_password"] == account.password
+    before = account.password
+    down.append(RemoteError("Ironic does not answer"))
+    (problem,) = rotated(opened()).problems
+    assert "can only be changed when Ironic hears of it" in problem
+    assert account.password == before
 
 
 def test_one_that_fails_is_named_and_the_others_are_finished(

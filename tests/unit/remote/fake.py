@@ -82,6 +82,7 @@ class Servers:
     name = "fake_server"
     consent = "ironspan_wipe"
     at_once = 50
+    most_failures = 0
 
     def __init__(self, service: Service) -> None:
         self.service = service

@@ -328,3 +328,16 @@ def test_marks_outlive_a_line_that_was_cut(tmp_path: Path) -> None:
     again.mark(other)
     assert Begun(tmp_path).has(other)
     assert not Begun(None).has(thing)
+
+
+def test_a_lane_whose_budget_of_failures_is_spent_begins_no_other() -> None:
+    service = Service(fail={"a-1": "no disk", "a-2": "no disk"})
+    kind = Servers(service)
+    kind.at_once, kind.most_failures = 1, 2
+    outcome = bring(kind, {name: on() for name in ("a-1", "a-2", "a-3", "b-1")}, ALL, quiet)
+    assert [problem.partition(":")[0] for problem in outcome.problems] == ["a-1", "a-2", "a-3"]
+    assert "a-3: not begun, because 2 of a failed before" in outcome.problems[2]
+    assert sorted(service.servers) == ["b-1"]
+    assert [what for what, _ in outcome.timings["b-1"]] == [step.what for step in outcome.things[3].steps]
+    assert all(seconds >= 0 for steps in outcome.timings.values() for _, seconds in steps)
+    assert "a-3" in outcome.timings and outcome.timings["a-3"] == []
