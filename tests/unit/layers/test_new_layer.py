@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,22 @@ SHELF = "roots/w2/etc/shelf/boards"
 
 
 class House:
-    """A copy of the collection with the new role, and a small site that has the layer on one host."""
+    """A copy of the collection with new roles, and a small site that has their layers on one host.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where all of it is.
+        added: files of the roles.
+        group: whose only host is w2.
+        variables: of the whole site.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        added: Mapping[str, Mapping[str, str]] = ADDED,
+        group: str = "shelf",
+        variables: str = "",
+    ) -> None:
         self.folder = folder
         self.home = home = folder / "collections" / "ansible_collections" / "ironspan" / "hybrid"
         home.mkdir(parents=True)
@@ -79,16 +93,16 @@ class House:
         for name, text in VARIABLE.items():
             with (home / "roles" / "haproxy" / name).open("a") as more:
                 more.write(text)
-        for role, files in ADDED.items():
+        for role, files in added.items():
             for name, text in files.items():
                 file = home / "roles" / role / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
         inventory = write_inventory(folder)
         text = inventory.read_text().replace(
-            "site_api_address: 10.1.0.9", "site_api_address: 127.0.0.9\n    site_lab: true"
+            "site_api_address: 10.1.0.9", f"site_api_address: 127.0.0.9\n    site_lab: true{variables}"
         )
-        inventory.write_text(f"{text}    shelf: {{hosts: {{w2: }}}}\n")
+        inventory.write_text(f"{text}    {group}: {{hosts: {{w2: }}}}\n")
 
     def play(self, text: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Run plays against the site, with the copy."""
