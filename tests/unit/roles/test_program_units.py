@@ -21,6 +21,9 @@ UNITS = [
         "etcd_backup/templates/ironspan-etcd-backup.service.j2",
         "etcd_backup/templates/ironspan-etcd-backup-drill.service.j2",
         "etcd_backup/templates/ironspan-etcd-backup-gc.service.j2",
+        "ironic/templates/ironspan-ironic-care.service.j2",
+        "ironic/templates/ironspan-ironic-web.service.j2",
+        "ironic/templates/ironspan-ironic.service.j2",
     )
 ]
 OWN = {line.partition("=")[0] for line in programs.sandbox([]).splitlines()}
