@@ -217,7 +217,7 @@ class Dying(BareMetalServer):
         if self.left == 0:
             assert self._api is not None
             # The request went out, nobody waits for what becomes of it.
-            if step.verb not in ("enrol", "wait", "active"):
+            if step.verb not in ("enrol", "wait", "active", "compare"):
                 self._api.take(self._uuids[name], step.verb)
             raise Killed
         self.left -= 1
@@ -276,6 +276,9 @@ def measure(lab: Ironic, uuid: str, mac: str, serial: str, gpus: int) -> None:
     with sqlite3.connect(lab.folder / "ironic.sqlite", timeout=30) as database:
         (number,) = database.execute("select id from nodes where uuid = ?", (uuid,)).fetchone()
         database.execute("delete from node_inventory where node_id = ?", (number,))
+        # Another inspection than the one before, which may have been compared already.
+        later = "update nodes set inspection_finished_at = datetime('now', '+1 minute') where id = ?"
+        database.execute(later, (number,))
         database.execute(
             "insert into node_inventory (version, node_id, inventory_data, plugin_data) values (?, ?, ?, ?)",
             ("1.0", number, json.dumps(inventory), json.dumps({"pci_devices": devices})),
