@@ -75,14 +75,12 @@ def hosts(lab: Path) -> Path:
 def group(lab: Path) -> dict[str, dict[str, Any]]:
     """Return the variables of servers that were deployed, by the name of their group.
 
-    They have a kernel of their own and are no containers, as the lab's hosts are.
+    What they have that the lab's hosts have not, a kernel of their own, is in ``inventories/lab/group_vars``.
     """
     ssh = "-F /dev/null -o GlobalKnownHostsFile=/dev/null -o IdentitiesOnly=yes"
     return {
         GROUP: {
             # Without the lab's own file of host keys: ssh takes the first that is named.
             "ansible_ssh_common_args": f"{ssh} -o UserKnownHostsFile={lab / FOLDER / 'known_hosts'}",
-            "site_lab": False,
-            "base_kernel_modules": ["overlay", "br_netfilter", "vxlan"],
         }
     }
