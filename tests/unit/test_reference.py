@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from tools import reference
+from tools import option_tables, reference, role_pages
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from tools import reference
     ],
 )
 def test_defaults_are_shown_as_json(option: dict[str, t.Any], shown: str) -> None:
-    assert reference.default_of(option) == shown
+    assert option_tables.default_of(option) == shown
 
 
 def test_options_inside_options_get_rows_of_their_own() -> None:
     inner = {"key": {"type": "str", "required": True, "description": ["The key.", "In full."]}}
     rows = list(
-        reference.option_rows(
+        option_tables.option_rows(
             {"taints": {"type": "list", "elements": "dict", "default": [], "options": inner}}
         )
     )
@@ -41,7 +41,8 @@ def test_options_inside_options_get_rows_of_their_own() -> None:
 
 
 def test_choices_are_named() -> None:
-    (row,) = reference.option_rows({"mode": {"choices": ["apply", "assess"], "description": "What to do."}})
+    modes = {"choices": ["apply", "assess"], "description": "What to do."}
+    (row,) = option_tables.option_rows({"mode": modes})
     assert "What to do. One of `apply`, `assess`." in row
 
 
@@ -87,7 +88,7 @@ argument_specs:
 def test_defaults_are_written_as_they_are_in_the_specification(tmp_path: pathlib.Path) -> None:
     (tmp_path / "meta").mkdir()
     (tmp_path / "meta" / "argument_specs.yml").write_text(SPECIFICATION)
-    head, text = reference.defaults_page(tmp_path).split("---\n")
+    head, text = role_pages.defaults_page(tmp_path).split("---\n")
     assert "make docs" in head
     assert text == (
         'role_version: "1.2"\nrole_rows:\n  - {name: a}\n  - name: b\n    value: "1"\nrole_flow: {a: [1, 2]}'
@@ -97,4 +98,4 @@ def test_defaults_are_written_as_they_are_in_the_specification(tmp_path: pathlib
 def test_a_role_without_defaults_has_an_empty_dictionary(tmp_path: pathlib.Path) -> None:
     (tmp_path / "meta").mkdir()
     (tmp_path / "meta" / "argument_specs.yml").write_text("argument_specs: {main: {options: {}}}")
-    assert reference.defaults_page(tmp_path).endswith("---\n{}")
+    assert role_pages.defaults_page(tmp_path).endswith("---\n{}")

@@ -22,7 +22,7 @@ from tests.support import small_plays
 from tests.support.playbooks import ROOT
 from tests.support.recipes import files_of
 from tests.unit.render.support import KEY, write_inventory
-from tools import reference
+from tools import role_pages
 
 ADDED = {"shelf": files_of("A new layer"), "bulletin": files_of("A new add-on")}
 VARIABLE = files_of("A new variable")
@@ -197,8 +197,8 @@ def test_its_variables_and_groups_are_checked_as_any(house: House) -> None:
 
 def test_a_new_variable_is_one_entry(house: House) -> None:
     role = house.home / "roles" / "haproxy"
-    assert "haproxy_queue_length: 100" in reference.defaults_page(role)
-    assert "From 1 to 5000 (connections that wait)." in reference.role_page(role)
+    assert "haproxy_queue_length: 100" in role_pages.defaults_page(role)
+    assert "From 1 to 5000 (connections that wait)." in role_pages.role_page(role)
     assert "maxqueue {{ haproxy_queue_length }}" in (role / "templates" / "haproxy.cfg.j2").read_text()
     house.done(
         PLAN, "-e", f"user_plan={house.folder / 'variable.plan.json'}", "-e", "haproxy_queue_length=5000"
