@@ -87,7 +87,7 @@ def building_path(name: str) -> Path:
 
 
 def ensure(name: str, folder: Path, progress: Callable[[str, str, str], None]) -> Path:
-    """Return the finished tree, building it first when the cache has none (2 minutes, 390 MB).
+    """Return the finished tree, building it first when the cache has none (2 minutes, 660 MB).
 
     Args:
         name: The lab that asks.

@@ -75,7 +75,7 @@ def test_killing_what_is_gone_is_no_error() -> None:
 def test_failed_command_is_told_with_its_words() -> None:
     with pytest.raises(LabError, match=r"exit code 3: broken") as caught:
         run(["sh", "-c", "echo broken >&2; exit 3"])
-    assert caught.value.exit_code == 1
+    assert caught.value.code == 1
     assert run(["cat"], stdin="in") == "in"
     assert attempt(["false"]).returncode == 1
 
