@@ -7,12 +7,16 @@ from __future__ import annotations
 import collections.abc
 import configparser
 import contextlib
+import importlib
 import os
 import pathlib
+import sys
 import typing as t
 
 from ironspan.cli.outcome import CommandError, Exit, ending
 from ironspan.cli.playbook import project_folder
+
+COLLECTION = "ansible_collections.ironspan.hybrid"
 
 
 @contextlib.contextmanager
@@ -44,6 +48,10 @@ def read_site(given: list[str]) -> t.Any:
     from ansible.plugins.loader import init_plugin_loader
 
     init_plugin_loader([str(project / "collections")])
+    if not hasattr(sys.modules.get(COLLECTION), "_collection_meta"):
+        # Imported by this command before Ansible's loader was there, which reads metadata at the import.
+        sys.modules.pop(COLLECTION, None)
+        importlib.import_module(COLLECTION)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
 
     site, problems = load_site(inventories(given, project))

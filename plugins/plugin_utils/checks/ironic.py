@@ -50,7 +50,8 @@ def check_addresses(draft: Draft) -> None:
 
 def check_what_is_served(draft: Draft) -> None:
     """Two ports, some kind of hardware, a folder."""
-    if draft.site_value(API_PORT) == draft.site_value(HTTP_PORT):
+    port = draft.site_value(API_PORT)
+    if port is not None and port == draft.site_value(HTTP_PORT):
         message = f"is {API_PORT} too"
         draft.problems.add(
             draft.site_place(HTTP_PORT), HTTP_PORT, message, "write another port, such as 8088"
