@@ -12,7 +12,9 @@ import pytest
 
 
 @pytest.mark.parametrize("command", [["certs", "approve"], ["certs", "backup-key"], ["gpu", "policy"]])
-def test_a_command_that_has_imported_of_the_collection_reads_a_site(command: list[str], tmp_path: Path) -> None:
+def test_a_command_that_has_imported_of_the_collection_reads_a_site(
+    command: list[str], tmp_path: Path
+) -> None:
     """Ansible's loader comes after the first imports then; it once refused all that came later."""
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("all: {vars: {site_nmae: x}}\n")
