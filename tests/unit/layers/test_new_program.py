@@ -8,6 +8,7 @@ and its answers. systemd is a stand-in; the unit's own lines are started in its 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -65,9 +66,11 @@ def packed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    """Return a port that nobody listens on now, and that is given to no connection until it is used."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_768):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("there is no free port")
 
 
 class Installed(t.NamedTuple):
