@@ -65,6 +65,10 @@ def packed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return (folder / "packed").read_bytes()
 
 
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""The machine may name a proxy for everything."""
+
+
 def free_port() -> int:
     """Return a port that nobody listens on now, and that is given to no connection until it is used."""
     for port in range(20_000 + os.getpid() % 10_000, 32_768):
@@ -126,7 +130,7 @@ def installed(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -
 def asked(port: int, path: str) -> tuple[int, str]:
     """Return status and body of what the program answers; 0 while it does not."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with DIRECT.open(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
