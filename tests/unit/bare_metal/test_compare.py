@@ -297,12 +297,12 @@ def least(run: Callable[[], object]) -> float:
 
 
 def test_a_thousand_servers_are_read_and_compared_in_little_time() -> None:
-    """Budgets of processor time: 1 s to read a file of 1,000 servers, 5 s to compare them."""
+    """Budgets of processor time: 2 s to read a file of 1,000 servers, 5 s to compare them."""
     servers = racks.fleet(1000)
     for file, data in (("racks.csv", write.as_csv(servers)), ("racks.yml", write.as_yaml(servers))):
         source = Source(file, data)
         assert read_expected([source]) == Expected(tuple(servers), ())
-        assert least(lambda source=source: read_expected([source])) <= 1, file  # type: ignore[misc]
+        assert least(lambda source=source: read_expected([source])) <= 2, file  # type: ignore[misc]
     answers = {server.name: (racks.in_band(server), racks.out_of_band(server)) for server in servers}
     firmware = racks.firmware(servers[0])
 

@@ -36,7 +36,7 @@ def resources(rendered: Rendered, host: str, template: str = "desired.yml.j2") -
 def test_off_is_the_default_and_takes_everything_away(render: Render) -> None:
     on = resources(render("lab", ON), "rack-1")
     taken = render("lab").after("rack-1", render("lab", {**ON, "egress_policy_image": IMAGE}))
-    off = {key: value for key, value in taken.items() if key.startswith("egress/") or key == "node/egress"}
+    off = {key: value for key, value in taken.items() if key.startswith(("egress/", "node/egress"))}
     files = {each["path"] for each in on.values() if each["kind"] == "file"}
     # The kernel's module for kube-network-policies, which this site has not chosen.
     files.add("/etc/modules-load.d/ironspan-egress-nft-queue.conf")
