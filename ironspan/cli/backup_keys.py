@@ -9,7 +9,7 @@ import pathlib
 import typing as t
 
 from ironspan.cli import console, inventory
-from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.outcome import CommandError, Exit, ending
 
 
 def register(actions: argparse._SubParsersAction[t.Any]) -> None:
@@ -53,10 +53,9 @@ def recover(arguments: argparse.Namespace) -> int:
     target = pathlib.Path(site.pki_store).expanduser()
     try:
         text = pathlib.Path(arguments.bundle).read_text(encoding="utf-8", errors="replace")
-        files = backup_keys.recover(text, load_key(site.pki_key_file or None), target)
+        with ending(Exit.BAD_INPUT, PkiError):
+            files = backup_keys.recover(text, load_key(site.pki_key_file or None), target)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}", code=Exit.BAD_INPUT) from error
-    except PkiError as error:
-        raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
     display.note(f"the PKI store {target} is there again: {len(files)} files")
     return int(Exit.OK)

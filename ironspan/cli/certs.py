@@ -17,7 +17,7 @@ from ironspan.cli import backup_keys, console, inventory
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.asked import add_report_option, tabled
 from ironspan.cli.declared import add_operation, given
-from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.outcome import CommandError, Exit, ending
 
 REPORT = "ironspan.hybrid.certificates_report"
 STAGE = "ironspan.hybrid.authority_stage"
@@ -157,10 +157,9 @@ def approve(arguments: argparse.Namespace) -> int:
     display = console.from_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
         try:
-            api = Session(site, private).approver_api()
-            outcome = csr.approve_pending(api, node_addresses(site), dry_run=arguments.check)
-        except PkiError as error:
-            raise CommandError(error.message, error.remedy, Exit.BAD_INPUT) from error
+            with ending(Exit.BAD_INPUT, PkiError):
+                api = Session(site, private).approver_api()
+                outcome = csr.approve_pending(api, node_addresses(site), dry_run=arguments.check)
         except ClusterError as error:
             raise CommandError(str(error), code=Exit.HOSTS) from error
     for verdict in (*outcome.approved, *outcome.denied):

@@ -121,11 +121,11 @@ class BareMetalServer:
         ports = api.ports() if any(state["macs"] for state in states.values()) else {}
         found = {}
         for name, state in states.items():
-            fault = ""
-            if name not in entries and (state.get("redeploy") or state["goal"] == "retired"):
-                fault = "Ironic does not know it; look at its name"
             if name not in entries:
-                found[name] = Found(None, fault=fault)
+                unknown = state.get("redeploy") or state["goal"] == "retired"
+                found[name] = Found(
+                    None, fault="Ironic does not know it; look at its name" if unknown else ""
+                )
                 continue
             entry, node = entries[name]
             uuid = self._uuids[name] = str(entry["uuid"])
