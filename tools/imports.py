@@ -83,6 +83,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.azure": "Azure, for programs on hosts",
     "ironspan.etcd": "etcd, for programs on hosts",
     "ironspan.kubernetes": "a cluster, for programs on hosts and in pods",
+    "ironspan.gpu_repair": "the controller that repairs GPU nodes",
     "ironspan.backup": "the backup agent",
     "ironspan.kms": "the program that encrypts secrets with a vault",
     "ironspan.ironic": "Ironic as one program on hosts",
