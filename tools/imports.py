@@ -76,6 +76,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.actions": "what action plugins have in common",
     "lookup": "values for playbooks",
     "inventory": "hosts that nobody writes down",
+    "vars": "what is done before the first variable is asked for",
     "action": "what Ansible runs on the controller",
     # The pip package.
     "ironspan": "its version",

@@ -79,6 +79,7 @@ def plugins_page() -> str:
         ("modules", "Module"),
         ("lookup", "Lookup"),
         ("inventory", "Inventory plugin"),
+        ("vars", "Vars plugin"),
         ("filter", "Filter"),
         ("callback", "Callback"),
     ):

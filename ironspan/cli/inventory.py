@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 import collections.abc
-import configparser
 import contextlib
 import importlib
 import os
-import pathlib
 import sys
 import typing as t
 
 from ironspan.cli.outcome import CommandError, Exit, ending
-from ironspan.cli.playbook import project_folder
+from ironspan.cli.playbook import inventories, project_folder
 
 COLLECTION = "ansible_collections.ironspan.hybrid"
 
@@ -58,13 +56,3 @@ def read_site(given: list[str]) -> t.Any:
     if site is None:
         raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
     return site
-
-
-def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
-    """Return the inventories to read: those given, else the one that the project's ansible.cfg names."""
-    if given:
-        return [pathlib.Path(name).resolve() for name in given]
-    settings = configparser.ConfigParser(interpolation=None)
-    settings.read(project / "ansible.cfg")
-    names = settings.get("defaults", "inventory", fallback="inventories")
-    return [project / name.strip() for name in names.split(",")]

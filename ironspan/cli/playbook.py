@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import configparser
 import contextlib
 import datetime
 import os
@@ -43,6 +44,30 @@ def project_folder(start: pathlib.Path | None = None) -> pathlib.Path:
         "run this in a checkout of the project (the folder that holds ansible.cfg and playbooks/)",
         Exit.BAD_INPUT,
     )
+
+
+def inventories(given: list[str], project: pathlib.Path) -> list[pathlib.Path]:
+    """Return the inventories to read: those given, else the one that the project's ansible.cfg names."""
+    if given:
+        return [pathlib.Path(name).resolve() for name in given]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(project / "ansible.cfg")
+    names = settings.get("defaults", "inventory", fallback="inventories")
+    return [project / name.strip() for name in names.split(",")]
+
+
+def insist_on_whole(sources: collections.abc.Sequence[pathlib.Path]) -> None:
+    """Refuse an inventory that Ansible would read only in part, before Ansible is started.
+
+    Raises:
+        CommandError: it has such problems (exit 2).
+    """
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import read_marks
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
+
+    # Whether there is a password for what is encrypted is for Ansible to say.
+    if misread := read_marks([str(source) for source in sources]).misread:
+        raise CommandError(said_of(sorted(misread)), code=Exit.BAD_INPUT)
 
 
 def log_file(command: str) -> pathlib.Path:
@@ -89,7 +114,15 @@ class PlaybookRun:
         self._process = 0
 
     def execute(self, project: pathlib.Path) -> Exit:
-        """Run the playbook in the project folder and return how it ended."""
+        """Run the playbook in the project folder and return how it ended.
+
+        Raises:
+            CommandError: Ansible would read the inventory only in part (exit 2).
+        """
+        given = [
+            value for option, value in zip(self.arguments, self.arguments[1:], strict=False) if option == "-i"
+        ]
+        insist_on_whole(inventories(given, project))
         import ansible_runner
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import children_bound
 

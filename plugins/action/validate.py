@@ -43,7 +43,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments imp
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import LEFT_OUT, limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
+    Problem,
+    SiteError,
+    said_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
@@ -124,11 +128,8 @@ def _refused(problems: Sequence[Problem]) -> dict[str, t.Any]:
     """Return the failure that names all problems; nothing when there are none."""
     if not problems:
         return {"changed": False}
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     asked = all(problem.path.startswith(PREFIX) for problem in problems)
-    where = "in what is asked for" if asked else "in the inventory"
-    lines = "\n".join(str(problem) for problem in problems)
-    return {"failed": True, "msg": f"{count} {where}; no host was contacted.\n{lines}"}
+    return {"failed": True, "msg": said_of(problems, "what is asked for" if asked else "the inventory")}
 
 
 def _warned(warnings: list[str]) -> dict[str, t.Any]:

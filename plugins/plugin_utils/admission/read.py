@@ -20,7 +20,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.policy i
     Policy,
     Rule,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import mistakes_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
     Place,
@@ -34,6 +33,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
     read_yaml,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value, plain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import parse
 
 SCHEMA = Path(__file__).with_name("schema.yml")
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -81,13 +81,14 @@ def read_policy(path: str | Path) -> Policy:
     home = Place(file, 1)
     try:
         text = Path(path).read_text(encoding="utf-8")
-        mistakes = mistakes_in(text, file)
-        for place, reason in mistakes.broken:
+        mistakes = parse(text, file)
+        if mistakes.broken is not None:
+            place, reason = mistakes.broken
             problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
         for twice in mistakes.duplicates:
             message = f"is there twice, first on line {twice.first_line}"
             problems.add(twice.place, twice.path, message, "write it once")
-        if mistakes.broken:
+        if mistakes.broken is not None:
             raise SiteError(problems)
         content = DataLoader().load(text, file_name=file)
     except (OSError, UnicodeDecodeError) as error:

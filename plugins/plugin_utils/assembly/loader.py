@@ -12,14 +12,19 @@ from pathlib import Path
 from ansible.errors import AnsibleError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.build import build_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import run_checks, run_slice_checks
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.settings import report_broken
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
+    has_password,
+    not_parsed,
     read_inventory,
     sources_in,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import read_marks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import (
+    Marks,
+    marks_of_run,
+    read_marks,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
@@ -60,27 +65,35 @@ def load_site(
         The site (None when there are problems) and all problems, ordered by file and line.
     """
     from ansible.inventory.manager import InventoryManager
-    from ansible.parsing.dataloader import DataLoader
     from ansible.vars.hostvars import HostVars
     from ansible.vars.manager import VariableManager
 
-    loader = loader or DataLoader()
+    loader = loader or _own_loader()
     sources = [str(Path(path).absolute()) for path in inventory_paths]
-    missing = [source for source in sources if not Path(source).exists()]
-    if missing:
-        return None, [
-            Problem(
-                source, 0, "(inventory)", "there is no such file or folder", "name an inventory that exists"
-            )
-            for source in missing
-        ]
+    # Before Ansible opens a file: some are never read to their end.
+    marks = read_marks(sources, decrypts=has_password(loader))
+    if marks.misread:
+        return None, sorted(marks.misread)
     try:
         manager = InventoryManager(loader=loader, sources=sources)
         variables = VariableManager(loader=loader, inventory=manager)
         hostvars = HostVars(inventory=manager, variable_manager=variables, loader=loader)
     except AnsibleError as error:
         return None, [problem_of(error, sources[0])]
-    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, environment)
+    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, environment, marks=marks)
+
+
+def _own_loader() -> t.Any:
+    """Return a loader with the passwords that Ansible's settings name."""
+    from ansible import constants
+    from ansible.parsing.dataloader import DataLoader
+
+    loader = DataLoader()
+    if constants.DEFAULT_VAULT_IDENTITY_LIST or constants.DEFAULT_VAULT_PASSWORD_FILE:
+        from ansible.cli import CLI
+
+        loader.set_vault_secrets(CLI.setup_vault_secrets(loader, constants.DEFAULT_VAULT_IDENTITY_LIST))
+    return loader
 
 
 def load_from_ansible(
@@ -91,6 +104,7 @@ def load_from_ansible(
     roles_folder: Path = ROLES_FOLDER,
     environment: Mapping[str, str] | None = None,
     is_slice: bool = False,
+    marks: Marks | None = None,
 ) -> Loaded:
     """Read an inventory that Ansible has parsed already, from inside a run.
 
@@ -102,18 +116,20 @@ def load_from_ansible(
         roles_folder: where the roles are.
         environment: the process environment by default.
         is_slice: it is a part of the site's inventory: what needs all hosts is not checked.
+        marks: what the files say, where they have been read; those of this run by default.
 
     Returns:
         As ``load_site``.
     """
     sources = sources_in(manager)
     problems = Problems()
-    marks = read_marks(sources)
+    marks = marks or marks_of_run(sources, has_password(loader))
+    if misread := [*marks.misread, *not_parsed(manager, marks)]:
+        return None, sorted(misread)
     try:
         inventory = read_inventory(manager, loader, extra_vars)
     except AnsibleError as error:
-        report_broken(marks, problems)
-        return None, list(problems) or [problem_of(error, sources[0] if sources else "inventory")]
+        return None, [problem_of(error, sources[0] if sources else "inventory")]
     try:
         specification, layers = load_specification(roles_folder), all_layers()
         if roles_folder == ROLES_FOLDER:

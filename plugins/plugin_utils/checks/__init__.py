@@ -89,14 +89,14 @@ def run_checks(draft: Draft, checks: tuple[Check, ...] = CHECKS) -> None:
     Only a source that cannot be read does: what it would have said is unknown, and every other check would
     complain about its absence.
     """
-    settings.check_files(draft)
-    if draft.marks.broken or settings.check_unread(draft):
+    settings.check_duplicates(draft)
+    if settings.check_unread(draft):
         return
     if not draft.hosts:
         draft.problems.add(
             draft.home(),
             "(inventory)",
-            "no host was read from it: it is empty, or of a form that Ansible warns about",
+            "no host was read from it",
             "write it like inventories/example/hosts.yml",
         )
         return

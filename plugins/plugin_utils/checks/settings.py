@@ -10,16 +10,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problems
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
 
 
-def check_files(draft: Draft) -> None:
-    """Files must be YAML, and no key may be there twice: readers keep the last without a word."""
-    report_broken(draft.marks, draft.problems)
+def check_duplicates(draft: Draft) -> None:
+    """No key may be there twice: readers keep the last without a word."""
     for duplicate in draft.marks.duplicates:
         draft.problems.add(
             duplicate.place,
@@ -36,12 +34,6 @@ def check_unread(draft: Draft) -> bool:
     for file, reason in marks:
         draft.problems.add(Place(file, 1), "(inventory)", reason, "its hosts are not known before it answers")
     return bool(marks)
-
-
-def report_broken(marks: Marks, problems: Problems) -> None:
-    """Add a problem for every file that is not YAML."""
-    for place, reason in marks.broken:
-        problems.add(place, "(file)", f"is not valid YAML: {reason}", "correct the syntax on this line")
 
 
 def check_required(draft: Draft) -> None:

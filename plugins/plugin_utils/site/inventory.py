@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ansible import constants
 from ansible.inventory.helpers import sort_groups
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem
 
 
 class Setting(t.NamedTuple):
@@ -142,3 +145,30 @@ def read_inventory(manager: t.Any, loader: t.Any, extra_vars: Mapping[str, t.Any
 def sources_in(manager: t.Any) -> Sequence[str]:
     """Return the paths that an inventory manager reads."""
     return [str(source) for source in manager._sources if source]
+
+
+def has_password(loader: t.Any) -> bool:
+    """Tell whether a loader was given a password for what ansible-vault encrypted.
+
+    Args:
+        loader: ansible's ``DataLoader``, which has no public name for that.
+    """
+    vault = getattr(loader, "_vault", None)
+    return vault is None or bool(getattr(vault, "secrets", None))
+
+
+def not_parsed(manager: t.Any, marks: Marks) -> Iterator[Problem]:
+    """Yield a problem for each source of hosts that Ansible only warned about, such as a script that failed.
+
+    Args:
+        manager: ansible's ``InventoryManager``, which has no public name for what it has read.
+        marks: what the files of the inventory say.
+    """
+    parsed = getattr(getattr(manager, "_inventory", None), "processed_sources", None)
+    if parsed is None:  # another ansible-core
+        return
+    done = {Path(str(source)).absolute() for source in parsed if source}
+    for file in marks.inventory_files:
+        if Path(file).absolute() not in done:
+            message = "was not read: no inventory plugin takes it, or its program failed; Ansible warns why"
+            yield Problem(file, 0, "(inventory)", message, "correct it, or run it by itself to see more")

@@ -10,47 +10,52 @@ also stands in where ansible-core does not say where a value came from.
 from __future__ import annotations
 
 import dataclasses
-import re
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.depth import DEEPEST, too_deep
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, shape
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import (
+    Duplicate,
+    is_null,
+    line_of,
+    parse,
+)
 
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Makes syntax trees without working out which scalar is a number or a date: nobody asks."""
-
-    def resolve(self, *_: object) -> str:
-        return ""
-
-
-_INI_SECTION = re.compile(r"^\s*\[([^\]:]+)(?::\w+)?\]")
-_VARIABLE_FOLDERS = ("group_vars", "host_vars")
-
-
-@dataclasses.dataclass(slots=True)
-class Duplicate:
-    """A key that a mapping has twice; YAML readers silently keep the last."""
-
-    place: Place
-    path: str
-    first_line: int
+_VAULT = "$ANSIBLE_VAULT"
 
 
 @dataclasses.dataclass(slots=True)
 class Marks:
-    """Everything found in the files of an inventory."""
+    """Everything found in the files of an inventory.
+
+    Args:
+        groups: group to the place where it is first named.
+        hosts: host to the place where it is first named.
+        members: (group, host) to the place where the host is listed in that group.
+        children: group to the groups below it, each with the place where it is listed.
+        filled: groups that are more than a name somewhere: they have hosts, children, variables or ``{}``.
+        variables: variable to the place where it is first set.
+        variable_files: (``group_vars`` or ``host_vars``, name) to the file.
+        duplicates: keys that are there twice.
+        misread: what keeps Ansible from reading the inventory as it was written; nothing else is judged then.
+        inventory_files: the files of hosts, groups and inventory plugins.
+        first_file: the first one of which the lines are known.
+    """
 
     groups: dict[str, Place] = dataclasses.field(default_factory=dict)
     hosts: dict[str, Place] = dataclasses.field(default_factory=dict)
     members: dict[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
-    children: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    children: dict[str, dict[str, Place]] = dataclasses.field(default_factory=dict)
+    filled: set[str] = dataclasses.field(default_factory=set)
     variables: dict[str, Place] = dataclasses.field(default_factory=dict)
     variable_files: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
-    broken: list[tuple[Place, str]] = dataclasses.field(default_factory=list)
+    misread: list[Problem] = dataclasses.field(default_factory=list)
+    inventory_files: list[str] = dataclasses.field(default_factory=list)
     first_file: str = ""
 
     def member(self, group: str, host: str) -> Place | None:
@@ -64,171 +69,236 @@ class Marks:
         return None
 
 
-def read_marks(sources: Sequence[str]) -> Marks:
-    """Read the inventory sources (files or folders) and the variable files beside them.
+_OF_THIS_RUN: dict[tuple[tuple[str, ...], bool], Marks] = {}
 
-    Files that cannot be parsed as YAML are recorded in ``broken``; executable sources (dynamic inventories)
-    and other formats are left alone.
+
+def marks_of_run(given: Sequence[str], decrypts: bool) -> Marks:
+    """Return the marks of the inventory of this run: read once for the process and those that it starts.
+
+    Args:
+        given: as for ``read_marks``.
+        decrypts: as for ``read_marks``.
     """
-    marks = Marks()
-    for file, is_inventory in _files(sources):
-        if is_inventory:
-            marks.first_file = marks.first_file or str(file)
-        else:
-            _name_variable_file(file, marks)
-        _read_file(file, is_inventory, marks)
+    key = (tuple(given), decrypts)
+    if key not in _OF_THIS_RUN:
+        _OF_THIS_RUN[key] = read_marks(given, decrypts)
+    return _OF_THIS_RUN[key]
+
+
+def read_marks(given: Sequence[str], decrypts: bool = True) -> Marks:
+    """Read the sources of an inventory (files or folders) and the variable files beside them.
+
+    Executable sources (dynamic inventories) and other formats are left alone.
+
+    Args:
+        given: the sources, as given to ``ansible-playbook -i``.
+        decrypts: there is a password for files that ansible-vault encrypted.
+    """
+    sources, marks = Sources(given), Marks()
+    marks.misread.extend(sources.problems)
+    for source in sources.read:
+        _read(source, marks, decrypts)
+    marks.misread.extend(_circles(marks))
+    if not marks.misread:
+        # With a file that says less than it should, names in others stand alone.
+        marks.misread.extend(_only_named(marks))
     return marks
 
 
-def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
-    seen: set[Path] = set()
-    for source in sources:
-        path = Path(source)
-        if not path.exists():
-            continue
-        if path.is_dir():
-            inventory_files = [
-                entry for entry in sorted(path.iterdir()) if entry.is_file() and _readable(entry)
-            ]
-            folder = path
-        else:
-            inventory_files, folder = [path], path.parent
-        for entry in inventory_files:
-            if entry not in seen:
-                seen.add(entry)
-                yield entry, True
-        for name in _VARIABLE_FOLDERS:
-            for entry in sorted((folder / name).rglob("*")):
-                if entry not in seen and entry.is_file() and _readable(entry):
-                    seen.add(entry)
-                    yield entry, False
-
-
-def _name_variable_file(file: Path, marks: Marks) -> None:
-    """Record whose variables a file holds: ``group_vars/NAME.yml`` or a file below ``group_vars/NAME``."""
-    for folder in file.parents:
-        if folder.name in _VARIABLE_FOLDERS:
-            inside = file.relative_to(folder)
-            name = inside.parts[0] if len(inside.parts) > 1 else inside.stem
-            if file.suffix == "" and len(inside.parts) == 1:
-                name = file.name
-            marks.variable_files.setdefault((folder.name, name), str(file))
+def _read(source: Source, marks: Marks, decrypts: bool) -> None:
+    path, file = source.path, str(source.path)
+    is_inventory = source.variables_of is None
+    if is_inventory:
+        marks.inventory_files.append(file)
+    if is_inventory and path.stat().st_mode & 0o111 and os.access(path, os.X_OK):
+        return
+    if source.variables_of is not None:
+        marks.variable_files.setdefault(source.variables_of, file)
+    text = _text(path, marks)
+    if text is None:
+        return
+    if text.startswith(_VAULT):
+        if not decrypts:
+            message, remedy = "is encrypted, and no password was given", "add --vault-password-file FILE"
+            marks.misread.append(Problem(file, 1, "(file)", message, remedy))
+        return
+    if is_inventory and path.suffix not in SUFFIXES:
+        if path.suffix == ".toml":
             return
+        marks.first_file = marks.first_file or file
+        if not path.suffix and _looks_like_yaml(text):
+            _read_yaml(text, source, marks)
+        else:
+            _read_ini(text, file, marks)
+        return
+    if is_inventory:
+        marks.first_file = marks.first_file or file
+    _read_yaml(text, source, marks)
 
 
-def _readable(path: Path) -> bool:
-    hidden = path.name.startswith(".") or path.name.endswith("~")
-    return not hidden and path.suffix in ("", ".yml", ".yaml", ".json", ".ini")
+def _text(path: Path, marks: Marks) -> str | None:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        message = f"is not UTF-8: the byte 0x{content[error.start]:02x} on this line"
+        marks.misread.append(Problem(str(path), line, "(file)", message, "save the file as UTF-8"))
+    return None
 
 
-def _read_file(file: Path, is_inventory: bool, marks: Marks) -> None:
-    if is_inventory and file.stat().st_mode & 0o111:
+def _looks_like_yaml(text: str) -> bool:
+    """Tell as Ansible does, which tries YAML first: a text that YAML makes a dictionary of."""
+    first = next((line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;"), "")
+    return first.rstrip() == "---" or first.rstrip().endswith(":") or first.startswith("{")
+
+
+def _read_yaml(text: str, source: Source, marks: Marks) -> None:
+    file = str(source.path)
+    found = parse(text, file)
+    marks.duplicates.extend(found.duplicates)
+    if found.broken is not None:
+        place, reason = found.broken
+        marks.misread.append(Problem(place.file, place.line, "(file)", _not_yaml(reason), _CORRECT))
         return
-    text = file.read_text(encoding="utf-8", errors="replace")
-    if text.startswith("$ANSIBLE_VAULT"):
+    if source.variables_of is not None:
+        _refuse(shape.wrong_variables(found.root), file, marks)
+        _read_variables(found.root, file, marks)
         return
-    if is_inventory and file.suffix not in (".yml", ".yaml", ".json"):
-        _read_ini(text, str(file), marks)
+    if found.root is not None and shape.is_plugin(found.root):
         return
-    root = _find_mistakes(text, str(file), marks)
-    if not isinstance(root, yaml.MappingNode):
-        return
-    if not is_inventory:
-        _read_variables(root, str(file), marks)
-        return
-    for key, value in root.value:
-        _read_group(key, value, str(file), marks)
+    _refuse(shape.wrong_inventory(found.root), file, marks)
+    if isinstance(found.root, yaml.MappingNode):
+        for key, value in shape.pairs(found.root):
+            _read_group(key, value, file, marks)
+
+
+_CORRECT = "correct the syntax on this line"
+
+
+def _not_yaml(reason: str) -> str:
+    return f"is not valid YAML: {reason}"
+
+
+def _refuse(wrong: Iterator[shape.Found], file: str, marks: Marks) -> None:
+    marks.misread.extend(Problem(file, line, path, message, remedy) for line, path, message, remedy in wrong)
 
 
 def _place(node: yaml.Node, file: str) -> Place:
-    return Place(file, node.start_mark.line + 1)
+    return Place(file, line_of(node))
 
 
-def _read_variables(node: yaml.Node, file: str, marks: Marks) -> None:
+def _read_variables(node: yaml.Node | None, file: str, marks: Marks) -> None:
     if isinstance(node, yaml.MappingNode):
-        for key, _value in node.value:
+        for key, _value in shape.pairs(node):
             marks.variables.setdefault(str(key.value), _place(key, file))
 
 
 def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> None:
     name = str(key.value)
     marks.groups.setdefault(name, _place(key, file))
+    if not is_null(value):
+        marks.filled.add(name)
     if not isinstance(value, yaml.MappingNode):
         return
-    for section, content in value.value:
+    for section, content in shape.pairs(value):
+        if isinstance(content, yaml.ScalarNode) and not is_null(content):
+            _read_single(name, str(section.value), content, file, marks)
         if not isinstance(content, yaml.MappingNode):
             continue
         if section.value == "vars":
             _read_variables(content, file, marks)
             continue
-        for child, child_content in content.value:
+        for child, child_content in shape.pairs(content):
             if section.value == "children":
-                marks.children.setdefault(name, set()).add(str(child.value))
+                marks.children.setdefault(name, {}).setdefault(str(child.value), _place(child, file))
                 _read_group(child, child_content, file, marks)
             elif section.value == "hosts":
-                marks.hosts.setdefault(str(child.value), _place(child, file))
-                marks.members.setdefault((name, str(child.value)), _place(child, file))
+                _read_host(name, child, file, marks)
                 _read_variables(child_content, file, marks)
 
 
+def _read_single(group: str, section: str, content: yaml.Node, file: str, marks: Marks) -> None:
+    """Read ``hosts: NAME`` and ``children: NAME``."""
+    if section == "hosts":
+        _read_host(group, content, file, marks)
+    elif section == "children":
+        marks.children.setdefault(group, {}).setdefault(str(content.value), _place(content, file))
+        marks.groups.setdefault(str(content.value), _place(content, file))
+
+
+def _read_host(group: str, node: yaml.Node, file: str, marks: Marks) -> None:
+    marks.hosts.setdefault(str(node.value), _place(node, file))
+    marks.members.setdefault((group, str(node.value)), _place(node, file))
+
+
 def _read_ini(text: str, file: str, marks: Marks) -> None:
-    group, kind = "ungrouped", ""
-    for number, line in enumerate(text.splitlines(), 1):
-        section = _INI_SECTION.match(line)
-        if section:
-            group = section.group(1)
-            kind = line.split("]")[0].partition(":")[2]
-            marks.groups.setdefault(group, Place(file, number))
-            continue
-        words = line.split("#")[0].split()
-        if not words or words[0].startswith(";") or kind == "vars":
-            continue
-        if kind == "children":
-            marks.groups.setdefault(words[0], Place(file, number))
-            marks.children.setdefault(group, set()).add(words[0])
+    declared: set[str] = {"all", "ungrouped"}
+    wanted: list[tuple[str, Place, str]] = []
+    set_on: dict[tuple[str, str], int] = {}
+    for line in ini_text.lines_of(text):
+        place = Place(file, line.number)
+        if line.kind == "wrong":
+            marks.misread.append(Problem(file, line.number, "(line)", line.name, line.more))
+        elif line.kind == "section":
+            marks.groups.setdefault(line.group, place)
+            if line.name == "vars":
+                wanted.append(
+                    (line.group, place, f"[{line.group}:vars] sets variables of a group that is not there")
+                )
+            else:
+                declared.add(line.group)
+                marks.filled.add(line.group)
+        elif line.kind == "child":
+            marks.children.setdefault(line.group, {}).setdefault(line.name, place)
+            wanted.append((line.name, place, "is not there"))
+        elif line.kind == "host":
+            marks.hosts.setdefault(line.name, place)
+            marks.members.setdefault((line.group, line.name), place)
         else:
-            marks.hosts.setdefault(words[0], Place(file, number))
-            marks.members.setdefault((group, words[0]), Place(file, number))
+            marks.variables.setdefault(line.name, place)
+            first = set_on.setdefault((line.group, line.name), line.number)
+            if first != line.number:
+                marks.duplicates.append(Duplicate(place, line.name, first))
+    for name, place, message in wanted:
+        if name not in declared:
+            near = nearest(name, declared - {"all", "ungrouped"})
+            remedy = f"write {near}" if near else f"add a section [{name}] to this file"
+            marks.misread.append(Problem(place.file, place.line, f"groups.{name}", message, remedy))
 
 
-def mistakes_in(text: str, file: str) -> Marks:
-    """Return what is wrong with a YAML text whatever it says: ``broken`` and ``duplicates``."""
-    marks = Marks()
-    _find_mistakes(text, file, marks)
-    return marks
+def _circles(marks: Marks) -> Iterator[Problem]:
+    """Yield a problem for each group that is below itself, at the line that closes the circle."""
+    done: set[str] = set()
+
+    def visit(group: str, above: tuple[str, ...]) -> Iterator[Problem]:
+        for child, place in marks.children.get(group, {}).items():
+            if child in (*above, group):
+                way = " > ".join((*above, group, child))
+                message = f"is below itself: {way}"
+                yield Problem(place.file, place.line, f"groups.{child}", message, f"take it out of {group}")
+            elif child not in done:
+                yield from visit(child, (*above, group))
+        done.add(group)
+
+    for group in list(marks.children):
+        if group not in done:
+            yield from visit(group, ())
 
 
-def _find_mistakes(text: str, file: str, marks: Marks) -> yaml.Node | None:
-    """Return the syntax tree, None where there is none."""
-    try:
-        if (deep := too_deep(text, _Loader)) is not None:
-            marks.broken.append((Place(file, deep.line + 1), f"more than {DEEPEST} levels of nesting"))
-            return None
-        root: yaml.Node | None = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        marks.broken.append((Place(file, mark.line + 1 if mark else 1), str(error.problem or error.context)))
-        return None
-    except yaml.YAMLError as error:
-        marks.broken.append((Place(file, 1), str(error)))
-        return None
-    _find_duplicates(root, file, "", marks)
-    return root
-
-
-def _find_duplicates(node: yaml.Node | None, file: str, path: str, marks: Marks) -> None:
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _find_duplicates(item, file, f"{path}[{index}]", marks)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    before = f"{path}." if path else ""
-    first: dict[str, int] = {}
-    for key, value in node.value:
-        name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-        if name and name != "<<" and name in first:
-            place = Place(file, key.start_mark.line + 1)
-            marks.duplicates.append(Duplicate(place, before + name, first[name]))
-        first.setdefault(name, key.start_mark.line + 1)
-        if not isinstance(value, yaml.ScalarNode):
-            _find_duplicates(value, file, before + name, marks)
+def _only_named(marks: Marks) -> Iterator[Problem]:
+    """Yield a problem for each group that is listed below another one and is nothing anywhere."""
+    for group, children in marks.children.items():
+        for child, place in children.items():
+            if child in marks.filled or ("group_vars", child) in marks.variable_files:
+                continue
+            near = nearest(child, marks.filled)
+            remedy = f"write {near}, or " if near else "write "
+            message = f"is listed in {group} and is there nowhere: it has no hosts, children or variables"
+            yield Problem(
+                place.file,
+                place.line,
+                f"groups.{child}",
+                message,
+                f"{remedy}'{child}: {{}}' while it is empty",
+            )

@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import os
 import typing as t
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -73,6 +73,18 @@ class Problems:
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(sorted(self._found))
+
+
+def said_of(problems: Sequence[Problem], where: str = "the inventory") -> str:
+    """Return the message of a run that is refused.
+
+    Args:
+        problems: at least one, in the order in which they are said.
+        where: what has them.
+    """
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = "\n".join(str(problem) for problem in problems)
+    return f"{count} in {where}; no host was contacted.\n{lines}"
 
 
 def shown(file: str) -> str:

@@ -286,14 +286,22 @@ def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
     assert site is None and problem.file == str(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("text", ["", "just text\n", "- a\n", "all: {hosts: {h1: [1]}}\n"])
-def test_a_file_that_is_no_inventory(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "says nothing"),
+        ("just text\n", "is a text, and an inventory is a dictionary"),
+        ("- a\n", "is a list, and an inventory is a dictionary"),
+        ("all: {hosts: {h1: [1]}}\n", "has a list in the place of its variables"),
+    ],
+)
+def test_a_file_that_is_no_inventory(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "hosts.yml"
     file.write_text(text)
     site, (problem,) = load_site([file])
     assert site is None
     assert (problem.file, problem.line) == (str(file), 1)
-    assert "no host was read from it" in problem.message
+    assert says in problem.message
 
 
 VARIABLES = sorted(name for name in load_specification().options if name.startswith(("site_", "etcd_")))
