@@ -87,6 +87,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.gpu_repair": "the controller that repairs GPU nodes",
     "ironspan.backup": "the backup agent",
     "ironspan.kms": "the program that encrypts secrets with a vault",
+    "ironspan.gpud": "the agent of GPU hosts",
     "ironspan.ironic": "Ironic as one program on hosts",
     "ironspan.cli": "the command line",
     "ironspan.artifacts": "fills the mirror",

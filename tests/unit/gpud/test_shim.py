@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -35,25 +34,6 @@ STRUCTURES = {
     "fabric_info_v": pynvml.c_nvmlGpuFabricInfo_v3_t,
     "event_data": pynvml.c_nvmlEventData_t,
 }
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nvml.built(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def state(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nvml.State]:
-    """Eight GPUs of the profile h100, for this process."""
-    monkeypatch.setenv(nvml.VARIABLE, str(tmp_path / "gpus"))
-    made = nvml.State(tmp_path / "gpus")
-    # nvidia-ml-py asks for the library by its name, and gets the one that is loaded by that name already.
-    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(library)))
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    pynvml.nvmlInit()
-    yield made
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlShutdown()
 
 
 def refused(call: Callable[..., object], *arguments: object) -> int:
