@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing as t
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
@@ -36,6 +36,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
+
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import Policy
 
 SCHEMA = 1
 _REFERENCES = ("requires", "restart_on", "reload_on")
@@ -83,6 +86,7 @@ class Renderer:
             "service": services.service,
             "unit_file": services.unit_file,
             "cilium_objects": _cilium_objects,
+            "gpu_policy": _gpu_policy,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
             "ca_signing_pem": authorities.signing_pem,
@@ -243,6 +247,13 @@ def _cilium_objects(manifests: list[dict[str, t.Any]], settings: t.Any) -> list[
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cilium.objects import cilium_objects
 
     return cilium_objects(manifests, settings)
+
+
+def _gpu_policy(overrides: Sequence[Mapping[str, t.Any]]) -> Policy:
+    # Only sites with GPUs pay for reading the policy.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import shipped
+
+    return shipped().with_overrides(overrides)
 
 
 def _resources(layer: str, content: t.Any) -> Piece:

@@ -107,3 +107,11 @@ def test_sandboxes_are_told_the_same_driver(example: Example) -> None:
     changes = ((ALL, "", CLASSES), *ON_GPUS)
     says = "is 580.159.03, and nvidia_driver_version is 580.159.04"
     insist(example, Mutation("two drivers", changes, ALL, "gvisor_gpu_driver:", says))
+
+
+def test_gpus_are_offered_where_containers_can_have_them(example: Example) -> None:
+    offered = "nvidia_device_plugin_enabled: true\n"
+    says = "containers cannot have them without nvidia_toolkit_enabled (gpu-a-01)"
+    insist(example, Mutation("no toolkit", ((GPU, "", offered),), GPU, offered.strip(), says))
+    example.append(GPU, "nvidia_toolkit_enabled: true\n")
+    assert example.problems() == []
