@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import typing as t
 
 CTK, HOOK = "/usr/local/bin/nvidia-ctk", "/usr/local/bin/nvidia-cdi-hook"
 DRIVER = "/proc/driver/nvidia/version"
+CHARACTER_DEVICES = "/dev/char"
 SPEC = "/run/cdi/nvidia.json"
 """In /run: what a driver of before described is gone after a boot."""
 SECONDS = 120
@@ -80,6 +82,35 @@ def devices(text: str) -> t.List[str]:
     return names
 
 
+def link(text: str) -> None:
+    """Link the devices of a specification below /dev/char, where systemd looks for what a unit may use.
+
+    Without these links a daemon-reload of systemd takes devices away from containers that have them. nvidia-ctk
+    makes them for cards that it finds on the PCI bus; these are for all that containers get, whatever it is.
+
+    Raises:
+        Failed: a device has no path.
+        OSError: a link cannot be made.
+    """
+    spec = json.loads(text)
+    try:
+        edits = [part.get("containerEdits") or {} for part in (spec, *spec["devices"])]
+        nodes = [node for edit in edits for node in edit.get("deviceNodes") or ()]
+        paths = {str(node.get("hostPath") or node["path"]) for node in nodes}
+    except (AttributeError, KeyError, TypeError):
+        raise Failed("nvidia-ctk printed devices without paths") from None
+    for path in sorted(paths):
+        try:
+            found = os.stat(path)
+        except OSError:
+            continue  # containerd names it when a container wants it.
+        if stat.S_ISCHR(found.st_mode):
+            name = f"{CHARACTER_DEVICES}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+            os.makedirs(CHARACTER_DEVICES, exist_ok=True)
+            if not os.path.lexists(name):
+                os.symlink(os.path.relpath(path, CHARACTER_DEVICES), name)
+
+
 def write(path: str, text: str) -> bool:
     """Write a file as a whole, and tell whether it was another one."""
     try:
@@ -118,11 +149,11 @@ def main() -> int:
         print("no driver is loaded, so there are no GPUs to describe")
         return 0
     try:
-        # Without these links a daemon-reload of systemd takes devices away from containers that have them.
         run(CTK, "system", "create-dev-char-symlinks", "--create-all")
         text = run(CTK, "cdi", "generate", "--format=json", f"--nvidia-cdi-hook-path={HOOK}")
         names = devices(text)
-    except Failed as failed:
+        link(text)
+    except (Failed, OSError) as failed:
         # What is there describes another driver, or GPUs that are gone.
         remove(SPEC)
         print(failed, file=sys.stderr)

@@ -39,7 +39,9 @@ def test_the_unit_runs_what_is_installed_once_there_is_a_driver(render: Render) 
     unit = found["nvidia_device_plugin/unit"]["content"]
     path = found["nvidia_device_plugin/program"]["path"]
     assert f"do sleep 5; done; exec {path}'" in unit
-    assert found["nvidia_device_plugin/unit"]["path"].endswith("/" + found["nvidia_device_plugin/service"]["name"])
+    assert found["nvidia_device_plugin/unit"]["path"].endswith(
+        "/" + found["nvidia_device_plugin/service"]["name"]
+    )
     assert unit.splitlines()[-1] == "WantedBy=multi-user.target"
 
 

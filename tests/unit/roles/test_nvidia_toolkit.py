@@ -62,6 +62,7 @@ class Machine:
         self.driver, self.spec, self.folder = folder / "version", folder / "cdi" / "nvidia.json", folder
         monkeypatch.setattr(nvidia_cdi, "CTK", str(folder / "ctk"))
         monkeypatch.setattr(nvidia_cdi, "SPEC", str(self.spec))
+        monkeypatch.setattr(nvidia_cdi, "CHARACTER_DEVICES", str(folder / "char"))
         monkeypatch.setattr(
             nvidia_cdi, "running_driver", lambda read=nvidia_cdi.running_driver: read(str(self.driver))
         )
@@ -106,6 +107,16 @@ def test_again_it_leaves_the_file_alone(machine: Machine) -> None:
     assert machine.spec.stat().st_ino == before.st_ino
 
 
+def test_what_containers_get_is_linked_where_systemd_looks(machine: Machine) -> None:
+    of_all = {"containerEdits": {"deviceNodes": [{"path": "/dev/null"}, {"path": "/dev/nvidia-absent"}]}}
+    of_one = {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/x", "hostPath": "/dev/zero"}]}}
+    machine.ctk(json.dumps({**SPEC, **of_all, "devices": [of_one]}))
+    for _ in range(2):
+        assert nvidia_cdi.main() == 0
+        links = {path.name: path.resolve() for path in (machine.folder / "char").iterdir()}
+        assert links == {"1:3": Path("/dev/null"), "1:5": Path("/dev/zero")}
+
+
 def test_without_a_driver_nothing_is_described(machine: Machine) -> None:
     machine.ctk(json.dumps(SPEC))
     assert nvidia_cdi.main() == 0
@@ -122,6 +133,7 @@ def test_without_a_driver_nothing_is_described(machine: Machine) -> None:
         ("[]", 0, "printed no specification"),
         ('{"devices": [{}]}', 0, "printed no specification"),
         ('{"cdiVersion": "0.7.0", "devices": []}', 0, "found no GPU"),
+        (json.dumps({**SPEC, "containerEdits": {"deviceNodes": [{}]}}), 0, "devices without paths"),
     ],
 )
 def test_what_cannot_be_described_is_not_left_as_it_was(
