@@ -85,8 +85,8 @@ def devices(text: str) -> t.List[str]:
 def link(text: str) -> None:
     """Link the devices of a specification below /dev/char, where systemd looks for what a unit may use.
 
-    Without these links a daemon-reload of systemd takes devices away from containers that have them. nvidia-ctk
-    makes them for cards that it finds on the PCI bus; these are for all that containers get, whatever it is.
+    Without these links a daemon-reload of systemd takes devices away from containers that have them.
+    nvidia-ctk makes them for cards that it finds on the PCI bus; these are for all that containers get.
 
     Raises:
         Failed: a device has no path.

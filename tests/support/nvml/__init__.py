@@ -56,11 +56,12 @@ def _functions() -> list[str]:
     return sorted({*re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', source), *_FIRST_VERSIONS})
 
 
-def built(folder: Path) -> Path:
+def built(folder: Path, state: str = "") -> Path:
     """Build the library with gcc.
 
     Args:
         folder: where to.
+        state: the file that it reads in a program whose environment names none.
 
     Returns:
         ``folder/libnvidia-ml.so.1``.
@@ -75,6 +76,7 @@ def built(folder: Path) -> Path:
     target = folder / "libnvidia-ml.so.1"
     sources = [*(str(HERE / f"{name}.c") for name in ("state", "calls", "errors")), str(folder / "stubs.c")]
     flags = ["-shared", "-fPIC", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    flags += [f'-DUSUAL_STATE="{state}"'] if state else []
     subprocess.run(
         ["gcc", *flags, f"-Wl,-soname,{target.name}", "-o", str(target), *sources],
         check=True,

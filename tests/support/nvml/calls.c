@@ -249,6 +249,12 @@ UNSIGNED_OF(nvmlDeviceGetNvLinkState, "nvlink")
 UNSIGNED_OF(nvmlDeviceGetNvLinkVersion, "nvlink_version")
 UNSIGNED_OF(nvmlDeviceGetNvLinkRemoteDeviceType, "nvlink_remote")
 
+/* The device plugin chooses GPUs that are near each other. */
+int nvmlDeviceGetTopologyCommonAncestor(device gpu, device other, unsigned *level)
+{
+    return known(other) ? unsigned_of(gpu, "nvmlDeviceGetTopologyCommonAncestor", "topology", level) : INVALID_ARGUMENT;
+}
+
 /* NVML gives it no length; the buffer has 64 bytes. */
 int nvmlDeviceGetGspFirmwareVersion(device gpu, char *into)
 {

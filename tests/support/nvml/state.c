@@ -39,6 +39,9 @@ void read_again(void)
 {
     const char *path = getenv("IRONSPAN_NVML_STATE");
     struct stat now;
+#ifdef USUAL_STATE
+    path = path ? path : USUAL_STATE;
+#endif
     pthread_mutex_lock(&lock);
     if (!path || stat(path, &now) != 0) {
         count = 0;
