@@ -39,11 +39,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds._iron
 
 from ironspan.lab import ironic
 from ironspan.lab.ironic import USER, Ironic
+from tests.support import metal_site
+from tests.support.metal_site import ACCOUNT, FAKE, IMAGE, RACKS
 from tests.support.playbooks import BIN, ROOT, play
-from tests.support.small_plays import mirror_index
 
 pytestmark = pytest.mark.lab
-FAKE = {"driver": "fake-hardware", "driver_info": {"address": "{bmc_address}"}}
 REDFISH = {
     "driver": "redfish",
     "driver_info": {"redfish_address": "http://127.0.0.1:1", "redfish_username": "admin"},
@@ -51,11 +51,6 @@ REDFISH = {
     "deploy_interface": "direct",
     **{f"{name}_interface": f"no-{name}" for name in ("bios", "raid", "firmware", "inspect", "rescue")},
 }
-IMAGE = {"source": "http://192.0.2.1/disk.raw", "sha256": "ab" * 32, "format": "raw"}
-RACKS = {
-    "a": {"network": "10.30.1.0/24", "first": "10.30.1.11", "gateway": "10.30.1.1", "dns": ["10.30.1.2"]}
-}
-ACCOUNT = {"user": "ironspan", "authorized_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== operator"]}
 ALLOWED = Consent(True)
 
 
@@ -169,7 +164,7 @@ def test_from_nothing_to_available_and_then_nothing_is_left_to_do(
     counted = Counted(api._session)
     again = brought(BareMetalServer(lambda: IronicApi(counted), Account("", ()), KnownHosts("")), wanted)
     assert (again.done, again.problems) == ([], [])
-    assert counted.asked == ["GET /conductors", "GET /nodes", "GET /ports"]
+    assert counted.asked == ["GET /nodes", "GET /ports"]
     assert api.nodes()["stranger"] == before
     assert stranger == before[0]
 
@@ -444,25 +439,7 @@ def test_the_playbook_plans_asks_for_consent_and_brings_servers_up(
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(lab.clouds))
     monkeypatch.setenv("IRONSPAN_PKI_KEY", base64.b64encode(bytes(32)).decode())
     servers = Servers(tmp_path, "09", 2)
-    inventory = tmp_path / "site"
-    inventory.mkdir()
-    (tmp_path / "index.json").write_text(mirror_index())
-    variables = {
-        "site_name": "metal", "ansible_connection": "local",
-        "site_api_endpoint": "10.1.0.1:6443", "site_mirror_url": "http://10.2.0.2:8080",
-            "site_pki_store": str(tmp_path / "pki"),
-        # What hosts get is not what this is about.
-        "site_artifacts_index": str(tmp_path / "index.json"),
-        "site_bare_metal_cloud": "lab", "site_bare_metal_node": FAKE, "site_bare_metal_inspect": False,
-        "site_bare_metal_image": IMAGE, "site_bare_metal_racks": RACKS, "site_bare_metal_account": ACCOUNT,
-        "site_bare_metal_known_hosts": str(tmp_path / "known_hosts"),
-        "site_bare_metal_inventory": str(inventory / "servers.yml"),
-    }  # fmt: skip
-    groups = {
-        "azure": {"hosts": {"a1": {"site_address": "10.1.0.1"}}},
-        "etcd": {"hosts": {"a1": {}}}, "control_plane": {"hosts": {"a1": {}}},
-    }  # fmt: skip
-    (inventory / "hosts.yml").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
+    inventory = metal_site.site(tmp_path)
     book = str(ROOT / "playbooks" / "bare_metal.yml")
 
     def played(*options: str) -> tuple[int, str]:
@@ -531,6 +508,11 @@ def assert_taken_over(site: Path, servers: Servers, lab: Ironic) -> None:
         {name: sorted(found.get("hosts", ())) for name, found in one.items()} for one in (first, second)
     ]
     assert members[0] == members[1]
+    # The cloud is that of the site, when the plugin's file has none.
+    (site / "ironic.yml").write_text(
+        json.dumps({"plugin": "ironspan.hybrid.ironic", "expected": str(servers.file)})
+    )
+    assert json.loads(said("ansible-inventory", "-i", site, "--list")[1]) == second
     ironic.stop(lab.folder)
     try:
         status, output = said("ironspan", "validate", "-i", site)

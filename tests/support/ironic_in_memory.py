@@ -39,6 +39,7 @@ class MemoryIronic:
         inventory: what an inspection says, by UUID.
         firmware: what the firmware interface says, by UUID.
         asked: method and path of each request.
+        alive: whether a conductor is.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class MemoryIronic:
         self.inventory: dict[str, t.Any] = {}
         self.firmware: dict[str, t.Any] = {}
         self.asked: list[str] = []
+        self.alive = True
         self._clock = itertools.count(1)
         self._ports: list[dict[str, str]] = []
 
@@ -55,7 +57,7 @@ class MemoryIronic:
         self.asked.append(f"{method} {parts.path}")
         match [method, *parts.path.strip("/").split("/")]:
             case ["GET", "conductors"]:
-                return Answer(200, {"conductors": [{"hostname": "here", "alive": True}]})
+                return Answer(200, {"conductors": [{"hostname": "here", "alive": self.alive}]})
             case ["GET", "nodes"]:
                 return Answer(200, {"nodes": list(self.nodes.values())})
             case ["GET", "ports"]:

@@ -14,15 +14,15 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
+LOOK = "look at the cloud in clouds.yaml, the network, and Ironic's service"
+"""What to do about an Ironic that does not answer, where nothing is known of it."""
 
-def unanswered(error: Exception) -> RemoteError:
+
+def unanswered(error: Exception, remedy: str = LOOK) -> RemoteError:
     """Return the error of a request without an answer; anything but one of the two libraries is a mistake."""
     if type(error).__module__.partition(".")[0] not in ("openstack", "keystoneauth1"):
         raise error
-    return RemoteError(
-        f"Ironic does not answer{explained(str(error).rstrip('.'))}",
-        "look at the cloud in clouds.yaml, the network, and Ironic's service",
-    )
+    return RemoteError(f"Ironic does not answer{explained(str(error).rstrip('.'))}", remedy)
 
 
 def said_of(answer: t.Any) -> str:
@@ -43,7 +43,8 @@ def is_busy(status: int, said: str) -> bool:
     return status == 503 or (status == 409 and "is locked by host" in said)
 
 
-def node_of_entry(entry: Mapping[str, t.Any], alive: bool) -> Node:
+def node_of_entry(entry: Mapping[str, t.Any]) -> Node:
+    """Return a node as Ironic lists it, with a conductor that is alive: the list does not say."""
     properties = entry.get("properties") or {}
     memory = str(properties.get("memory_mb") or "")
     return Node(
@@ -60,7 +61,6 @@ def node_of_entry(entry: Mapping[str, t.Any], alive: bool) -> Node:
         done=frozenset(("inspect",) if entry.get("inspection_finished_at") else ()),
         # Where the node says nothing the conductor's setting holds: it cleans, if nobody switched that off.
         automated_clean=entry.get("automated_clean") is not False,
-        conductor_alive=alive,
         memory_mib=int(memory) if memory.isdecimal() and memory.isascii() else None,
     )
 

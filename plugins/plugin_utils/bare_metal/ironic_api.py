@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_answers import (
+    LOOK,
     is_busy,
     node_of_entry,
     path_of,
@@ -31,6 +32,8 @@ MICROVERSION = "1.90"
 BUSY_S = 300.0
 """For how long an Ironic that has no worker left (503), or a node that is locked (409), is asked again."""
 PAUSE_S = 1.0
+AGAIN = 2
+"""How often a question is repeated that gets no answer: an API that has much to do resets connections."""
 _FIELDS = (
     "uuid", "name", "provision_state", "target_provision_state", "power_state", "maintenance",
     "maintenance_reason", "fault", "last_error", "reservation", "protected", "retired", "automated_clean",
@@ -48,6 +51,7 @@ class IronicApi:
         session: a session of keystoneauth1 (``Connection.baremetal`` of openstacksdk is one).
         clock: monotonic seconds.
         sleep: waits some seconds.
+        remedy: what to do when it does not answer, or refuses the login.
     """
 
     def __init__(
@@ -55,7 +59,9 @@ class IronicApi:
         session: t.Any,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        remedy: str = LOOK,
     ) -> None:
+        self._remedy = remedy
         self._session = session
         self._clock = clock
         self._sleep = sleep
@@ -70,12 +76,8 @@ class IronicApi:
         Args:
             more: fields beside those that every caller needs.
         """
-        # Whose conductor is which is not asked: Ironic 39.0.0 answers 500 to a list with that field.
-        alive = bool(self.conductors())
         entries = self._listed("nodes", (*_FIELDS, *more))
-        return {
-            str(entry.get("name") or entry["uuid"]): (entry, node_of_entry(entry, alive)) for entry in entries
-        }
+        return {str(entry.get("name") or entry["uuid"]): (entry, node_of_entry(entry)) for entry in entries}
 
     def ports(self) -> dict[str, set[str]]:
         """Return the addresses of ports by the UUID of their node, with one request a thousand ports."""
@@ -94,7 +96,7 @@ class IronicApi:
     def node(self, uuid: str) -> Node:
         """Return one node."""
         entry = self._ask("GET", f"/nodes/{uuid}?fields={','.join(_FIELDS)}")
-        return node_of_entry(entry, alive=True)
+        return node_of_entry(entry)
 
     def times(self, uuid: str) -> dict[str, str]:
         """Return when a node's provision state changed and when it was inspected, "" for never.
@@ -115,7 +117,10 @@ class IronicApi:
         return {**{key: entry.get(key) for key in fields.split(",")}, "history": list(history)}
 
     def conductors(self) -> set[str]:
-        """Return the names of the conductors that are alive."""
+        """Return the names of the conductors that are alive.
+
+        Whose conductor is which is not asked: Ironic 39.0.0 answers 500 to a list of nodes with that field.
+        """
         answer = self._ask("GET", "/conductors")
         return {str(entry["hostname"]) for entry in answer.get("conductors", ()) if entry.get("alive")}
 
@@ -259,11 +264,13 @@ class IronicApi:
                     microversion=MICROVERSION,
                     raise_exc=False,
                     status_code_retries=0,
+                    # What changes something may have been done already, so it is not asked for twice.
+                    connect_retries=AGAIN if method == "GET" else 0,
                     log=not secret,
                     **options,
                 )
             except Exception as error:  # of keystoneauth1, which is there only where Ironic is used
-                raise unanswered(error) from None
+                raise unanswered(error, self._remedy) from None
             if answer.status_code == 404 and missing is not None:
                 return missing
             if answer.status_code < 400:
@@ -272,16 +279,18 @@ class IronicApi:
             if not is_busy(answer.status_code, said) or self._clock() > until:
                 asked = f"{method} {path.split('?')[0]} (HTTP {answer.status_code})"
                 said = "what it said may repeat a secret, and is left out" if secret else said
-                raise RemoteError(f"Ironic refused {asked}{explained(said)}")
+                remedy = self._remedy if answer.status_code == 401 else ""
+                raise RemoteError(f"Ironic refused {asked}{explained(said)}", remedy)
             self._sleep(PAUSE_S)
 
 
-def connected(cloud: str = "", clouds: str = "", **login: t.Any) -> IronicApi:
+def connected(cloud: str = "", clouds: str = "", remedy: str = LOOK, **login: t.Any) -> IronicApi:
     """Return Ironic by a cloud of ``clouds.yaml``, or by what openstacksdk takes instead.
 
     Args:
         cloud: name in ``clouds.yaml``; "" for none.
         clouds: that file; "" is where openstacksdk looks for it.
+        remedy: what to do when Ironic does not answer, or refuses the login.
         login: for example ``auth_type="http_basic"``, ``auth`` (endpoint, username, password),
             ``baremetal_endpoint_override`` and ``cacert``.
 
@@ -301,6 +310,6 @@ def connected(cloud: str = "", clouds: str = "", **login: t.Any) -> IronicApi:
     try:
         read = openstack.config.OpenStackConfig(config_files=[str(file)] if clouds else None)
         region = read.get_one(cloud=cloud or None, **login)
-        return IronicApi(openstack.connection.Connection(config=region).baremetal)
+        return IronicApi(openstack.connection.Connection(config=region).baremetal, remedy=remedy)
     except Exception as error:  # of openstacksdk and of keystoneauth1, which have no common ground
-        raise unanswered(error) from None
+        raise unanswered(error, remedy) from None

@@ -12,6 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problem
 _LONGEST, _SHOWN = 4096, 300
 _MEANINGS: t.Final[dict[str, str]] = {
     r"\bfuser\b": "the agent's ramdisk lacks fuser: build it with psmisc",
+    r"no such file or directory: '?qemu-img": "the agent's ramdisk lacks qemu-img: build it with qemu-utils",
     r"ipa-rescue-config|out of date agent ramdisk": "the agent's ramdisk lacks the files that rescue needs",
     r"\b401\b|unauthori[sz]ed|AccessError|authentication": "the BMC refused the credentials",
     r"timeout reached while waiting for callback|callback timeout": (

@@ -21,6 +21,9 @@ if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 CLOUD, CLOUDS, GROUP = "site_bare_metal_cloud", "site_bare_metal_clouds", "ironic"
+BRING_UP = "ansible-playbook playbooks/site.yml --limit ironic"
+"""What brings the site's own Ironic up, and to the login that the PKI store has."""
+REMEDY = f"look at its host; {BRING_UP} brings it to what the site says, its login too"
 
 
 def login_of(variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -47,7 +50,20 @@ def login_of(variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
         "auth": {"endpoint": url, "username": USER, "password": password},
         "baremetal_endpoint_override": url,
         "cacert": _file_with(trusted),
+        "remedy": REMEDY,
     }
+
+
+def is_known(site: Site) -> bool:
+    """Tell whether the site's own Ironic has a login: a run that brings it up makes one.
+
+    Raises:
+        RemoteError: the site's PKI store cannot be used.
+    """
+    try:
+        return open_store(site.pki_store, site.pki_key_file or None).ironic.exists()
+    except PkiError as error:
+        raise RemoteError(error.message.rstrip("."), error.remedy.rstrip(".")) from error
 
 
 def endpoint(site: Site) -> str:

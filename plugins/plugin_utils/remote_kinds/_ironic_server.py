@@ -51,6 +51,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     erased_fields,
     place_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import Way
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.ironic_login import BmcLogins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     AT_ONCE,
@@ -111,7 +112,10 @@ class BareMetalServer:
         self._index = Index(())
 
     def find(self, wanted: Mapping[str, State | None]) -> dict[str, Found]:
-        """Ask for all nodes and all ports, one request a thousand of each."""
+        """Ask for all nodes and all ports, one request a thousand of each.
+
+        Conductors are asked for only where one of them has something to do.
+        """
         states = {name: state for name, state in wanted.items() if state is not None}
         self._index = Index([server_of(state["expected"]) for state in states.values()])
         api = self._api = self._connect()
@@ -119,20 +123,23 @@ class BareMetalServer:
         entries = api.entries(*fields, *FIELDS)
         self._standings = standings_of(entries)
         ports = api.ports() if any(state["macs"] for state in states.values()) else {}
-        found = {}
-        for name, state in states.items():
-            if name not in entries:
-                unknown = state.get("redeploy") or state["goal"] == "retired"
-                found[name] = Found(
-                    None, fault="Ironic does not know it; look at its name" if unknown else ""
-                )
-                continue
+        there: dict[str, State] = {}
+        for name in states.keys() & entries.keys():
             entry, node = entries[name]
             uuid = self._uuids[name] = str(entry["uuid"])
-            there = found_state(entry, node, state, ports.get(uuid, set()), self._standings[name].record)
-            held = way_of(there, state).held
-            found[name] = Found(there, uuid, f"{held.reason}; {held.remedy}" if held else "")
-        return found
+            record = self._standings[name].record
+            there[name] = found_state(entry, node, states[name], ports.get(uuid, set()), record)
+        busy = any(way_of(found, states[name]) != Way() for name, found in there.items())
+        if busy and not api.conductors():
+            there = {name: {**found, "conductor_alive": False} for name, found in there.items()}
+        return {name: self._found(name, state, there.get(name)) for name, state in states.items()}
+
+    def _found(self, name: str, wanted: State, there: State | None) -> Found:
+        if there is None:
+            unknown = wanted.get("redeploy") or wanted["goal"] == "retired"
+            return Found(None, fault="Ironic does not know it; look at its name" if unknown else "")
+        held = way_of(there, wanted).held
+        return Found(there, self._uuids[name], f"{held.reason}; {held.remedy}" if held else "")
 
     def steps(self, name: str, wanted: State | None, found: State | None) -> list[Step]:
         """Work out the steps.

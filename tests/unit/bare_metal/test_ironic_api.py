@@ -47,6 +47,7 @@ class Session:
     def request(self, path: str, method: str, **options: t.Any) -> Answer:
         assert options["status_code_retries"] == 0
         assert options["raise_exc"] is False
+        assert bool(options["connect_retries"]) == (method == "GET")
         self.asked.append(f"{method} {path.split('?')[0]}")
         self.bodies.append(options.get("json"))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -64,7 +65,6 @@ def entry(**values: t.Any) -> dict[str, t.Any]:
 
 def test_nodes_are_listed_page_by_page() -> None:
     session = Session(
-        Answer(200, {"conductors": [{"hostname": "c1", "alive": True}, {"hostname": "c2", "alive": False}]}),
         Answer(200, {"nodes": [entry(properties={"memory_mb": "2048"})], "next": "http://x/y/v1/nodes?marker=u1&limit=1"}),
         Answer(200, {"nodes": [entry(uuid="u2", name=None, automated_clean=False)]}),
     )  # fmt: skip
@@ -72,11 +72,12 @@ def test_nodes_are_listed_page_by_page() -> None:
         "gpu-1": ("u1", Node("manageable", memory_mib=2048)),
         "u2": ("u2", Node("manageable", automated_clean=False)),
     }
-    assert session.asked == ["GET /conductors", "GET /nodes", "GET /nodes"]
-    session = Session(
-        Answer(200, {"conductors": [{"hostname": "c1", "alive": False}]}), Answer(200, {"nodes": [entry()]})
-    )
-    assert not session.api().nodes()["gpu-1"][1].conductor_alive
+    assert session.asked == ["GET /nodes", "GET /nodes"]
+
+
+def test_conductors_are_those_that_are_alive() -> None:
+    listed = [{"hostname": "c1", "alive": True}, {"hostname": "c2", "alive": False}]
+    assert Session(Answer(200, {"conductors": listed})).api().conductors() == {"c1"}
 
 
 @pytest.mark.parametrize(("status", "said"), [(409, LOCKED), (503, NO_WORKER)])

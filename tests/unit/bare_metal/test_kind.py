@@ -95,15 +95,24 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def test_what_runs_is_handed_over_and_a_second_run_asks_three_questions(world: World) -> None:
+def test_what_runs_is_handed_over_and_a_second_run_asks_two_questions(world: World) -> None:
     text = (world.folder / "servers.yml").read_text()
     assert [f"ansible_host: 10.2.1.{number}" in text for number in (11, 19, 27)] == [True] * 3
     assert "ironspan.io/gpu-model: H100" in text
     world.session.asked.clear()
     again = world.brought(wanted())
     assert (again.done, again.problems) == ([], [])
-    assert world.session.asked == ["GET /conductors", "GET /nodes", "GET /ports"]
+    assert world.session.asked == ["GET /nodes", "GET /ports"]
     assert again.left and again.left.before == again.left.after == text
+
+
+def test_only_what_has_something_to_do_needs_a_conductor(world: World) -> None:
+    world.session.alive = False
+    assert world.brought(wanted()).problems == []
+    world.session.asked.clear()
+    problems = world.brought(wanted(redeploy=True)).problems
+    assert [text.count("no conductor looks after it") for text in problems] == [1, 1, 1]
+    assert world.session.asked == ["GET /nodes", "GET /ports", "GET /conductors"]
 
 
 def test_a_check_says_what_the_file_will_have(tmp_path: Path) -> None:
