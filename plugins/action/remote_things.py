@@ -60,6 +60,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         "kinds": {"type": "list", "elements": "str", "default": []},
         "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
+        "held": {"type": "list", "elements": "str", "default": []},
+        "held_because": {"type": "str", "default": ""},
     }
     _variables: Mapping[str, t.Any] = {}  # replaced, never changed
 
@@ -71,7 +73,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             if arguments["mode"] == "plan":
                 return {**result, **self._plan()}
-            outcomes = [self._brought(name) for name in arguments["kinds"]]
+            held = dict.fromkeys(arguments["held"], arguments["held_because"])
+            outcomes = [self._brought(name, held) for name in arguments["kinds"]]
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
         answer = _answer(outcomes, self.say)
@@ -92,20 +95,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         steps = [step.what for thing in things for step in thing.steps]
         return {"changed": False, "steps": steps}
 
-    def _brought(self, name: str) -> Outcome:
+    def _brought(self, name: str, held: Mapping[str, str]) -> Outcome:
         kind, variables = self._opened(name)
         allowed = bool(value_of(self._variables, CONSENT_VARIABLE))
         if plan_file(self._variables):
-            return self._as_planned(kind, allowed)
+            return self._as_planned(kind, allowed, held)
         site = site_of_run(dict(self._variables))
         if not self._task.check_mode:
             insist_on_a_plan(site.plan.approvals)
         named = str(self._variables.get(kind.consent) or "") if kind.consent else ""
         wanted = kind_file(name).declared(variables, self._variables)
         consent = Consent(allowed, (named,) if named else ())
-        return bring(kind, wanted, consent, self.say, check=self._task.check_mode)
+        return bring(kind, wanted, consent, self.say, held=held, check=self._task.check_mode)
 
-    def _as_planned(self, kind: Kind, allowed: bool) -> Outcome:
+    def _as_planned(self, kind: Kind, allowed: bool, held: Mapping[str, str]) -> Outcome:
         head = plan_of_run(self._variables).head()
         planned = [thing for thing in head["remote"] if thing["kind"] == kind.name]
         free = head["free"]
@@ -115,7 +118,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "make a new plan, and let it be approved",
             )
         begun = Begun(Path(head["kept"]) if head["kept"] else None)
-        return bring_as_planned(kind, planned, allowed, begun, self.say, check=self._task.check_mode)
+        check = self._task.check_mode
+        return bring_as_planned(kind, planned, allowed, begun, self.say, held=held, check=check)
 
     def _opened(self, name: str) -> tuple[Kind, Result]:
         """Return a kind and what it reads of the inventory; nothing else of it is templated."""

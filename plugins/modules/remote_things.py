@@ -42,6 +42,15 @@ options:
     type: str
     choices: [apply, plan]
     default: apply
+  held:
+    description: Things that must not be touched in this run; they count as failed, all others are worked on.
+    type: list
+    elements: str
+    default: []
+  held_because:
+    description: Why they must not be touched.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -75,6 +84,8 @@ def main() -> None:
         argument_spec={
             "kinds": {"type": "list", "elements": "str", "default": []},
             "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
+            "held": {"type": "list", "elements": "str", "default": []},
+            "held_because": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

@@ -8,6 +8,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common i
     ALLOW_DESTRUCTIVE,
     EVERYWHERE,
     EXPECTED,
+    FORCE_DRAIN,
+    LEAVING,
     PLAN,
     REPORT,
     SERVERS,
@@ -31,6 +33,7 @@ _OF_SERVERS = (
     EXPECTED,
     _MAPPING,
     _NO_CLUSTER,
+    FORCE_DRAIN,
     ALLOW_DESTRUCTIVE,
     REPORT,
     PLAN,
@@ -60,10 +63,16 @@ OPERATIONS = (
     Operation(
         name="server_redeploy",
         summary="servers get their operating system again: the same, another image, or at another place",
-        details="What is on their disks is gone. They are inspected and compared again before. A server on "
-        "which a node of the cluster runs is refused: remove the node first.",
+        details="What is on their disks is gone. They are inspected and compared again before. A node of the "
+        "cluster that runs on one leaves first: it is drained, reset and forgotten. node add makes it a node "
+        "again.",
         command=("server", "redeploy"),
+        hosts="servers that are nodes of the cluster",
         arguments=_OF_SERVERS,
+        consent="steps",
+        limit=False,
+        steps=LEAVING,
+        said=("node-add",),
         compared="none",
         remote=("bare_metal_redeploy",),
         cluster=False,
@@ -72,11 +81,29 @@ OPERATIONS = (
         name="server_retire",
         summary="servers leave for good: taken down, marked as retired, every disk erased",
         details="What Ironic reported of the erasure is kept as JSON in the folder erased, beside the file "
-        "of expected servers. A server on which a node of the cluster runs is refused: remove it first.",
+        "of expected servers. A node of the cluster that runs on one leaves first: it is drained, reset and "
+        "forgotten.",
         command=("server", "retire"),
+        hosts="servers that are nodes of the cluster",
         arguments=_OF_SERVERS,
+        consent="steps",
+        limit=False,
+        steps=LEAVING,
         compared="none",
         remote=("bare_metal_retire",),
+        cluster=False,
+    ),
+    Operation(
+        name="ironic_password",
+        summary="another password for the site's own Ironic",
+        details="It is made in the PKI store, brought to its host, and proven; the former one opens nothing "
+        "any more. A run that was killed is gone on with by the next one.",
+        command=("ironic", "password"),
+        hosts="the host of the group ironic",
+        arguments=(ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),
+        limit=False,
+        steps=("change-password",),
+        compared="none",
         cluster=False,
     ),
     Operation(

@@ -68,6 +68,10 @@ SERVERS = Argument(
     default=(),
     option="SERVER",
 )
+EMPTIED = ("drain", "delete-pods")
+"""Steps that empty a node."""
+LEAVING = (*EMPTIED, "reset", "delete-node")
+"""Steps by which a node leaves the cluster."""
 EVERYWHERE = (SLICE,)
 """What every run may be told."""
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import (
     ALLOW_DESTRUCTIVE,
+    EMPTIED,
     EVERYWHERE,
     FORCE_DRAIN,
+    LEAVING,
     PLAN,
     named,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Operation
-
-_EMPTIED = ("drain", "delete-pods")
 
 OPERATIONS = (
     Operation(
@@ -50,7 +50,7 @@ OPERATIONS = (
         ),
         consent="steps",
         limit=False,
-        steps=(*_EMPTIED, "reset", "delete-node"),
+        steps=LEAVING,
         compared="none",
         only_named=True,
     ),
@@ -70,7 +70,7 @@ OPERATIONS = (
         ),
         consent="steps",
         limit=False,
-        steps=(*_EMPTIED, "delete-node", "join"),
+        steps=(*EMPTIED, "delete-node", "join"),
         compared="targets",
         only_named=True,
         new_hosts=True,

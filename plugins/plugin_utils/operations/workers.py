@@ -168,6 +168,28 @@ def delete_step(host: Host) -> Step:
     )
 
 
+def leaving_steps(context: Context, hosts: Sequence[Host], nodes: Mapping[str, Object]) -> list[Step]:
+    """Return how hosts leave the cluster: emptied, reset and forgotten, in the order of the waves.
+
+    A host is reset before its Node is deleted: a kubelet that runs on would be a member that nobody sees.
+
+    Raises:
+        OperationError: a node holds pods that must not be lost; all of them are named.
+    """
+    found: list[Step] = []
+    for name, emptying in emptying_steps(context, hosts, nodes).items():
+        host = context.site.hosts[name]
+        reset = Step(
+            "reset",
+            name,
+            f"take off {name} what ironspan put on it, if it answers",
+            seconds=RESET_SECONDS,
+            destructive=True,
+        )
+        found += [*emptying, reset, *([delete_step(host)] if name in nodes else [])]
+    return found
+
+
 def join_step(host: Host) -> Step:
     """Return the step that makes a host a node."""
     return Step(

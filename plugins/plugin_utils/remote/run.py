@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 )
 
 Say = Callable[[str], None]
+NOBODY: Mapping[str, str] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +62,13 @@ class Outcome:
 
 
 def bring(
-    kind: Kind, wanted: Mapping[str, State | None], consent: Consent, say: Say, *, check: bool = False
+    kind: Kind,
+    wanted: Mapping[str, State | None],
+    consent: Consent,
+    say: Say,
+    *,
+    held: Mapping[str, str] = NOBODY,
+    check: bool = False,
 ) -> Outcome:
     """Make things as they are wanted, without a plan.
 
@@ -70,13 +77,14 @@ def bring(
         wanted: by name.
         consent: what was consented to; none is needed in a check.
         say: told how it goes.
+        held: things that must not be touched now, by name, and why.
         check: change nothing.
 
     Raises:
         RemoteError: consent is missing, or something makes the whole impossible; nothing was changed.
     """
     try:
-        things = compare.compared(kind, wanted)
+        things = [_held(thing, held) for thing in compare.compared(kind, wanted)]
         if not check:
             compare.insist_on_consent(things, consent.allowed, consent.named)
     except RemoteError as error:
@@ -96,6 +104,7 @@ def bring_as_planned(
     begun: Begun,
     say: Say,
     *,
+    held: Mapping[str, str] = NOBODY,
     check: bool = False,
 ) -> Outcome:
     """Make things as a plan wants them; what has moved since is left alone and named.
@@ -106,6 +115,7 @@ def bring_as_planned(
         allowed: whether steps that need consent are.
         begun: which things a run of this plan has begun with.
         say: told how it goes.
+        held: things that must not be touched now, by name, and why.
         check: change nothing.
 
     Raises:
@@ -113,14 +123,15 @@ def bring_as_planned(
     """
     listed = {thing.name: thing for thing in map(from_plan, planned)}
     found = compare.compared(kind, {thing.name: thing.wanted for thing in listed.values()})
-    things = [thing for thing in found if thing.name in listed]
+    things = [_held(thing, held) for thing in found if thing.name in listed]
     reasons = {
         thing.name: reason
         for thing in things
-        if (reason := compare.refused(listed[thing.name], thing, begun.has(thing)))
+        if thing.name not in held and (reason := compare.refused(listed[thing.name], thing, begun.has(thing)))
     }
-    left = [thing for thing in things if thing.name not in reasons]
+    left = [thing for thing in things if thing.name not in reasons and thing.name not in held]
     problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
+    problems += [f"{thing.title}: {thing.found.fault}" for thing in things if thing.name in held]
     if check:
         return _left(
             kind, Outcome(things, problems, [one.what for each in left for one in each.steps]), check
@@ -128,6 +139,14 @@ def bring_as_planned(
     compare.insist_on_consent(left, allowed)
     worked = _worked(kind, left, problems, say, begun.mark)
     return _left(kind, dataclasses.replace(worked, things=things), check)
+
+
+def _held(thing: Thing, held: Mapping[str, str]) -> Thing:
+    """Return a thing; without steps, and with the reason, where it must not be touched."""
+    if thing.name not in held:
+        return thing
+    found = dataclasses.replace(thing.found, fault=held[thing.name])
+    return dataclasses.replace(thing, found=found, steps=(), after=thing.found.state)
 
 
 def _worked(

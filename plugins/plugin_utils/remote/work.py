@@ -33,8 +33,12 @@ class Outcome(t.NamedTuple):
 
     @property
     def problem(self) -> str:
-        """Return what went wrong and what was done before, empty when nothing went wrong."""
-        return f"{self.error}; done before: {', '.join(self.done) or 'nothing'}" if self.error else ""
+        """Return which thing, what went wrong and what was done before, empty when nothing went wrong."""
+        if not self.error:
+            return ""
+        # A service that is spoken to directly has its errors begin so already.
+        named = "" if self.error.startswith(f"{self.name}:") else f"{self.name}: "
+        return f"{named}{self.error}; done before: {', '.join(self.done) or 'nothing'}"
 
 
 def apply(
@@ -106,7 +110,7 @@ def _within(
 ) -> Outcome:
     if reason := budget.spent():
         progress.finished(thing.name)
-        return Outcome(thing.name, [], f"{thing.name}: {reason}")
+        return Outcome(thing.name, [], reason)
     outcome = _work(kind, thing, progress, begin)
     budget.count(outcome)
     return outcome

@@ -34,13 +34,14 @@ NEEDED: dict[str, set[str]] = {
     "certs_renew": EVERYTHING,
     "ca_rotate": EVERYTHING,
     "encryption_rotate": EVERYTHING,
+    "ironic_password": set(all_layers().in_phase("prepare")),
     # The host on which etcd starts over keeps what it has beside its data.
     "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access"},
 }
 EXEMPT = {
     "bare_metal": "no host takes part",
-    "server_redeploy": "no host takes part",
-    "server_retire": "no host takes part",
+    "server_redeploy": "what is reset is forgotten, and written again",
+    "server_retire": "what is reset is forgotten, and erased",
     "backup_store": "no host takes part",
     "bmc_setup": "servers without a system take part, and no host",
     "member_remove": "what is reset is forgotten; the others follow",

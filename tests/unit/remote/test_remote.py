@@ -85,6 +85,22 @@ def test_steps_lead_from_any_state_to_what_is_wanted(wanted: Wanted, data: st.Da
     assert bring(Servers(service), wanted, ALL, quiet).done == [], "a second run changes nothing"
 
 
+@pytest.mark.parametrize("with_plan", [False, True])
+def test_what_is_held_is_left_alone_and_named_and_the_others_are_finished(with_plan: bool) -> None:
+    service = Service()
+    wanted: Wanted = {"a-1": on(), "a-2": on()}
+    held = {"a-1": "somebody is on it"}
+    if with_plan:
+        plan = planned(service, wanted)
+        outcome = bring_as_planned(Servers(service), plan, True, Begun(None), quiet, held=held)
+    else:
+        outcome = bring(Servers(service), wanted, ALL, quiet, held=held)
+    assert [problem.partition(" ")[2] for problem in outcome.problems] == ["a-1: somebody is on it"]
+    assert set(service.servers) == {"a-2"}
+    assert bring(Servers(service), wanted, ALL, quiet).problems == []
+    assert set(service.servers) == {"a-1", "a-2"}
+
+
 @given(
     wanted_states, states, st.integers(0, 9), st.sampled_from(("same", "another controller")), st.booleans()
 )
