@@ -26,7 +26,7 @@ def racks_of(arguments: argparse.Namespace, site: t.Any) -> list[t.Any]:
     """
     if not arguments.expected:
         return []
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import elevation, record
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import elevation, login, record
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
         expected_servers,
     )
@@ -34,15 +34,16 @@ def racks_of(arguments: argparse.Namespace, site: t.Any) -> list[t.Any]:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-    variables = next(iter(site.hosts.values())).variables
-    cloud = str(variables.get("site_bare_metal_cloud") or "")
-    if not cloud:
+    variables = {**next(iter(site.hosts.values())).variables, "site": site}
+    if not variables.get(login.CLOUD) and not login.endpoint(site):
         raise CommandError(
-            "the site names no Ironic", "write site_bare_metal_cloud into its group_vars", Exit.BAD_INPUT
+            "the site names no Ironic",
+            "write site_bare_metal_cloud into its group_vars, or give the group ironic a host",
+            Exit.BAD_INPUT,
         )
     try:
         servers = expected_servers(arguments.expected, arguments.mapping or "")
-        ironic = connected(cloud, str(variables.get("site_bare_metal_clouds") or ""))
+        ironic = connected(**login.login_of(variables))
         return elevation.places(servers, standings_of(ironic.entries(*record.FIELDS)))
     except RemoteError as error:
         raise CommandError(str(error), code=Exit.BAD_INPUT) from error

@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import ask, table
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.ironic_checks import ask_ironic
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import probes_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
@@ -50,11 +51,13 @@ class ActionModule(PageAction):
         api: Result = {"error": "this site was not built yet"}
         members: list[Member] = []
         etcd_error = ""
+        ironic: Result = {}
         if controller.built:
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 asked = pool.submit(ask.ask_api, session)
+                asked_of_servers = pool.submit(ask_ironic, session)
                 members, etcd_error = ask.ask_etcd(session)
-                api = asked.result()
+                api, ironic = asked.result(), asked_of_servers.result()
         whole = dataclasses.replace(
             evidence,
             now=time.time(),
@@ -63,6 +66,7 @@ class ActionModule(PageAction):
             etcd_error=etcd_error,
             events=ask.ask_events(session) if members else (),
             controller=controller,
+            ironic=ironic,
         )
         return examined(whole, lambda known: table.examine(known, started, time.time() - began))
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from ansible.plugins.inventory import BaseInventoryPlugin
 from ansible.template import trust_as_template
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
     expected_servers,
 )
@@ -19,9 +21,19 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.handove
     said_of_held,
     standings_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
+    IronicApi,
+    connected,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login import (
+    CLOUD,
+    endpoint,
+    is_known,
+    login_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record import FIELDS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 
 DOCUMENTATION = r"""
@@ -60,16 +72,24 @@ options:
     type: str
     default: ""
   cloud:
-    description: The cloud of C(clouds.yaml) that is the Ironic, as in C(site_bare_metal_cloud).
+    description:
+      - The cloud of C(clouds.yaml) that is the Ironic, as in C(site_bare_metal_cloud).
+      - Left out, it is what the site says whose inventory lies in this file's folder - its own Ironic (the
+        host of the group C(ironic), with the login of the PKI store), or C(site_bare_metal_cloud). An Ironic
+        that was never brought up has no servers.
     type: str
-    required: true
+    default: ""
 """
 
 EXAMPLES = r"""
 # inventories/berlin/ironic.yml
 plugin: ironspan.hybrid.ironic
 expected: ../../racks/berlin.csv
-cloud: racks
+
+# With an Ironic that is not the site's own, and no site_bare_metal_cloud in its group_vars
+# plugin: ironspan.hybrid.ironic
+# expected: ../../racks/berlin.csv
+# cloud: racks
 """
 
 ENDINGS = ("ironic.yml", "ironic.yaml")
@@ -87,6 +107,8 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         """Add the hosts; an Ironic that cannot be asked is marked, and refused when a run begins."""
         super().parse(inventory, loader, path, cache)
+        if unread.is_without_plugins():
+            return
         self._read_config_data(path)
         try:
             handed = self._asked(Path(path).parent)
@@ -110,5 +132,25 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
             str(folder / Path(self.get_option("expected")).expanduser()),
             str(folder / Path(mapping).expanduser()) if mapping else "",
         )
-        api = connected(str(self.get_option("cloud")))
-        return handed_over(servers, standings_of(api.entries(*FIELDS)))
+        cloud = str(self.get_option("cloud") or "")
+        api = connected(cloud) if cloud else self._of_site(folder)
+        return handed_over(servers, standings_of(api.entries(*FIELDS)) if api else {})
+
+    def _of_site(self, folder: Path) -> IronicApi | None:
+        """Return the Ironic of the site in a folder; None for one of its own that was never brought up."""
+        with unread.without_plugins():
+            site, problems = load_site([folder], self.loader, extra_vars=load_extra_vars(self.loader))
+        if site is None:
+            raise RemoteError(
+                f"the site's Ironic is not known, because its inventory has problems: {problems[0]}",
+                "correct them",
+            )
+        variables = {**next(iter(site.hosts.values())).variables, "site": site}
+        if not variables.get(CLOUD) and not endpoint(site):
+            raise RemoteError(
+                "the site names no Ironic",
+                "write cloud here, site_bare_metal_cloud into group_vars, or give the group ironic a host",
+            )
+        if not variables.get(CLOUD) and not is_known(site):
+            return None
+        return connected(**login_of(variables))

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import socket
 import ssl
+import subprocess
 import tempfile
 import threading
 import typing as t
@@ -29,7 +30,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 from ironspan.artifacts import cache
 from ironspan.lab import Lab
 from tests.integration.conftest import Cluster
-from tests.support.playbooks import ROOT, Played, play
+from tests.support.playbooks import BIN, ROOT, Played, play
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.lab
@@ -242,6 +243,45 @@ def test_servers_are_brought_up_without_a_cloud_in_the_inventory(rack: Rack) -> 
     assert rack.login()["auth"]["password"] not in done.output
 
 
+def test_the_inventory_plugin_asks_the_sites_own_ironic(rack: Rack) -> None:
+    """Nothing says where it is but the site itself. Once it is down, nothing runs on a part of the hosts."""
+    told = {
+        "site_bare_metal_node": FAKE,
+        "site_bare_metal_inspect": False,
+        "site_bare_metal_image": {
+            "source": "http://192.0.2.1/disk.raw",
+            "sha256": "ab" * 32,
+            "format": "raw",
+        },
+        "site_bare_metal_racks": {"a": {"network": "10.30.1.0/24", "first": "10.30.1.11"}},
+        "site_bare_metal_account": {"authorized_keys": ["ssh-ed25519 AAAA operator"]},
+        "site_bare_metal_known_hosts": str(rack.folder / "known_hosts"),
+        "ironspan_expected": str(rack.folder / "racks.csv"),
+        "ironspan_allow_destructive": True,
+    }
+    done = play("bare_metal", rack.inventory, rack.folder, "-e", json.dumps(told))
+    assert done.status == 0, done.output
+    site = rack.folder / "with-plugin"
+    shutil.copytree(rack.inventory, site)
+    plugin = {"plugin": "ironspan.hybrid.ironic", "expected": str(rack.folder / "racks.csv")}
+    (site / "ironic.yml").write_text(json.dumps(plugin))
+
+    def listed() -> dict[str, t.Any]:
+        command = [str(BIN / "ansible-inventory"), "-i", str(site), "--list"]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        found: dict[str, t.Any] = json.loads(ran.stdout)
+        return found
+
+    assert listed()["rack_a"]["hosts"] == ["s1", "s2"]
+    rack.on(HOST, "systemctl stop ironspan-ironic-web")
+    try:
+        (reason,) = listed()["_meta"]["hostvars"][HOST]["__ironspan_unread"].values()
+    finally:
+        rack.on(HOST, "systemctl start ironspan-ironic-web")
+        rack.answering()
+    assert "Ironic does not answer" in str(reason) and "site.yml --limit ironic" in str(reason)
+
+
 def test_a_database_that_goes_away_and_comes_back_is_gone_on_with(rack: Rack) -> None:
     restarts = "systemctl show -P NRestarts ironspan-ironic"
     before = rack.on(HOST, restarts)
@@ -379,14 +419,20 @@ def test_images_are_served_by_digest_and_a_full_folder_is_named(rack: Rack) -> N
 
 
 @pytest.mark.long
-def test_another_password_is_used_from_then_on(rack: Rack) -> None:
+def test_another_password_is_used_from_then_on_also_when_its_change_was_killed(rack: Rack) -> None:
     former = rack.login()["auth"]["password"]
     site = require_site(load_site([rack.inventory], environment={}))
-    open_store(site.pki_store, site.pki_key_file).ironic.add("ironic-password")
-    done = rack.converge()
-    assert done.status == 0 and former not in done.output, done.output
-    rack.answering()
-    assert rack.login()["auth"]["password"] != former
+    secrets = open_store(site.pki_store, site.pki_key_file).ironic
+    # A run was killed between the store and the host.
+    assert secrets.change_password()
+    with pytest.raises(RemoteError, match=r"HTTP 401.*playbooks/site\.yml --limit ironic brings it"):
+        rack.api().conductors()
+    new = rack.login()["auth"]["password"]
+    done = play("ironic_password", rack.inventory, rack.folder)
+    assert done.status == 0 and former not in done.output and new not in done.output, done.output
+    assert "the former one opens nothing" in done.output, done.output
+    assert (rack.login()["auth"]["password"], secrets.is_changing()) == (new, False)
+    assert rack.api().conductors() == {HOST}
     with pytest.raises(RemoteError, match="401"):
         rack.api(password=former).conductors()
 

@@ -58,13 +58,15 @@ class Watched(threading.Thread):
 
     def run(self) -> None:
         """Ask every second, until it is told to stop."""
-        before = "powered off, unknown to Ironic"
+        state, stage, seen = None, "powered off, unknown to Ironic", set[str | None]()
         while not self.over.wait(1):
             found = self._api.nodes().get(self._name)
-            now = f"Ironic: {found[1].state}" if found else before
-            if now != before:
-                self._stages.done(before)
-                before = now
+            now = found[1].state if found else None
+            if now != state:
+                self._stages.done(stage)
+                # A deployment is in the same state before its agent and after it.
+                state, stage = now, f"Ironic: {now}{', again' if now in seen else ''}"
+                seen.add(now)
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,7 @@ class Evidence:
         members: what the etcd members say; ``etcd_error`` why they were not asked.
         controller: what is known without asking anybody.
         events: what the members of the etcd for events say, empty where there is none.
+        ironic: what the site's own Ironic says, empty where there is none; ``error`` in it says why nothing.
     """
 
     site: Site
@@ -80,6 +81,7 @@ class Evidence:
     etcd_error: str = ""
     controller: Controller = Controller()
     events: Sequence[Member] = ()
+    ironic: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def answers(self) -> Iterator[tuple[str, Content]]:
         """Yield the hosts that answered."""

@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
     encryption_checks,
     etcd_checks,
     host_checks,
+    ironic_checks,
     network_checks,
     plan_checks,
 )
@@ -53,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     Check("plans", CONTROLLER, "plans kept on this controller", plan_checks.plans),
     Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
     Check("encryption", CONTROLLER, "how the PKI store says secrets are stored", encryption_checks.secrets),
+    Check("ironic", CONTROLLER, "conductors and servers of the site's own Ironic", ironic_checks.ironic),
     Check("reachable", HOSTS, "SSH", host_checks.reachable),
     Check("clock", ANSWERS, "the host's clock against the controller's", host_checks.clock),
     Check("disk", ANSWERS, "file systems: space, inodes, read-only", host_checks.disks),

@@ -22,6 +22,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import KE
 FIELD = "ironic"
 """Field of store.json: the newest password and the newest key."""
 PASSWORD, KEY = "ironic-password", "ironic-backup-key"
+SEEN = "ironic-password-seen"
+"""The number of the password that Ironic was seen to have, once it was changed."""
 USER = "ironspan"
 """Of the API."""
 
@@ -70,8 +72,40 @@ class IronicSecrets:
             numbers = self._numbers()
             number = numbers[kind] + 1
             self._folder.seal(f"{kind}-{number}", _new(kind))
-            self._folder.change_header({FIELD: {**numbers, kind: number}})
+            seen = {SEEN: numbers.get(SEEN, numbers[PASSWORD])} if kind == PASSWORD else {}
+            self._folder.change_header({FIELD: {**numbers, **seen, kind: number}})
         return number
+
+    def change_password(self) -> bool:
+        """Make another password, unless a change is under way already; False then.
+
+        A change is under way until ``password_changed`` is called, also when the run that began it is gone.
+        """
+        self.ensure()
+        if self.is_changing():
+            return False
+        self.add(PASSWORD)
+        return True
+
+    def is_changing(self) -> bool:
+        """Tell whether the newest password is one that Ironic was not yet seen to have."""
+        numbers = self._numbers()
+        return bool(numbers) and numbers[PASSWORD] > numbers.get(SEEN, numbers[PASSWORD])
+
+    def password_changed(self) -> None:
+        """Note that Ironic was seen to have the newest password, and no other one."""
+        with self._folder.writing():
+            numbers = self._numbers()
+            self._folder.change_header({FIELD: {**numbers, SEEN: numbers[PASSWORD]}})
+
+    def former_password(self) -> str:
+        """Return the password before the newest one, "" when there was none."""
+        number = self._numbers().get(PASSWORD, 1) - 1
+        return self._opened(f"{PASSWORD}-{number}") if number else ""
+
+    def exists(self) -> bool:
+        """Tell whether there is a password, without a look at it. Raises PkiError: the store is damaged."""
+        return bool(self._numbers())
 
     def password(self) -> str:
         """Return the password of the API.

@@ -8,11 +8,30 @@ servers. So our own inventory plugins do not fail but leave a mark, and every ru
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import typing as t
 from collections.abc import Iterator, Mapping
 
 VARIABLE = "__ironspan_unread"
 """Variable of the group ``all``: file of a source to what went wrong."""
+
+_WITHOUT = contextvars.ContextVar("ironspan_without_plugins", default=False)
+
+
+@contextlib.contextmanager
+def without_plugins() -> Iterator[None]:
+    """Read inventories without what our own plugins add: for a plugin that has to know its site."""
+    token = _WITHOUT.set(True)
+    try:
+        yield
+    finally:
+        _WITHOUT.reset(token)
+
+
+def is_without_plugins() -> bool:
+    """Return whether an inventory is read so just now."""
+    return _WITHOUT.get()
 
 
 def marked(variables: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:

@@ -161,12 +161,14 @@ class Draft:
         self.etcd_error = ""
         self.events: list[Member] = []
         self.controller = Controller(authorities={"etcd": int(NOW) + 3000 * DAY})
+        server = {"state": "active", "maintenance": False, "reason": ""}
+        self.ironic: Content = {"conductors": ["rack-1"], "changing": False, "servers": {"gpu-1": server}}
 
     def evidence(self) -> Evidence:
         """Return it."""
         return Evidence(
             self.site, NOW, copy.deepcopy(self.hosts), copy.deepcopy(self.api), self.members,
-            self.etcd_error, self.controller, self.events,
+            self.etcd_error, self.controller, self.events, copy.deepcopy(self.ironic),
         )  # fmt: skip
 
 

@@ -77,6 +77,15 @@ def store(**values: t.Any) -> Change:
     return change
 
 
+def of_servers(**values: t.Any) -> Change:
+    return lambda d: d.ironic.update(values)
+
+
+def a_server(state: str, maintenance: bool = False, reason: str = "") -> Change:
+    said = {"state": state, "maintenance": maintenance, "reason": reason}
+    return lambda d: d.ironic["servers"].update({"gpu-2": said})
+
+
 def known(**values: t.Any) -> Change:
     def change(d: Draft) -> None:
         d.controller = dataclasses.replace(d.controller, **values)
@@ -215,6 +224,16 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
      "in the stage write since 2026-11-22",
      "ironspan apply encryption_rotate -e ironspan_encryption_stage=next"),
+    ("ironic", "problem", of_servers(error="it does not answer: refused"), "Ironic: it does not answer",
+     "playbooks/site.yml --limit ironic"),
+    ("ironic", "problem", of_servers(conductors=[]), "no conductor of the site's Ironic is alive",
+     "journalctl -u ironspan-ironic"),
+    ("ironic", "notice", of_servers(changing=True), "a change of Ironic's password was begun",
+     "ironspan apply ironic_password"),
+    ("ironic", "notice", a_server("deploy failed"), "servers in 'deploy failed' in Ironic: gpu-2",
+     "bare_metal.yml"),
+    ("ironic", "notice", a_server("active", maintenance=True, reason="fan"), "gpu-2 (fan)",
+     "end their maintenance"),
     ("run", "notice", known(lock_holder="process 7 on here"), "process 7 on here", "wait until"),
     ("plans", "problem", known(open_plans=[PLAN]), "the plan abababababab was begun 10 minutes ago",
      "ironspan apply /state/plan.json"),

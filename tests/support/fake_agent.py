@@ -1,0 +1,116 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a server's ramdisk says to Ironic, without a server: it is looked up, calls back, and takes commands.
+
+As ironic-python-agent 13.0.0 does it: ``/v1/lookup`` and ``/v1/heartbeat`` of Ironic without a login, its own
+``/v1/commands``, and the token that the lookup gave it. A command can fail as for an agent without a tool.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import typing as t
+import urllib.request
+import uuid
+
+VERSION = "13.0.0"
+STEP = {"step": "erase_devices_metadata", "priority": 0, "interface": "deploy", "reboot_requested": False}
+MANAGER = "GenericHardwareManager"
+FIRST = {
+    f"get_{kind}_steps": {f"{kind}_steps": {MANAGER: [STEP]}, "hardware_manager_version": {MANAGER: "1.2"}}
+    for kind in ("deploy", "clean")
+}
+"""What is answered to the questions that come before work."""
+
+
+class Agent:
+    """An agent that runs until the block ends.
+
+    Args:
+        ironic: address of the API.
+        mac: of a port of its server.
+        fails: command to the error that it ends with.
+    """
+
+    def __init__(self, ironic: str, mac: str, fails: t.Mapping[str, str]) -> None:
+        self.commands: list[dict[str, t.Any]] = []
+        """What it was told, with how each ended."""
+        self._ironic, self._mac, self._fails = ironic, mac, dict(fails)
+        self._over = threading.Event()
+        agent = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.answer({"commands": agent.commands})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.answer(agent._ended(body["name"].rpartition(".")[2], body.get("params") or {}))
+
+            def answer(self, body: t.Any) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *arguments: t.Any) -> None:
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._threads = [
+            threading.Thread(target=self._server.serve_forever, daemon=True),
+            threading.Thread(target=self._beat, daemon=True),
+        ]
+
+    def __enter__(self) -> Agent:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._server.shutdown()
+        for thread in self._threads:
+            thread.join(10)
+        self._server.server_close()
+
+    def _ended(self, name: str, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        reason = self._fails.get(name)
+        error = {"type": "CommandExecutionError", "code": 500, "message": reason, "details": reason}
+        ended = {
+            "id": str(uuid.uuid4()),
+            "command_name": name,
+            "command_params": dict(params),
+            "command_status": "FAILED" if reason else "SUCCEEDED",
+            "command_result": None if reason else FIRST.get(name, {"result": "done"}),
+            "command_error": error if reason else None,
+        }
+        self.commands.append(ended)
+        return ended
+
+    def _beat(self) -> None:
+        """Look the node up until Ironic waits for its agent, then call back every second."""
+        token = ""
+        while not self._over.wait(1):
+            try:
+                if not token:
+                    found = self._ask(f"/v1/lookup?addresses={self._mac}")
+                    node, token = found["node"]["uuid"], found["config"]["agent_token"]
+                url = f"http://127.0.0.1:{self._server.server_port}"
+                told = {"callback_url": url, "agent_version": VERSION, "agent_token": token}
+                self._ask(f"/v1/heartbeat/{node}", told)
+            except OSError:
+                continue  # it does not wait for one now, or not any more
+
+    def _ask(self, path: str, body: t.Any = None) -> t.Any:
+        data = json.dumps(body).encode() if body is not None else None
+        headers = {"X-OpenStack-Ironic-API-Version": "1.72", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self._ironic}{path}", data, headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=20) as answer:
+            said = answer.read()
+        return json.loads(said) if said else None
