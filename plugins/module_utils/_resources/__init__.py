@@ -27,6 +27,7 @@ NAMES = (
     "kubeadm_certificates",
     "kubeconfig_authority",
     "kubelet_certificate",
+    "mig_layout",
     "module_build",
     "package",
     "package_set",
@@ -103,6 +104,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubeadm_certificates
 
         kind = kubeadm_certificates.KIND
+    elif name == "mig_layout":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import mig_layout
+
+        kind = mig_layout.KIND
     elif name == "module_build":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import module_build
 

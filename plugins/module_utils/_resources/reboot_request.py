@@ -40,29 +40,40 @@ class RebootRequestKind:
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Look whether something changed since the last request of this one."""
         changed = [name for name in spec["restart_on"] if host.changed(name)]
-        if not changed or files.status_of(host.path(_path(spec))) is not None:
+        if not changed or files.status_of(host.path(_path(spec["id"]))) is not None:
             return None
         after = {"reboot": "waits", "because": spec["reason"]}
         return Change("update", {"reboot": "not needed"}, after, f"required by {', '.join(changed)}")
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
         """Write the request down."""
-        path = _path(spec)
-        paths.make_folders(host.path(FOLDER), 0o755)
-        host.backup(path)
-        request = {"resource": spec["id"], "reason": spec["reason"], "since": int(time.time())}
-        files.write_atomically(host.path(path), json.dumps(request).encode("ascii"), 0o644)
+        ask(host, spec["id"], spec["reason"])
 
     def undo(self, spec: Spec, change: Change, host: Host) -> None:
         """Nothing: the backup holds all."""
 
     def owns(self, spec: Spec, note: t.Dict[str, t.Any]) -> t.List[str]:
         """Return the request, so that one that nothing declares any more is withdrawn."""
-        return [_path(spec)]
+        return [_path(spec["id"])]
 
 
-def _path(spec: Spec) -> str:
-    return f"{FOLDER}/{spec['id'].replace('/', '-')}"
+def ask(host: Host, resource: str, reason: str) -> None:
+    """Ask for a reboot; what is asked is taken back with the other changes when the run fails.
+
+    Args:
+        host: the host.
+        resource: ID of the resource that asks.
+        reason: one line for people.
+    """
+    path = _path(resource)
+    paths.make_folders(host.path(FOLDER), 0o755)
+    host.backup(path)
+    request = {"resource": resource, "reason": reason, "since": int(time.time())}
+    files.write_atomically(host.path(path), json.dumps(request).encode("ascii"), 0o644)
+
+
+def _path(resource: str) -> str:
+    return f"{FOLDER}/{resource.replace('/', '-')}"
 
 
 def requests(folder: str) -> t.List[t.Dict[str, t.Any]]:

@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     gpu_device_plugin,
     gpu_driver,
     gpu_matrix,
+    gpu_mig,
     gpu_policy,
     hardening,
     identity,
@@ -71,6 +72,7 @@ CHECKS: tuple[Check, ...] = (
     *gpu_driver.CHECKS,
     *gpu_device_plugin.CHECKS,
     *gpu_matrix.CHECKS,
+    *gpu_mig.CHECKS,
     *gpu_policy.CHECKS,
     *secrets.CHECKS,
 )

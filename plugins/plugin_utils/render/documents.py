@@ -87,6 +87,8 @@ class Renderer:
             "unit_file": services.unit_file,
             "cilium_objects": _cilium_objects,
             "gpu_policy": _gpu_policy,
+            "mig_layout": _mig_layout,
+            "mig_strategy": _mig_strategy,
             "ca_pem": authorities.certificate_pem,
             "ca_sha256": authorities.sha256,
             "ca_signing_pem": authorities.signing_pem,
@@ -254,6 +256,19 @@ def _gpu_policy(overrides: Sequence[Mapping[str, t.Any]]) -> Policy:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import shipped
 
     return shipped().with_overrides(overrides)
+
+
+def _mig_layout(model: str, layouts: Sequence[Mapping[str, t.Any]], name: str) -> dict[str, list[str]]:
+    # Only sites that divide GPUs pay for reading how.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
+
+    return mig.layout(model, [entry for entry in layouts if entry["name"] == name])
+
+
+def _mig_strategy(layout: dict[str, list[str]]) -> str:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
+
+    return mig.strategy(layout)
 
 
 def _resources(layer: str, content: t.Any) -> Piece:

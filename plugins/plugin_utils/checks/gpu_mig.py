@@ -1,0 +1,63 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs are divided into what they can be divided into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
+
+LAYOUT, LAYOUTS, MODEL = "nvidia_mig_layout", "nvidia_mig_layouts", "nvidia_driver_model"
+
+
+def check_layouts(draft: Draft) -> None:
+    """Each host's layout is there, and fits the host's GPUs; each problem is named once."""
+    hosts = [host for host in draft.members("gpu") if host.values.get(LAYOUT)]
+    if not hosts:
+        return
+    known: dict[str, list[Entry]] = {}
+    for entry in entries(draft, LAYOUTS):
+        known.setdefault(entry.text("name"), []).append(entry)
+    judged: set[tuple[str, ...]] = set()
+    for host in hosts:
+        name, model = str(host.values[LAYOUT]), str(host.values.get(MODEL) or "")
+        place = draft.place(host, LAYOUT)
+        if (name, model, "" if name in known and model else str(place)) in judged:
+            continue
+        judged.add((name, model, "" if name in known and model else str(place)))
+        if name not in known:
+            near = nearest(name, tuple(known))
+            remedy = f"write {near}" if near else f"add it to {LAYOUTS}"
+            draft.problems.add(place, LAYOUT, f"there is no layout {name} ({host.name})", remedy)
+        elif not model:
+            remedy = f"write {MODEL} beside it"
+            draft.problems.add(place, LAYOUT, f"which GPUs it divides is not known ({host.name})", remedy)
+        elif model not in mig.models():
+            remedy = f"known are {', '.join(mig.models())}"
+            message = f"how {model} can be divided is not known ({host.name})"
+            draft.problems.add(place, LAYOUT, message, remedy)
+        else:
+            _fits(host, model, known[name])
+
+
+def _fits(host: HostDraft, model: str, layout: list[Entry]) -> None:
+    sound: list[Mapping[str, object]] = []
+    for entry in layout:
+        instances = entry.value.get("instances")
+        if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
+            continue  # It has been named as of another type.
+        try:
+            mig.layout(model, [*sound, entry.value])
+        except Rejected as error:
+            field = "gpus" if "divided twice" in error.message else "instances"
+            entry.problem(field, f"{error.message} ({host.name})", error.remedy)
+        else:
+            sound.append(entry.value)
+
+
+CHECKS = (check_layouts,)
