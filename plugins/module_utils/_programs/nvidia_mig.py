@@ -11,11 +11,11 @@ mig_layout does the same with the same functions while the host runs. Written an
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import typing as t
-from pathlib import Path
 
 DRIVER = "/proc/driver/nvidia/version"
 SETTINGS = "/etc/ironspan/nvidia-mig.json"
@@ -183,11 +183,12 @@ def run_program(argv: t.Sequence[str]) -> t.Tuple[int, str, str]:
 
 def main() -> int:
     """Divide the GPUs; without a driver there are none."""
-    if not Path(DRIVER).exists():
+    if not os.path.exists(DRIVER):
         print("no driver is loaded, so there are no GPUs to divide")
         return 0
     try:
-        layout = json.loads(Path(SETTINGS).read_text(encoding="utf-8"))["layout"]
+        with open(SETTINGS, encoding="utf-8") as stream:
+            layout = json.load(stream)["layout"]
         waiting = divide(run_program, layout)
         for index, gpu in read(run_program).items():
             print(f"GPU {index}: {text(gpu.layout)}{', waits for a reset' if index in waiting else ''}")
