@@ -51,8 +51,9 @@ def read_site(given: list[str]) -> t.Any:
         sys.modules.pop(COLLECTION, None)
         importlib.import_module(COLLECTION)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
 
     site, problems = load_site(inventories(given, project))
     if site is None:
-        raise CommandError("\n".join(str(problem) for problem in problems), code=Exit.BAD_INPUT)
+        raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
     return site

@@ -21,16 +21,17 @@ class ActionModule(ClusterAction):
 
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         "hosts": {"type": "list", "elements": "str", "required": True},
-        "timeout_s": {"type": "int", "default": 180},
+        "timeout_s": {"type": "int"},
         "replaced": {"type": "bool", "default": False},
     }
 
     def visit(self, session: Session, arguments: Result) -> Result:
         """Wait; fails with what is wrong when time is over."""
-        limit = seconds(arguments["timeout_s"], "timeout_s")
+        names = set(arguments["hosts"])
+        declared = (session.site.hosts[name].variables["site_ready_timeout_seconds"] for name in names)
+        limit = seconds(arguments["timeout_s"] or max(declared, default=0), "timeout_s")
         if self._task.check_mode:
             return {"changed": False, "msg": "Not checked: in check mode nothing has joined."}
-        names = set(arguments["hosts"])
         nodes = [node for node in expected(session.site).nodes if node.name in names]
         problems = check_named(session.api(), nodes, limit, self.say)
         if problems:

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import (
     extra_variables,
+    problems_before_reading,
     site_of_run,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import OPERATIONS
@@ -37,7 +38,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import slices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import (
-    problems_of_run,
     value_of,
     warnings_of_run,
 )
@@ -51,7 +51,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
-PURPOSES = ("arguments", "check", "plan", "apply", "reset")
+PURPOSES = ("read", "check", "plan", "apply", "reset")
 CHECK = "check"
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
@@ -77,8 +77,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"purpose is {purpose!r}; write one of {', '.join(PURPOSES)}")
         given = extra_variables(task_vars or {})
         outdated = warnings_of_run(given)
-        if purpose == "arguments":
-            return {**result, **_refused(problems_of_run(given, task_vars or {})), **_warned(outdated)}
+        if purpose == "read":
+            problems = problems_before_reading(task_vars or {}, roles_folder)
+            return {**result, **_refused(problems), **_warned(outdated)}
         changing = purpose in ("apply", "reset") and not self._task.check_mode
         # A reset and a plan have nothing that needs localhost but what runs under any limit.
         hints = [LEFT_OUT] if purpose == "apply" and limited_to(task_vars or {}) is not None else []

@@ -62,7 +62,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "hosts": {"type": "list", "elements": "str", "required": True},
-            "timeout_s": {"type": "int", "default": 180},
+            "timeout_s": {"type": "int"},
             "replaced": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

@@ -38,9 +38,9 @@ options:
       - What the run is going to do. V(apply) and V(reset) lock the site until the run ends, whatever way.
       - V(apply) insists on a plan where the site wants approvals, and checks the one in C(ironspan_plan),
         its digest, site, expiry and signatures. Documents come from the plan then.
-      - V(arguments) checks only what the run is asked for, and reads no inventory.
+      - V(read) checks the inventory and what the run is asked for, for operations that need no documents.
     type: str
-    choices: [arguments, check, plan, apply, reset]
+    choices: [read, check, plan, apply, reset]
     default: check
   leaving:
     description: Hosts that are being removed; documents of the others are written without them.

@@ -62,6 +62,7 @@ def site(layout: Layout, lab: Path) -> dict[str, Any]:
             "user": USER,
             "authorized_keys": [keys.private_key(lab).with_suffix(".pub").read_text().strip()],
         },
+        "site_ready_timeout_seconds": 3600,
         "site_bare_metal_known_hosts": str(own / "known_hosts"),
         "site_bare_metal_inventory": str(hosts(lab)),
     }
@@ -82,5 +83,7 @@ def group(lab: Path) -> dict[str, dict[str, Any]]:
         GROUP: {
             # Without the lab's own file of host keys: ssh takes the first that is named.
             "ansible_ssh_common_args": f"{ssh} -o UserKnownHostsFile={lab / FOLDER / 'known_hosts'}",
+            # Emulated: a hundred times slower than the hosts beside them.
+            "ansible_ssh_timeout": 120,
         }
     }

@@ -29,7 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limit import limited_to
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError, said_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 Result = dict[str, t.Any]
@@ -74,7 +74,9 @@ class ClusterAction(ActionBase):  # type: ignore[misc]
                 return {**result, "failed": True, "msg": str(error)}
             # What would be built by the phases before is not there in a check.
             result.update(changed=False, msg=f"Not checked: {error}")
-        except (ClusterError, PkiError, PlanError, SiteError) as error:
+        except SiteError as error:
+            result.update(failed=True, refused=True, msg=said_of(error.problems))
+        except (ClusterError, PkiError, PlanError) as error:
             result.update(failed=True, msg=str(error))
         return result
 

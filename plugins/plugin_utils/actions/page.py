@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.notebook im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError, said_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
@@ -50,7 +50,7 @@ class PageAction(ActionBase):  # type: ignore[misc]
             report = self._examined(site)
         except SiteError as error:
             # Without an inventory it is not known what right would be.
-            return {**result, "failed": True, "msg": f"The inventory has problems.\n{error}"}
+            return {**result, "failed": True, "refused": True, "msg": said_of(error.problems)}
         Display().display(self.page(report))
         write_report(str(self._task.args.get("report") or ""), report)
         result.update(changed=False, report=report)

@@ -95,6 +95,27 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     return site
 
 
+def problems_before_reading(
+    variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER
+) -> list[Problem]:
+    """Return what is wrong with the inventory, and with what a run is asked for that only reads.
+
+    A part of an inventory needs no plan for that, and is checked as far as it goes.
+
+    Args:
+        variables: the variables of a task.
+        roles_folder: where the roles are.
+    """
+    if slices.is_slice(variables, _hosts(variables), planned_hosts(variables)) and not plan_file(variables):
+        _site, problems = load_from_variables(variables, roles_folder, is_slice=True)
+        return [*problems_of_run(extra_variables(variables), variables), *problems]
+    try:
+        site_of_run(variables, roles_folder)
+    except SiteError as error:
+        return error.problems
+    return []
+
+
 def plan_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDER) -> PlannedRun:
     """Return the plan that this run applies; the first action that asks for it checks it and lays it out.
 

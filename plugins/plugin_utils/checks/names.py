@@ -84,7 +84,7 @@ def check_host_names(draft: Draft) -> None:
 def check_site_names(draft: Draft) -> None:
     """Names of the site and of its DNS domain."""
     name = draft.site_value("site_name")
-    if isinstance(name, str) and not is_label(name):
+    if isinstance(name, str) and name and not is_label(name):
         draft.problems.add(
             draft.site_place("site_name"),
             "site_name",

@@ -46,11 +46,11 @@ def check_required(draft: Draft) -> None:
             for host in draft.hosts.values()
             if option.role == "site" or option.role in layers_of(host.groups, draft.site_value("site_cni"))
         ]
-        missing = [
-            host
-            for host in concerned
-            if option.name not in host.settings or host.settings[option.name].value in (None, "")
-        ]
+        missing = [host for host in concerned if option.name not in host.settings]
+        for host in concerned:
+            # One without a value was named when it was read.
+            if option.name in host.settings and host.values.get(option.name) == "":
+                draft.problems.add(draft.place(host, option.name), option.name, "is empty", "write its value")
         remedy = f"write '{option.name}: ...' in group_vars/all.yml, or in the variables of a group"
         if missing and len(missing) == len(concerned):
             draft.problems.add(draft.site_place(option.name), option.name, "is not set", remedy)

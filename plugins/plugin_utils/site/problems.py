@@ -7,9 +7,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+OF_A_KIND = 5
+"""Problems that are alike and are said one by one."""
+MOST_LINES = 200
+LONGEST_LINE = 1000
+"""Characters; the middle of a longer one is left out."""
+_PARTICULAR = re.compile(r"[\w.-]*\d[\w.:-]*|'[^']*'|\bhost \S+")
+"""What differs between problems of one kind: names with numbers, quoted values, hosts."""
 
 
 class Place(t.NamedTuple):
@@ -51,7 +60,7 @@ class SiteError(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = list(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(listed(self.problems))
 
 
 class Problems:
@@ -83,8 +92,37 @@ def said_of(problems: Sequence[Problem], where: str = "the inventory") -> str:
         where: what has them.
     """
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    lines = "\n".join(str(problem) for problem in problems)
-    return f"{count} in {where}; no host was contacted.\n{lines}"
+    return f"{count} in {where}; no host was contacted.\n{listed(problems)}"
+
+
+def listed(problems: Iterable[Problem]) -> str:
+    """Return problems as lines: the first few of each kind, and how many more there are, and where.
+
+    A mistake in a template of hosts is there thousands of times; a message of megabytes is lost on its way.
+
+    Args:
+        problems: in the order in which they are said.
+    """
+    kinds: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in problems:
+        kind = (problem.file, *(_PARTICULAR.sub("#", text) for text in (problem.path, problem.message)))
+        kinds.setdefault(kind, []).append(problem)
+    lines: list[str] = []
+    for alike in kinds.values():
+        lines += [_cut(str(problem)) for problem in alike[:OF_A_KIND]]
+        if more := alike[OF_A_KIND:]:
+            until = f"lines {more[0].line} to {more[-1].line} of {shown(more[0].file)}"
+            lines.append(f"  and {len(more)} more of this kind, {until}")
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [f"and {len(lines) - MOST_LINES} lines more; correct these first"]
+    return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_LINE:
+        return text
+    half = LONGEST_LINE // 2
+    return f"{text[:half]} [...] {text[-half:]}"
 
 
 def shown(file: str) -> str:

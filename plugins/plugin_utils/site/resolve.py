@@ -18,7 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value, without_value
 
 # How Ansible reaches a host. They are Ansible's own, but addresses are checked too.
 _CONNECTION = {
@@ -132,6 +132,10 @@ class Resolver:
             option = options.get(name)
             if needs_template(value):
                 templated.append(name)
+            elif option is not None and value is None:
+                # Ansible takes it for a value of its own; what is meant is nothing, or was not written yet.
+                self._report(key, value, name, "has no value", without_value(option))
+                values[name] = None
             elif option is not None:
                 values[name] = check_value(key, value, option, name, self._report)
         return values, templated

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -135,6 +136,18 @@ def _to_path(value: t.Any, option: Option) -> str:
     return str(Path(text).expanduser()) if text else ""
 
 
+def without_value(option: Option) -> str:
+    """Return what to write where a key has no value.
+
+    Args:
+        option: what is expected.
+    """
+    if option.default is None or option.no_log:
+        return "write a value, or remove the line"
+    shown = json.dumps(option.default) if not isinstance(option.default, str) else f'"{option.default}"'
+    return f"write a value, or remove the line: the default is {shown}"
+
+
 Convert = Callable[[t.Any, Option], t.Any]
 
 _CONVERTERS: dict[str, Convert] = {
@@ -238,6 +251,10 @@ def _check_keys(
             near = nearest(name, known)
             remedy = f"write {near}" if near else f"use only {', '.join(sorted(known))}"
             report(inner_key, inner, f"{path}.{name}", "unknown key", remedy)
+            continue
+        if inner is None:
+            report(inner_key, inner, f"{path}.{name}", "has no value", without_value(known[name]))
+            checked[name] = None
             continue
         checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)
     for name, inner_option in known.items():

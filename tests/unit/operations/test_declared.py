@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import collections.abc
 import functools
 import os
@@ -174,6 +175,7 @@ def test_most_operations_have_a_command_of_their_own() -> None:
     assert all(PLAN in entry.arguments for entry in catalogue.OPERATIONS.values() if entry.planned)
 
 
+KEY = base64.b64encode(bytes(32)).decode()
 NEW = '''
 """A greeting."""
 
@@ -195,7 +197,7 @@ OPERATIONS = (
 PLAYBOOK = """
 - name: Check what is asked for
   ansible.builtin.import_playbook: validate.yml
-  vars: {__ironspan_purpose: arguments}
+  vars: {__ironspan_purpose: read}
 - name: Greet
   hosts: localhost
   gather_facts: false
@@ -232,6 +234,7 @@ def run(home: Path, *words: str) -> tuple[int, str]:
             "PYTHONPATH": paths,
             "ANSIBLE_CONFIG": str(home / "ansible.cfg"),
             "COLUMNS": "200",
+            "IRONSPAN_PKI_KEY": KEY,
         },
         capture_output=True,
         text=True,
@@ -255,7 +258,7 @@ def test_a_new_operation_is_two_files(grown: Path) -> None:
 
 
 def test_a_new_operation_refuses_what_it_does_not_declare(grown: Path) -> None:
-    play = (str(BIN / "ansible-playbook"), "-i", "localhost,", "playbooks/greet.yml")
+    play = (str(BIN / "ansible-playbook"), "-i", "inventories/example", "playbooks/greet.yml")
     status, text = run(grown, *play, "-e", "ironspan_greeting=bye")
     assert status == 0, text
     assert "bye it is" in text
@@ -265,7 +268,7 @@ def test_a_new_operation_refuses_what_it_does_not_declare(grown: Path) -> None:
         "ironspan_greting: unknown argument of greet; write ironspan_greeting",
         "ironspan_times: 0 is too small; write 1 or more",
     )
-    own = (sys.executable, "-m", "ironspan", "people", "greet", "--plain", "-i", "localhost,")
+    own = (sys.executable, "-m", "ironspan", "people", "greet", "--plain", "-i", "inventories/example")
     for words in (play, own):
         status, text = run(grown, *words, *wrong)
         assert status == 2, text

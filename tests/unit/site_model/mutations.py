@@ -723,4 +723,24 @@ FILES = (
     ),
 )
 
-MUTATIONS = (*FILES, *NAMES, *TYPES, *NETWORKS, *GROUPS, *ENDPOINTS, *MEMBERS, *VERSIONS, *SECRETS)
+EMPTY = (
+    edit(
+        "a key without a value",
+        ALL,
+        _MTU,
+        "site_wan_mtu:",
+        "has no value; write a value, or remove the line: the default is 1500",
+    ),
+    edit("an empty list's key", ALL, _MTU, "egress_allow:", "has no value"),
+    edit("an empty text where a value is needed", ALL, _NAME, 'site_name: ""', "site_name: is empty"),
+    edit("no time to become Ready", ALL, _MTU, "site_ready_timeout_seconds: 1", "1 is outside 30 to 86400"),
+    edit(
+        "a key inside without a value",
+        GPU,
+        "effect: NoSchedule",
+        "effect:",
+        "site_taints[0].effect: has no value",
+    ),
+)
+
+MUTATIONS = (*EMPTY, *FILES, *NAMES, *TYPES, *NETWORKS, *GROUPS, *ENDPOINTS, *MEMBERS, *VERSIONS, *SECRETS)
