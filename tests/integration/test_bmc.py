@@ -5,18 +5,25 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
+import hashlib
+import http.server
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.config_drive import instance_info
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import rotation
@@ -247,6 +254,61 @@ def test_ironic_finds_the_same_servers_and_says_what_is_wrong(site: Path, fronts
             assert (node.state, said in node.last_error) == ("enroll", True), node
             front.faults.clear()
         assert managed().state == "manageable"
+
+
+def test_a_virtual_medium_that_a_bmc_refuses_fails_the_deployment_and_says_so(
+    site: Path, fronts: list[Front]
+) -> None:
+    """Kernel, ramdisk and boot loader are a few bytes: the BMC gets the medium, and starts nothing."""
+    front, served = fronts[1], site / "served"
+    served.mkdir()
+    for name in ("kernel", "ramdisk", "esp.img", "disk.raw"):
+        (served / name).write_bytes(b"x" * 4096)
+    account = front.state.accounts["1"]
+    with serving(served) as url:
+        media = {name: f"{url}/{name}" for name in ("kernel", "ramdisk")}
+        sections: dict[str, dict[str, object]] = {
+            **REDFISH,
+            "conductor": {"deploy_kernel": media["kernel"], "deploy_ramdisk": media["ramdisk"],
+                          "bootloader": f"{url}/esp.img"},
+            "deploy": {"http_url": url, "http_root": served, "default_boot_mode": "uefi"},
+            "agent": {"require_tls": False, "image_download_source": "http"},
+        }  # fmt: skip
+        with ironic.running(site / "ironic", sections) as lab:
+            api = login(lab, lab.password)
+            info = {
+                "redfish_address": f"https://{front.address}",
+                "redfish_system_id": f"/redfish/v1/Systems/{front.server.identity}",
+                "redfish_username": account.username,
+                "redfish_password": account.password,
+                "redfish_verify_ca": False,
+            }
+            body = {"driver": "redfish", "driver_info": info, "automated_clean": False,
+                    "properties": {"capabilities": "boot_mode:uefi", "cpu_arch": "x86_64"}}  # fmt: skip
+            uuid = api.enrol("gpu-2", body, ["52:54:00:00:00:02"])
+            for verb in ("manage", "provide"):
+                api.take(uuid, verb)
+                api.settled(uuid, lambda what: None, 120)
+            image = {"source": f"{url}/disk.raw", "sha256": hashlib.sha256(b"x" * 4096).hexdigest()}
+            api.change(uuid, {"instance_info": instance_info(image)})
+            front.faults.add(Fault("500", path="InsertMedia"))
+            api.take(uuid, "active")
+            node = api.settled(uuid, lambda what: None, 180)
+    assert node.state == "deploy failed", node
+    assert "the BMC did not take the virtual medium" in explained(node.last_error), node.last_error
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_ironic_has_the_account_that_holds_also_after_a_kill(

@@ -31,7 +31,7 @@ class Agent:
     Args:
         ironic: address of the API.
         mac: of a port of its server.
-        fails: command to the error that it ends with.
+        fails: step to the error that it ends with.
     """
 
     def __init__(self, ironic: str, mac: str, fails: t.Mapping[str, str]) -> None:
@@ -79,14 +79,17 @@ class Agent:
         self._server.server_close()
 
     def _ended(self, name: str, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        reason = self._fails.get(name)
+        step = params.get("step")
+        reason = self._fails.get(step["step"]) if step else None
+        kind = name.removeprefix("execute_").removesuffix("_step")
+        done = {f"{kind}_step": step, f"{kind}_result": None} if step else FIRST.get(name, {"result": "done"})
         error = {"type": "CommandExecutionError", "code": 500, "message": reason, "details": reason}
         ended = {
             "id": str(uuid.uuid4()),
             "command_name": name,
             "command_params": dict(params),
             "command_status": "FAILED" if reason else "SUCCEEDED",
-            "command_result": None if reason else FIRST.get(name, {"result": "done"}),
+            "command_result": None if reason else done,
             "command_error": error if reason else None,
         }
         self.commands.append(ended)

@@ -62,7 +62,13 @@ def _measured(
     asked = {name: state for name, state in wanted.items() if state["inspect"]}
     with concurrent.futures.ThreadPoolExecutor(max(1, min(AT_ONCE, len(asked)))) as pool:
         read = pool.map(
-            lambda name: inspections_of(api, str(entries[name][0]["uuid"]), asked[name]["node"]), asked
+            lambda name: inspections_of(
+                api,
+                str(entries[name][0]["uuid"]),
+                asked[name]["node"],
+                firmware=bool(asked[name]["expected"]["firmware"]),
+            ),
+            asked,
         )
         return dict(zip(asked, read, strict=True))
 

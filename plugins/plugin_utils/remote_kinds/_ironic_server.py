@@ -249,14 +249,14 @@ class BareMetalServer:
 
     def _compare(self, api: IronicApi, uuid: str, name: str, wanted: State) -> None:
         """Refuse a server that differs from what was declared."""
-        read = inspections_of(api, uuid, wanted["node"])
-        findings = compare(server_of(wanted["expected"]), read, self._index)
+        server = server_of(wanted["expected"])
+        read = inspections_of(api, uuid, wanted["node"], firmware=bool(server.firmware))
+        findings = compare(server, read, self._index)
         if findings:
             api.change(uuid, differed_fields(api.times(uuid)["inspection_finished_at"]))
             raise RemoteError(
                 f"it differs from what was declared, and is held: {'; '.join(map(str, findings))}"
             )
-        server = server_of(wanted["expected"])
         api.change(uuid, compared_fields(server, read))
         self._stands(name, compared=Compared(digest_of(server), labels_of(server, read)))
 

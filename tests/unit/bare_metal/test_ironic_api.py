@@ -10,6 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import ironic_api, ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login import REMEDY
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Goal, Node, Wanted
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.way import way
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
@@ -148,3 +149,13 @@ def test_every_step_of_a_way_is_one_that_can_be_taken() -> None:
         assert len(session.asked) == 1
     with pytest.raises(RemoteError, match="no step 'paint' is known"):
         Session(Answer(202)).api().take("u1", "paint")
+
+
+def test_a_refused_login_says_what_brings_the_sites_own_ironic_to_it() -> None:
+    session = Session(refusal(401, "Incorrect username or password"))
+    api = IronicApi(session, lambda: session.now, session.sleep, REMEDY)
+    with pytest.raises(RemoteError, match=r"HTTP 401.*ansible-playbook playbooks/site\.yml --limit ironic"):
+        api.nodes()
+    with pytest.raises(RemoteError) as refused:
+        IronicApi(Session(refusal(400, "no such field")), remedy=REMEDY).nodes()
+    assert REMEDY not in str(refused.value)
