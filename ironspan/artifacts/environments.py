@@ -103,7 +103,7 @@ class Environment:
         for package in self.packages:
             top, place = _place(package)
             parents = [parent / "__init__.py" for parent in place.parents if parent.is_relative_to(top)]
-            inside = [path for path in place.rglob("*") if path.suffix in (".py", ".json", ".pyi")]
+            inside = [path for path in place.rglob("*") if path.suffix in (".py", ".json", ".pyi", ".yml")]
             module = place.with_suffix(".py")
             for path in (path for path in (*parents, module, *inside) if path.is_file()):
                 found[path.relative_to(top).as_posix()] = path

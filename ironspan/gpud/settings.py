@@ -24,7 +24,7 @@ from ironspan.program.listen import Listen, listen
 from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan/gpud.json")
-PORT = 2391
+PORT = 2392
 READINGS = tuple(
     """
     uuid name serial pci minor vbios inforom inforom_valid gsp part_number compute max_clock_sm

@@ -123,6 +123,7 @@ def sandbox(
     capabilities: str = "CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH",
     families: Sequence[str] = NETWORK,
     umask: str = "0077",
+    devices: Sequence[str] = (),
 ) -> str:
     """Return the lines of a unit that shut a program of root's in.
 
@@ -131,7 +132,10 @@ def sandbox(
         capabilities: what it keeps of root's rights, for all that it starts too.
         families: of the addresses that it may use.
         umask: of the files that it makes.
+        devices: that it needs, as systemd's DeviceAllow has them. It gets no other one that is of hardware.
     """
+    private = "PrivateDevices=yes"
+    needed = ("DevicePolicy=closed", *(f"DeviceAllow={device}" for device in devices))
     lines = (
         f"CapabilityBoundingSet={capabilities}",
         "NoNewPrivileges=yes",
@@ -139,6 +143,7 @@ def sandbox(
         "ProtectSystem=strict",
         f"ReadWritePaths={' '.join(writable)}",
         f"RestrictAddressFamilies={' '.join(families)}",
-        *_ALWAYS,
+        *(line for line in _ALWAYS if line != private),
+        *(needed if devices else (private,)),
     )
     return "\n".join(lines)

@@ -14,6 +14,10 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch, runtime_smoke
 
 from ironspan.backup.agent.metrics import Metrics as BackupMetrics
+from ironspan.gpud.agent import Agent
+from ironspan.gpud.metrics import Exported
+from ironspan.gpud.pods import Pods
+from ironspan.gpud.settings import Settings
 from ironspan.kms.metrics import Metrics as KmsMetrics
 from ironspan.program.metrics import Metrics
 
@@ -25,7 +29,11 @@ ALERTS = [
     for group in yaml.safe_load(path.read_text())["groups"]
     for rule in group["rules"]
 ]
-SERVED: dict[str, t.Callable[[], Metrics]] = {"etcd": BackupMetrics, "kms": KmsMetrics}
+SERVED: dict[str, t.Callable[[], Metrics]] = {
+    "etcd": BackupMetrics,
+    "kms": KmsMetrics,
+    "gpud": lambda: Metrics("ironspan_gpud"),
+}
 """Programs that serve metrics, by the name of their alerts."""
 ETCD_OWN = {
     "etcd_server_has_leader",
@@ -50,9 +58,13 @@ def known(part: str, folder: pathlib.Path) -> set[str]:
     if part == "runtime":
         one = {"name": "gvisor", "ok": True, "seconds": 1.0, "message": ""}
         return written(runtime_smoke.metrics({"classes": [one], "time": 1.0}))
+    metrics = SERVED[part]()
+    if part == "gpud":
+        chosen = Settings(state=folder)
+        metrics.registry.register(Exported("ironspan_gpud", Agent(chosen, "boot"), Pods(""), chosen.policy))
     return {
         f"{metric.name}_total" if metric.type == "counter" else metric.name
-        for metric in SERVED[part]().registry.collect()
+        for metric in metrics.registry.collect()
     } | (ETCD_OWN if part == "etcd" else set())
 
 
