@@ -143,7 +143,7 @@ def main(shared: int, every_s: float, once: bool, left_out: Sequence[str]) -> No
         once: whether to read everything once and end.
         left_out: names of readings that are not made.
     """
-    for calls in (nvml.ONCE, nvml.SLOW, nvml.FAST):
+    for calls in (nvml.RARE, nvml.ONCE, nvml.SLOW, nvml.FAST):
         for name in left_out:
             calls.pop(name, None)
     worker = Worker(mmap.mmap(shared, PAGE), every_s, sys.stdout)

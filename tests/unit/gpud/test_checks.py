@@ -242,4 +242,4 @@ def test_every_event_is_one_of_the_policy_s() -> None:
 
 
 def test_the_names_of_readings_are_those_that_are_made() -> None:
-    assert set(READINGS) == {*reads.ONCE, *reads.SLOW, *reads.FAST}
+    assert set(READINGS) == {*reads.RARE, *reads.ONCE, *reads.SLOW, *reads.FAST}
