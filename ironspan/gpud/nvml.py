@@ -17,7 +17,7 @@ import pynvml
 Value = t.Any
 Call = Callable[[t.Any], Value]
 RARE_S, ONCE_S, SLOW_S = 3600.0, 300.0, 30.0
-"""Seconds between readings of what is dear, of what changes with a boot or a driver, and of what changes slowly."""
+"""Seconds between readings: of what is dear, of what a boot or a driver changes, of what changes slowly."""
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_UNKNOWN)
 _MISSING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
