@@ -29,6 +29,7 @@ NAMES = (
     "kubelet_certificate",
     "mig_layout",
     "module_build",
+    "nvlink_fabric",
     "package",
     "package_set",
     "private_files",
@@ -128,6 +129,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import kubelet_certificate
 
         kind = kubelet_certificate.KIND
+    elif name == "nvlink_fabric":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import nvlink_fabric
+
+        kind = nvlink_fabric.KIND
     elif name == "package":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package
 

@@ -87,6 +87,7 @@ class Renderer:
             "unit_file": services.unit_file,
             "cilium_objects": _cilium_objects,
             "gpu_policy": _gpu_policy,
+            "fabric_needs": _fabric_needs,
             "mig_layout": _mig_layout,
             "mig_strategy": _mig_strategy,
             "ca_pem": authorities.certificate_pem,
@@ -256,6 +257,12 @@ def _gpu_policy(overrides: Sequence[Mapping[str, t.Any]]) -> Policy:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import shipped
 
     return shipped().with_overrides(overrides)
+
+
+def _fabric_needs(model: str, driver: str, between_hosts: bool) -> t.Any:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import fabric
+
+    return fabric.needs(model, driver, between_hosts)
 
 
 def _mig_layout(model: str, layouts: Sequence[Mapping[str, t.Any]], name: str) -> dict[str, list[str]]:

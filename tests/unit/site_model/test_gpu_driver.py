@@ -69,6 +69,33 @@ MISTAKES = (
         "nvidia_driver_packages: ",
     ),
     wrong(
+        "packages of a fabric manager without switches",
+        "H100",
+        "L40S",
+        "nvidia-fabricmanager-580 manages switches, and L40S has none",
+        "nvidia_driver_packages: ",
+    ),
+    wrong(
+        "fabric manager without switches",
+        'nvidia_driver_packages: {nvidia-fabricmanager-580: "580.159.03-*"}\nnvidia_driver_model: H100',
+        "nvidia_driver_model: L40S\nnvidia_fabric_enabled: true",
+        "is a fabric manager without NVSwitch: L40S has none",
+        "nvidia_fabric_enabled: true",
+    ),
+    wrong(
+        "fabric manager of unknown GPUs",
+        "nvidia_driver_model: H100",
+        "nvidia_fabric_enabled: true",
+        "which switches the host has is not known",
+    ),
+    wrong(
+        "IMEX alone",
+        "nvidia_driver_model: H100",
+        "nvidia_driver_model: H100\nnvidia_fabric_imex: true",
+        "does nothing without nvidia_fabric_enabled",
+        "nvidia_fabric_imex: true",
+    ),
+    wrong(
         "CUDA", "nvidia_driver_model", "nvidia_driver_cuda: new\nnvidia_driver_model", "no version of CUDA"
     ),
     wrong(
@@ -107,6 +134,14 @@ def test_sandboxes_are_told_the_same_driver(example: Example) -> None:
     changes = ((ALL, "", CLASSES), *ON_GPUS)
     says = "is 580.159.03, and nvidia_driver_version is 580.159.04"
     insist(example, Mutation("two drivers", changes, ALL, "gvisor_gpu_driver:", says))
+
+
+def test_a_fabric_manager_needs_the_drivers_version(example: Example) -> None:
+    text = "nvidia_driver_model: H100\nnvidia_fabric_enabled: true\n"
+    says = "must have the driver's own version, and the driver is somebody else's (gpu-a-01)"
+    insist(example, Mutation("no driver", ((GPU, "", text),), GPU, "nvidia_fabric_enabled", says))
+    example.append(GPU, DRIVER.replace("nvidia_driver_model: H100\n", ""))
+    assert example.problems() == []
 
 
 def test_gpus_are_offered_where_containers_can_have_them(example: Example) -> None:
