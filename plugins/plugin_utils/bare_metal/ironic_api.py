@@ -34,6 +34,9 @@ BUSY_S = 300.0
 PAUSE_S = 1.0
 AGAIN = 2
 """How often a question is repeated that gets no answer: an API that has much to do resets connections."""
+WAITS_S = (10.0, 120.0)
+"""For a connection, and for an answer. A host that is off does not refuse; some steps are checked before they
+are taken, which takes an Ironic up to a minute."""
 _FIELDS = (
     "uuid", "name", "provision_state", "target_provision_state", "power_state", "maintenance",
     "maintenance_reason", "fault", "last_error", "reservation", "protected", "retired", "automated_clean",
@@ -267,6 +270,7 @@ class IronicApi:
                     # What changes something may have been done already, so it is not asked for twice.
                     connect_retries=AGAIN if method == "GET" else 0,
                     log=not secret,
+                    timeout=WAITS_S,
                     **options,
                 )
             except Exception as error:  # of keystoneauth1, which is there only where Ironic is used
@@ -309,7 +313,8 @@ def connected(cloud: str = "", clouds: str = "", remedy: str = LOOK, **login: t.
         raise RemoteError(f"{file} is not there", "correct site_bare_metal_clouds")
     try:
         read = openstack.config.OpenStackConfig(config_files=[str(file)] if clouds else None)
-        region = read.get_one(cloud=cloud or None, **login)
+        # What openstacksdk asks by itself, before the first request of ours, is small.
+        region = read.get_one(cloud=cloud or None, **{"api_timeout": WAITS_S[0], **login})
         return IronicApi(openstack.connection.Connection(config=region).baremetal, remedy=remedy)
     except Exception as error:  # of openstacksdk and of keystoneauth1, which have no common ground
         raise unanswered(error, remedy) from None

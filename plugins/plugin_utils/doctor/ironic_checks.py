@@ -28,9 +28,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-PATIENCE_S = 10
-"""For each of two requests; somebody is waiting for this command."""
-
 
 def ask_ironic(session: Session) -> Content:
     """Return what the site's own Ironic says, ``error`` for why it does not; empty where there is none.
@@ -47,7 +44,7 @@ def ask_ironic(session: Session) -> Content:
         if not is_known(site):
             return {"error": "it was not brought up yet"}
         changing = session.store.ironic.is_changing()
-        api = connected(**login_of({"site": site}), api_timeout=PATIENCE_S)
+        api = connected(**login_of({"site": site}))
         conductors, nodes = sorted(api.conductors()), api.nodes()
     except (RemoteError, PkiError) as error:
         return {"error": str(error).rstrip(".")}

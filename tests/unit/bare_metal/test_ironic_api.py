@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import typing as t
 
 import pytest
@@ -159,3 +161,19 @@ def test_a_refused_login_says_what_brings_the_sites_own_ironic_to_it() -> None:
     with pytest.raises(RemoteError) as refused:
         IronicApi(Session(refusal(400, "no such field")), remedy=REMEDY).nodes()
     assert REMEDY not in str(refused.value)
+
+
+def test_one_that_takes_connections_and_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a limit of ours there is none: a run hung for good."""
+    monkeypatch.setattr(ironic_api, "WAITS_S", (0.2, 0.2))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        login = {"endpoint": url, "username": "ironspan", "password": "of-this-test"}
+        with pytest.raises(RemoteError, match=f"Ironic does not answer.*{re.escape(REMEDY)}"):
+            ironic_api.connected(
+                auth_type="http_basic", auth=login, baremetal_endpoint_override=url, remedy=REMEDY
+            ).conductors()
