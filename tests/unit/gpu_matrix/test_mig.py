@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig, nvproxy
@@ -24,6 +26,21 @@ def test_each_profile_fits_as_often_as_it_says_and_no_more(model: str, card: str
     for profile in mig._cards()[model][card].values():
         assert len(mig.placed(model, [profile.name] * profile.most)) == profile.most
         assert mig._fit([profile] * (profile.most + 1)) is None
+
+
+def test_an_h200_says_the_same() -> None:
+    """What nvidia-smi of driver 580.159.04 printed on a real H200 (mig -lgip, mig -lgipp; 2026-11-26)."""
+    golden = Path(__file__).parent / "golden"
+    rows = re.findall(
+        r"^\|\s+0\s+MIG (\S+)\s+(\d+)\s+\d+/(\d+)", (golden / "h200_profiles.txt").read_text(), re.MULTILINE
+    )
+    places = re.findall(
+        r"Profile ID\s+(\d+) Placements? ?: \{([0-9,]+)\}:(\d+)", (golden / "h200_placements.txt").read_text()
+    )
+    at = {number: (tuple(map(int, starts.split(","))), int(size)) for number, starts, size in places}
+    said = {name: (int(most), *at[number]) for name, number, most in rows}
+    known = mig._cards()["H200"]["141 GB"].values()
+    assert {each.name: (each.most, each.starts, each.memory) for each in known} == said
 
 
 @pytest.mark.parametrize(
