@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 import argparse
-import collections.abc
-import contextlib
 import datetime
 import getpass
 import json
 import os
 import pathlib
 import sys
-import tempfile
 import typing as t
 
 from ironspan.cli import access_review, console
 from ironspan.cli.outcome import CommandError, Exit
+from ironspan.cli.personal import add_kubeconfig, printable, visit
+
+MISSING = "Turn it on with access_enabled: docs/access.md."
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -45,8 +45,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     for action in (approved, revoked):
         action.add_argument("name", help="name of the request")
     for action in (asked, approved, revoked, shown):
-        action.add_argument("--kubeconfig", default="", help="yours (KUBECONFIG, or ~/.kube/config)")
-        action.add_argument("--context", default="", help="its context (the current one)")
+        add_kubeconfig(action)
     access_review.register(actions)
     sealed = actions.add_parser(
         "seal",
@@ -77,7 +76,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def request(arguments: argparse.Namespace) -> int:
     """Ask for a role."""
-    with _visit(arguments) as (display, api):
+    with visit(arguments, MISSING) as (display, api):
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests
 
         try:
@@ -93,7 +92,7 @@ def request(arguments: argparse.Namespace) -> int:
 
 def approve(arguments: argparse.Namespace) -> int:
     """Approve a request."""
-    with _visit(arguments) as (display, api):
+    with visit(arguments, MISSING) as (display, api):
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests
 
         seen = requests.found(api, arguments.name)
@@ -106,7 +105,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 def revoke(arguments: argparse.Namespace) -> int:
     """Take a request back, or end a grant."""
-    with _visit(arguments) as (display, api):
+    with visit(arguments, MISSING) as (display, api):
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests
 
         requests.revoke(api, arguments.name)
@@ -117,7 +116,7 @@ def revoke(arguments: argparse.Namespace) -> int:
 
 def show(arguments: argparse.Namespace) -> int:
     """List all requests."""
-    with _visit(arguments) as (display, api):
+    with visit(arguments, MISSING) as (display, api):
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import requests
 
         for row in requests.listed(api):
@@ -213,32 +212,11 @@ def _first_line(file: str) -> str:
     return lines[0] if lines else ""
 
 
-@contextlib.contextmanager
-def _visit(arguments: argparse.Namespace) -> collections.abc.Iterator[tuple[console.Console, t.Any]]:
-    """Talk to the API server as the person who runs the command; its refusals become the command's."""
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login import personal_api
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import (
-        ApiError,
-        ClusterError,
-    )
-
-    display = console.from_arguments(arguments)
-    with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
-        try:
-            yield display, personal_api(arguments.kubeconfig, arguments.context, pathlib.Path(private))
-        except ApiError as error:
-            unknown = error.status == 404
-            remedy = "Turn it on with access_enabled: docs/access.md." if unknown else error.remedy
-            raise CommandError(error.message, remedy, Exit.FAILED) from error
-        except ClusterError as error:
-            raise CommandError(error.message, error.remedy, Exit.FAILED) from error
-
-
 def _lines(row: t.Any) -> list[str]:
     until = f" until {row.expires}" if row.expires else f" for {row.minutes} minutes"
     approved = f", approved by {', '.join(row.approved_by)}" if row.approved_by else ""
     text = f"{row.name}  {row.state}: {row.user}: {row.role} in {row.where}{until}{approved}"
-    return [_printable(text), _printable(f"    {row.reason}")]
+    return [printable(text), printable(f"    {row.reason}")]
 
 
 def _confirm(row: t.Any) -> None:
@@ -248,11 +226,6 @@ def _confirm(row: t.Any) -> None:
     print("\n".join(_lines(row)))
     if input("approve this? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError("not approved", code=Exit.BAD_INPUT)
-
-
-def _printable(text: str) -> str:
-    """Return what others wrote without what a terminal obeys."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _tell(display: console.Console, event: str, text: str, name: str) -> None:

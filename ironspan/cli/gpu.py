@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""``ironspan gpu``: what is done about what GPUs report."""
+"""``ironspan gpu``: what is done about what GPUs report, and the repair of their nodes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import json
 import sys
 import typing as t
 
+from ironspan.cli import gpu_repair
 from ironspan.cli.outcome import CommandError, Exit
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     """Add the ``gpu`` commands."""
-    parser = subparsers.add_parser("gpu", help="what is done about what GPUs report")
+    parser = subparsers.add_parser("gpu", help="what GPUs report, what is done about it, nodes in repair")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     policy = commands.add_parser(
         "policy",
@@ -38,6 +39,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     policy.add_argument("--json", action="store_true", help="write one JSON object")
     policy.set_defaults(func=show_policy)
+    gpu_repair.register(commands)
     order = commands.add_parser(
         "order",
         help="in which order a driver and gVisor are upgraded",

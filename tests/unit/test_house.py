@@ -173,7 +173,7 @@ def test_programs_of_hosts_need_nothing_else_of_the_project(program: str, packag
     assert not wrong
 
 
-@pytest.mark.parametrize("program", ["etcd-backup", "encryption-kms"])
+@pytest.mark.parametrize("program", ["etcd-backup", "encryption-kms", "gpu-repair"])
 def test_a_program_is_packed_with_what_it_imports(program: str) -> None:
     packed = yaml.safe_load((ROOT / "artifacts.lock.yml").read_text())["environments"][program]["packages"]
     places = [ROOT / package.replace(f"{COLLECTION}.", "plugins.").replace(".", "/") for package in packed]

@@ -34,6 +34,7 @@ OPERATIONS = (
     _phase(
         "access", "the programs that grant access for a limited time and read the audit log", "control planes"
     ),
+    _phase("gpu_repair", "the program that repairs GPU nodes and lets them in", "control planes"),
     _phase("network", "the pod network's objects", deletes=True),
     _phase("nodes", "workers join, with certificates, labels and taints", "workers"),
     _phase("names", "what CoreDNS is to be", deletes=True),

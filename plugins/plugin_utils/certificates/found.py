@@ -37,6 +37,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "/etc/kubernetes/pki/apiserver-kubelet-client.crt": Purpose("API server to kubelets", "kubernetes"),
     "/etc/kubernetes/pki/front-proxy-client.crt": Purpose("API server to extensions", "front-proxy"),
     "/etc/kubernetes/pki/access-controller.crt": Purpose("requests for access", "kubernetes"),
+    "/etc/kubernetes/pki/gpu-repair.crt": Purpose("repair of GPU nodes", "kubernetes"),
     "/etc/ironspan-ironic/web/server.crt": Purpose("API of Ironic", "kubernetes"),
     "/etc/kubernetes/admin.conf": Purpose("admin.conf", "kubernetes"),
     "/etc/kubernetes/super-admin.conf": Purpose("super-admin.conf", "kubernetes"),

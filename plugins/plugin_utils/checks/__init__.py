@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     gpu_matrix,
     gpu_mig,
     gpu_policy,
+    gpu_repair,
     hardening,
     identity,
     ironic,
@@ -76,6 +77,7 @@ CHECKS: tuple[Check, ...] = (
     *gpu_matrix.CHECKS,
     *gpu_mig.CHECKS,
     *gpu_policy.CHECKS,
+    *gpu_repair.CHECKS,
     *secrets.CHECKS,
 )
 

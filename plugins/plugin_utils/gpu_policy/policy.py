@@ -145,6 +145,14 @@ class Policy:
         found = {int(event.code): rule for event, rule in self.rules.items() if event.source == "xid"}
         return dict(sorted(found.items()))
 
+    def classes(self) -> dict[str, str]:
+        """Return the class of each event, by its text, for programs that act on it."""
+        return {str(event): rule.action for event, rule in self.rules.items()}
+
+    def classes_again(self) -> dict[str, str]:
+        """Return the class of events when they come back after their repair, where it is another one."""
+        return {str(event): rule.again for event, rule in self.rules.items() if rule.again}
+
     def health_checks(self) -> tuple[str, str]:
         """Return the device plugin's lists of XIDs that follow this policy.
 

@@ -59,6 +59,8 @@ PROFILES: t.Mapping[str, Profile] = {
     "node-join": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,), JOIN_LIFETIME),
     # Of the program on control planes that grants requests for access.
     "access-controller": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
+    # Of the program on control planes that repairs GPU nodes.
+    "gpu-repair": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     # Of the API of the site's own Ironic, and of images and virtual media where they have TLS.
     "ironic-server": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
     "kubelet-serving": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),

@@ -29,7 +29,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file
 
 HOST, CLUSTER, SETTINGS = "host", "cluster", "settings"
 """A layer of hosts; objects of the cluster, of which no host has a part; variables and nothing else."""
-HOST_PHASES = ("prepare", "etcd", "etcd_events", "etcd_backup", "control_plane", "access", "nodes")
+HOST_PHASES = (
+    "prepare", "etcd", "etcd_events", "etcd_backup", "control_plane", "access", "gpu_repair", "nodes",
+)  # fmt: skip
 """The playbooks that converge layers, in the order of site.yml."""
 CLUSTER_PHASES = ("network", "names", "isolation")
 """The playbooks that apply objects, in the order of site.yml."""

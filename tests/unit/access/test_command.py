@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access.login impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
-from ironspan.cli import access, inventory, main
+from ironspan.cli import access, inventory, main, personal
 from ironspan.cli.outcome import CommandError
 
 SECRET = "hidden-horse-0123456789"
@@ -79,7 +79,7 @@ def test_where_a_kubeconfig_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_what_others_wrote_does_not_speak_to_the_terminal() -> None:
-    assert access._printable("a\x1b[31m\nb\u202e") == "a?[31m?b?"
+    assert personal.printable("a\x1b[31m\nb\u202e") == "a?[31m?b?"
 
 
 WORDS = {"ada": "correct horse battery staple", "bob": "another four random words"}

@@ -91,7 +91,8 @@ class Keeper:
             )
             assert lately["reset"] <= limits.resets
             assert lately["reboot"] <= limits.reboots
-        if step.node.state in (State.TRIAGE, State.RMA) and step.record.state is State.RETEST:
+        released = step.node.state in (State.TRIAGE, State.RMA) and step.record.state is State.RETEST
+        if released or step.node.state is State.REPLACED:
             self.tries[name].clear()
 
 

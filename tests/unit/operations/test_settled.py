@@ -21,8 +21,8 @@ from tests.support.playbooks import ROOT
 
 BOOKS = ROOT / "playbooks"
 EVERYTHING = set(all_layers().order)
-OF_SERVERS = {"etcd", "etcd_events", "control_plane", "access"}
-UNVERSIONED = {"egress_proxy", "haproxy", "access", "ironic"}
+OF_SERVERS = {"etcd", "etcd_events", "control_plane", "access", "gpu_repair"}
+UNVERSIONED = {"egress_proxy", "haproxy", "access", "gpu_repair", "ironic"}
 """Layers without a version that upgrade.yml is about."""
 
 NEEDED: dict[str, set[str]] = {
@@ -36,7 +36,7 @@ NEEDED: dict[str, set[str]] = {
     "encryption_rotate": EVERYTHING,
     "ironic_password": set(all_layers().in_phase("prepare")),
     # The host on which etcd starts over keeps what it has beside its data.
-    "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access"},
+    "etcd_restore": EVERYTHING - {"etcd_events", "control_plane", "access", "gpu_repair"},
 }
 EXEMPT = {
     "bare_metal": "no host takes part",

@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch, runtime_smoke
 
 from ironspan.backup.agent.metrics import Metrics as BackupMetrics
+from ironspan.gpu_repair.metrics import Metrics as GpuRepairMetrics
 from ironspan.gpud.agent import Agent
 from ironspan.gpud.metrics import Exported
 from ironspan.gpud.pods import Pods
@@ -31,6 +32,7 @@ ALERTS = [
 ]
 SERVED: dict[str, t.Callable[[], Metrics]] = {
     "etcd": BackupMetrics,
+    "gpu-repair": GpuRepairMetrics,
     "kms": KmsMetrics,
     "gpud": lambda: Metrics("ironspan_gpud"),
 }
@@ -42,6 +44,8 @@ ETCD_OWN = {
     "etcd_disk_backend_commit_duration_seconds_bucket",
 }
 """Names of etcd 3.6's own metrics, as its members answer them (tests/integration/test_etcd_care.py)."""
+LEADERSHIP = {"gpu-repair": {"ironspan_gpu_repair_leader"}}
+"""What ``serve`` adds for programs of which one acts."""
 
 
 def written(text: str) -> set[str]:
@@ -65,7 +69,7 @@ def known(part: str, folder: pathlib.Path) -> set[str]:
     return {
         f"{metric.name}_total" if metric.type == "counter" else metric.name
         for metric in metrics.registry.collect()
-    } | (ETCD_OWN if part == "etcd" else set())
+    } | (ETCD_OWN if part == "etcd" else LEADERSHIP.get(part, set()))
 
 
 def names(expression: str) -> set[str]:

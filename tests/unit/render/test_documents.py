@@ -61,6 +61,7 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
         "node",
         "control_plane",
         "access",
+        "gpu_repair",
     ]
     assert document["layers"] == layers
     assert document["fitness"] == {"max_clock_skew_s": 5, "min_memory_bytes": 0}
@@ -103,7 +104,7 @@ def test_only_some_layers(tmp_path: Path) -> None:
 def test_the_way_back_is_in_reverse(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     document = renderer(site).document(site.hosts["a1"], template=RESET)
-    assert document["layers"][0] == "access" and document["layers"][-1] == "base"
+    assert document["layers"][0] == "gpu_repair" and document["layers"][-1] == "base"
     assert document["fitness"] == {} and document["forget"] is True
     assert [resource["kind"] for resource in document["resources"]] == ["absent"]
 

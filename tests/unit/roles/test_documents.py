@@ -57,6 +57,7 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
                 "node",
                 "control_plane",
                 "access",
+                "gpu_repair",
             ],
         ),
         ("az-3", ["base", "etcd", "etcd_events", "etcd_backup", "haproxy"]),

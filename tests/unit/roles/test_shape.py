@@ -20,7 +20,7 @@ CONTROLLER = "{{ lookup('ironspan.hybrid.controller') }}"
 ON_THE_CONTROLLER = ("localhost", CONTROLLER)
 PHASES = (
     "validate", "assess", "prepare", "etcd", "etcd_events", "etcd_backup", "admission_try",
-    "control_plane", "etcd_events", "access", "network", "nodes", "names", "isolation",
+    "control_plane", "etcd_events", "access", "gpu_repair", "network", "nodes", "names", "isolation",
     "verify",
 )  # fmt: skip
 SCOPED = {
@@ -30,6 +30,7 @@ SCOPED = {
     "etcd_backup": ":&__ironspan_pending_etcd_backup",
     "control_plane": ":&__ironspan_pending_control_plane",
     "access": ":&__ironspan_pending_access",
+    "gpu_repair": ":&__ironspan_pending_gpu_repair",
     "nodes": ":&__ironspan_pending_node",
 }
 

@@ -58,6 +58,7 @@ def test_hosts_are_typed(example: Example) -> None:
         "node",
         "control_plane",
         "access",
+        "gpu_repair",
     )
     assert (plane.site_group, plane.rack, plane.labels, plane.taints) == ("azure", "", {}, ())
     assert plane.in_group("etcd") and not plane.in_group("nodes")

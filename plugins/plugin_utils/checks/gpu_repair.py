@@ -1,0 +1,52 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a site says of the repair of GPU nodes can be done: tests and windows are some, limits go together."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+
+ENABLED, TESTS, WINDOWS = "gpu_repair_enabled", "gpu_repair_tests", "gpu_repair_windows"
+AT_ONCE, PER_RACK, OUT = "gpu_repair_most_at_once", "gpu_repair_most_per_rack", "gpu_repair_most_out"
+_DAY, _TIME = "(?:mon|tue|wed|thu|fri|sat|sun)", "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+WINDOW = re.compile(f"{_DAY}(?:,{_DAY})* {_TIME}-{_TIME}")
+"""As ironspan.gpu_repair.settings reads it; a test compares both."""
+
+
+def check_repair(draft: Draft) -> None:
+    """Judge the variables of the role, each at the line that has it."""
+    if not draft.site_value(ENABLED):
+        return
+    if not draft.members("gpu"):
+        _problem(draft, ENABLED, "there is no host in the group gpu", "put GPU hosts into it, or turn it off")
+    tests = draft.site_value(TESTS)
+    for index, test in enumerate(tests if isinstance(tests, list) else ()):
+        if not re.fullmatch(r"A[0-9]{2}", str(test)):
+            _problem(draft, f"{TESTS}[{index}]", f"{test!r} is no test", "write for example A01")
+    if isinstance(tests, list) and not tests:
+        _problem(draft, TESTS, "is empty, and nodes would get in untested", "name at least A01")
+    windows = draft.site_value(WINDOWS)
+    for index, window in enumerate(windows if isinstance(windows, list) else ()):
+        if not WINDOW.fullmatch(str(window)):
+            remedy = 'write days and times in UTC, for example "mon,tue 22:00-04:00"'
+            _problem(draft, f"{WINDOWS}[{index}]", f"{window!r} is no window", remedy)
+    numbers = {name: draft.site_value(name) for name in (AT_ONCE, PER_RACK, OUT)}
+    if all(isinstance(number, int) and number > 0 for number in numbers.values()):
+        for less, more in ((PER_RACK, AT_ONCE), (AT_ONCE, OUT)):
+            if numbers[less] > numbers[more]:
+                message = f"{numbers[less]} is more than {more}, which is {numbers[more]}"
+                _problem(draft, less, message, f"write at most {numbers[more]}")
+
+
+def _problem(draft: Draft, path: str, message: str, remedy: str) -> None:
+    variable, _, index = path.partition("[")
+    host = draft.writer(variable) or draft.writer(ENABLED)
+    place = draft.home()
+    if host:
+        place = draft.inner_place(host, variable, int(index[:-1])) if index else draft.place(host, variable)
+    draft.problems.add(place, path, message, remedy)
+
+
+CHECKS = (check_repair,)
