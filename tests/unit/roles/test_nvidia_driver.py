@@ -47,6 +47,15 @@ def test_precompiled_open_modules_are_the_default(render: Render) -> None:
     assert f"linux-modules-nvidia-580-server-{KERNEL}" in found["packages"]["without"]
 
 
+def test_memory_of_gpus_by_a_module_is_one_variable(render: Render) -> None:
+    usual, found = resources(render), resources(render, nvidia_driver_rdma="peermem")
+    assert found["peermem"]["content"].splitlines()[-1] == "nvidia_peermem"
+    assert "nvidia_driver/peermem" in found["reboot"]["restart_on"]
+    assert "peermem" not in usual
+    assert usual["without-peermem"]["path"] == found["peermem"]["path"]
+    assert "without-peermem" not in found
+
+
 @pytest.mark.parametrize(
     ("distribution", "modules", "package", "module"),
     [
