@@ -80,6 +80,7 @@ class Agent:
         self._past = Past()
         self._host: Mapping[str, t.Any] = {}
         self._known = False
+        self._failing_since = 0.0
         self._started = time.monotonic()
         self._lock = threading.Lock()
 
@@ -88,11 +89,16 @@ class Agent:
     def heard(self, line: Line) -> None:
         """Take a line of the process that asks NVML."""
         if "reading" in line:
+            self._failing_since = 0.0
             self._read(line["reading"])
         elif "xid" in line:
             self._occurred(f"xid {int(line['xid'])}", str(line.get("gpu") or ""), "nvml", time.time())
         elif "failed" in line:
             self._failed(int(line["failed"]), str(line.get("text") or ""))
+
+    def failing_s(self) -> float:
+        """Return for how many seconds NVML has not started."""
+        return time.monotonic() - self._failing_since if self._failing_since else 0.0
 
     def hung(self, error: Hung) -> None:
         """Take that a call of NVML does not return."""
@@ -155,6 +161,7 @@ class Agent:
         return replace(record, index=int(known.get("index", -1)), serial=str(known.get("serial") or ""))
 
     def _failed(self, code: int, text: str) -> None:
+        self._failing_since = self._failing_since or time.monotonic()
         event = "nvml versions_differ" if code == _MISMATCH else "nvml gpu_missing"
         if code != _MISMATCH and self._chosen.expected.count == 0:
             self._found([], ["H01", "H02"])
@@ -234,6 +241,11 @@ class Agent:
             self._change(lambda old: replace(old, records=events.without_gpu(old.records, gpu)))
             LOG.info("forgot what happened to %s", gpu or "all GPUs")
         path.unlink(missing_ok=True)
+
+    def processes(self, gpu: str) -> list[int]:
+        """Return the processes that used a GPU when it was read last, of all GPUs where ``gpu`` is empty."""
+        found = [Gpu(values) for values in self.reading.get("gpus", ())]
+        return [pid for each in found if gpu in ("", each.uuid) for pid, _ in each.get("processes") or []]
 
     # -- what goes out --
 

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+import time
 import typing as t
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ LOG = logging.getLogger(__name__)
 READ_LATE_S = 60.0
 LOG_S, LOG_LATE_S = 30.0, 120.0
 """Seconds for which the kernel's log is followed in one step."""
+GIVE_UP_S = 300.0
+"""Seconds for which NVML does not start before the program ends, to be started again by its unit."""
 PUBLISH_S, PUBLISH_LATE_S = 1.0, 900.0
 
 
@@ -55,6 +58,7 @@ def load(path: Path) -> Settings:
 
 def serve(chosen: Settings, _: argparse.Namespace) -> None:
     """Watch until SIGTERM or SIGINT."""
+    from ironspan.gpud.actions import Actions
     from ironspan.gpud.agent import Agent, boot_id
     from ironspan.gpud.metrics import Exported
     from ironspan.gpud.node import Node
@@ -67,22 +71,28 @@ def serve(chosen: Settings, _: argparse.Namespace) -> None:
     ending, metrics = process.ending(), Metrics("ironspan_gpud")
     bell: list[t.Callable[[], None]] = []
     pods = Pods(chosen.pod_resources)
-    agent = Agent(chosen, boot_id(), lambda: [ring() for ring in bell], pods.gpus)
+    boot = boot_id()
+    agent = Agent(chosen, boot, lambda: [ring() for ring in bell], pods.gpus)
+    # A driver that was loaded since: the unit is let to devices that were there when it started.
+    fresh = Step("driver", lambda: ending.set() if agent.failing_s() > GIVE_UP_S else None, 10.0, 120.0)
     steps = [
+        fresh,
         Step("log", lambda: agent.follow_log(ending.is_set, LOG_S), 0.1, LOG_LATE_S),
         Step("requests", agent.take_request, 2.0, 60.0),
     ]
     if chosen.pod_resources:
         steps.append(Step("pods", pods.ask, 15.0, 300.0))
+    watch = Watch(agent.heard, agent.hung, chosen.every_s, chosen.hang_s, chosen.left_out, chosen.library)
     if chosen.node:
-        publisher = Publisher(agent, Node(chosen.kubeconfig, chosen.node), chosen.heartbeat_s)
+        does = Actions(agent.store, boot, chosen.acts, agent.processes, watch.quiet, time.time)
+        to = Node(chosen.kubeconfig, chosen.node)
+        publisher = Publisher(agent, to, chosen.heartbeat_s, does=does)
         steps.append(Step("publish", publisher.one_pass, PUBLISH_S, PUBLISH_LATE_S))
     with contextlib.ExitStack() as stack:
         stack.enter_context(metrics.serving(chosen.metrics))
         threads = stack.enter_context(repeating(metrics, *steps))
         if chosen.node:
             bell.append(threads[-1].wake)
-        watch = Watch(agent.heard, agent.hung, chosen.every_s, chosen.hang_s, chosen.left_out, chosen.library)
         stack.enter_context(watch)
         metrics.watch("nvml", watch.age, chosen.hang_s + READ_LATE_S)
         metrics.registry.register(Exported(metrics.prefix, agent, pods, chosen.policy))

@@ -8,7 +8,8 @@ import time
 import typing as t
 from collections.abc import Callable
 
-from ironspan.gpud import events, node
+from ironspan.gpud import actions, events, node
+from ironspan.gpud.actions import Actions
 from ironspan.gpud.agent import Agent
 
 LOOK_S = 10.0
@@ -23,12 +24,19 @@ class Publisher:
         to: the Node.
         heartbeat_s: seconds between writes of what did not change.
         now: seconds since 1970.
+        does: what the repair controller asks for; None leaves it unanswered.
     """
 
     def __init__(
-        self, agent: Agent, to: node.Node, heartbeat_s: float, now: Callable[[], float] = time.time
+        self,
+        agent: Agent,
+        to: node.Node,
+        heartbeat_s: float,
+        now: Callable[[], float] = time.time,
+        does: Actions | None = None,
     ) -> None:
         self._agent, self._node, self._heartbeat, self._now = agent, to, heartbeat_s, now
+        self._does, self._answer = does, ""
         self._said: tuple[t.Any, ...] | None = None
         self._said_at = 0.0
         self._looked_at = 0.0
@@ -43,10 +51,10 @@ class Publisher:
         if self._agent.starting:
             return False
         now = self._now()
+        lost = self._lost(now)
         judged, seen = self._agent.judged(), self._agent.seen()
-        said = (judged, seen)
-        late = now - self._said_at >= self._heartbeat
-        if said == self._said and not late and not self._lost(now):
+        said = (judged, seen, self._answer)
+        if said == self._said and now - self._said_at < self._heartbeat and not lost:
             return False
         if not self._status:
             self._remember()
@@ -60,16 +68,21 @@ class Publisher:
             "lastHeartbeatTime": events.rfc3339(now),
             "lastTransitionTime": self._since or events.rfc3339(now),
         }
-        self._node.write([condition], {node.EVENTS: judged.events, node.SEEN: seen})
-        self._status, self._said, self._said_at, self._looked_at = judged.status, said, now, now
+        annotations = {node.EVENTS: judged.events, node.SEEN: seen}
+        if self._answer:
+            annotations[actions.DONE] = self._answer
+        self._node.write([condition], annotations)
+        self._status, self._said, self._said_at = judged.status, said, now
         return True
 
     def _lost(self, now: float) -> bool:
-        """Say whether the Node does not have what was written, looking not too often."""
-        if now - self._looked_at < LOOK_S:
+        """Say whether the Node does not have what was written, looking not too often; do what it asks for."""
+        if self._said is None or now - self._looked_at < LOOK_S:
             return False
         annotations = self._node.metadata().get("annotations") or {}
         self._looked_at = now
+        if self._does is not None:
+            self._answer = self._does.answer(str(annotations.get(actions.ASKED) or ""))
         wanted = {node.EVENTS: self._said[0].events, node.SEEN: self._said[1]} if self._said else {}
         return any(annotations.get(name) != text for name, text in wanted.items())
 

@@ -59,6 +59,7 @@ class Settings:
         off: names of checks that are switched off.
         limits: of all checks, by their names.
         left_out: readings that are not made.
+        acts: whether the repair controller may have this host's GPUs reset, and the host rebooted.
         metrics: where they are served.
     """
 
@@ -79,6 +80,7 @@ class Settings:
         default_factory=lambda: {c.name: c.limits for c in table()}
     )
     left_out: tuple[str, ...] = ()
+    acts: bool = False
     metrics: Listen = field(default_factory=lambda: Listen("127.0.0.1", PORT))
 
     @property
@@ -118,6 +120,7 @@ def read(top: Section) -> Settings:
         off=off,
         limits=limits,
         left_out=_left_out(top.section("readings", default={})),
+        acts=top.flag("acts", False),
         metrics=listen(top.section("metrics", default={}), PORT),
     )
 

@@ -159,6 +159,7 @@ class Watch:
         self._left_out, self._library = tuple(left_out), library
         self._heard_at = -1e9
         self._ending = threading.Event()
+        self._paused, self._idle = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
         self.pid = 0
 
@@ -174,8 +175,23 @@ class Watch:
         """Return seconds since something was heard."""
         return time.monotonic() - self._heard_at
 
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """End the process that asks NVML while the block runs: a GPU that is open cannot be reset."""
+        self._idle.clear()
+        self._paused.set()
+        try:
+            self._idle.wait(2 * _KILL_S + _AGAIN_S)
+            yield
+        finally:
+            self._paused.clear()
+
     def _run(self) -> None:
         while not self._ending.is_set():
+            if self._paused.is_set():
+                self._idle.set()
+                self._ending.wait(0.2)
+                continue
             try:
                 process = _Process(self._every, False, self._left_out, self._library)
             except OSError as error:
@@ -188,7 +204,7 @@ class Watch:
     def _follow(self, process: _Process) -> None:
         hung = None
         try:
-            for line in process.lines(self._deadline, self._ending.is_set):
+            for line in process.lines(self._deadline, self._stops):
                 self._heard_at = time.monotonic()
                 self._heard(line)
         except Hung as error:
@@ -203,8 +219,11 @@ class Watch:
             gone = process.gone()
             if hung is not None and not gone:
                 self._hung(hung)
-        if not self._ending.is_set():
+        if not self._stops():
             self._ending.wait(_AGAIN_S if hung is None else 0.0)
+
+    def _stops(self) -> bool:
+        return self._ending.is_set() or self._paused.is_set()
 
 
 def read_once(deadline_s: float = 45.0, left_out: Sequence[str] = (), library: str = "") -> Line:

@@ -152,6 +152,19 @@ def test_a_call_that_hangs_and_a_driver_that_is_gone(chosen: Settings, reading: 
     assert [each["event"] for each in json.loads(made.judged().events)] == ["nvml versions_differ"]
 
 
+def test_since_when_nvml_does_not_start(
+    chosen: Settings, reading: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = agent(chosen, reading)
+    assert made.failing_s() == 0
+    for at in (100.0, 250.0):
+        monkeypatch.setattr(time, "monotonic", lambda at=at: at)
+        made.heard({"failed": 9, "text": "Driver Not Loaded"})
+    assert made.failing_s() == 150
+    made.heard({"reading": reading})
+    assert made.failing_s() == 0
+
+
 def test_a_gpu_that_is_lost_when_nvml_starts_again_keeps_its_name(
     chosen: Settings, reading: dict[str, t.Any], gpus: nvml.State
 ) -> None:

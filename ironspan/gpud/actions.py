@@ -1,0 +1,154 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What the repair controller asks this host to do: reset a GPU, reboot. Each once, whatever is killed when.
+
+That it is asked for is an annotation of the Node, which the API server lets only the controller and
+administrators write. The id is on disk before anything is done: one that was begun and not finished is
+answered as failed and never begun again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+import re
+import subprocess
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ironspan.gpud import events
+from ironspan.gpud.store import Store
+
+LOG = logging.getLogger(__name__)
+ASKED, DONE = "ironspan.io/gpu-action", "ironspan.io/gpu-action-done"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+RESET_S = 300.0
+_DETAIL = 200
+# As units of their own: the agent's own sandbox has neither the rights nor the devices.
+RESET = ("systemd-run", "--wait", "--collect", "--quiet", "--pipe", "nvidia-smi", "--gpu-reset")
+REBOOT = ("systemd-run", "--collect", "--quiet", "systemctl", "reboot")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One thing that is asked for.
+
+    Args:
+        id: of it.
+        do: ``reset`` or ``reboot``; others are answered as unknown.
+        gpu: UUID, empty for all.
+        expires: seconds since 1970 after which it is not done any more.
+    """
+
+    id: str
+    do: str
+    gpu: str
+    expires: float
+
+
+def read(text: str) -> Asked | None:
+    """Return what an annotation asks for; None where it is nothing that could be answered."""
+    try:
+        data = json.loads(text)
+        id, gpu = str(data["id"]), str(data.get("gpu") or "")
+        expires = datetime.datetime.fromisoformat(str(data["expires"])).timestamp()
+        do = str(data["do"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        return None
+    if not _ID.fullmatch(id) or (gpu and not _UUID.fullmatch(gpu)):
+        return None
+    return Asked(id, do, gpu, expires)
+
+
+class Actions:
+    """Does what is asked for.
+
+    Args:
+        store: keeps what was begun, and what became of it.
+        boot: which boot this is.
+        enabled: whether the site lets this host be reset and rebooted so.
+        busy: returns which processes use a GPU, of all where it is empty.
+        quiet: nothing of ours has a GPU open while it lasts.
+        run: runs a program, and raises what ``subprocess.run`` does.
+        now: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        boot: str,
+        enabled: bool,
+        busy: Callable[[str], Sequence[int]],
+        quiet: Callable[[], contextlib.AbstractContextManager[object]],
+        now: Callable[[], float],
+        run: Callable[[Sequence[str]], object] | None = None,
+    ) -> None:
+        self._store, self._boot, self._enabled = store, boot, enabled
+        self._busy, self._quiet, self._now = busy, quiet, now
+        self._run = run or _run
+
+    def answer(self, text: str) -> str:
+        """Do what an annotation asks for, once; return the text of the answer, empty for none."""
+        asked = read(text) if text else None
+        if asked is None:
+            return ""
+        found = self._store.content.done.get(asked.id)
+        if found is None:
+            found = self._begin(asked)
+        elif found.get("ok") is None:
+            # A reboot that came about is done; all else was cut off in the middle.
+            rebooted = asked.do == "reboot" and found.get("boot") != self._boot
+            detail = "the host has booted" if rebooted else "it was interrupted, and is not begun again"
+            found = self._keep(asked, rebooted, detail)
+        return json.dumps(
+            {"id": asked.id, "ok": bool(found["ok"]), "detail": found["detail"], "boot": self._boot},
+            separators=(",", ":"),
+        )
+
+    def _begin(self, asked: Asked) -> Mapping[str, t.Any]:
+        refusal = self._refusal(asked)
+        if refusal:
+            return self._keep(asked, False, refusal)
+        LOG.warning("asked to %s %s", asked.do, asked.gpu or "(all)")
+        self._keep(asked, None, "begun")
+        try:
+            if asked.do == "reboot":
+                self._run(REBOOT)
+                # Not done yet: the next boot's agent says that it was.
+                return {"ok": True, "detail": "rebooting"}
+            with self._quiet():
+                self._run([*RESET, *(["-i", asked.gpu] if asked.gpu else [])])
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stdout", None) or str(error)
+            return self._keep(asked, False, " ".join(str(said).split())[-_DETAIL:])
+        self._store.change(lambda old: replace(old, records=events.without_gpu(old.records, asked.gpu)))
+        return self._keep(asked, True, "reset")
+
+    def _refusal(self, asked: Asked) -> str:
+        if not self._enabled:
+            return "nvidia_health_actions_enabled is off on this host"
+        if asked.do not in ("reset", "reboot"):
+            return f"this agent cannot {asked.do[:32]!r}"
+        if self._now() >= asked.expires:
+            return "it came too late"
+        if asked.gpu and asked.gpu not in self._store.content.gpus:
+            return f"{asked.gpu} is no GPU of this host"
+        if asked.do == "reset" and (pids := self._busy(asked.gpu)):
+            return f"processes use it: {', '.join(map(str, pids[:5]))}"
+        return ""
+
+    def _keep(self, asked: Asked, ok: bool | None, detail: str) -> Mapping[str, t.Any]:
+        what = {"do": asked.do, "ok": ok, "detail": detail, "boot": self._boot}
+        self._store.change(lambda old: replace(old, done={**old.done, asked.id: what}))
+        return what
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(
+        command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=RESET_S,
+    )  # fmt: skip
