@@ -204,7 +204,8 @@ class _Pass:
             if node.gated:
                 self._do(case.move(State.JOINING, "it has the taint of new nodes", self._limits.join_seconds))
                 return
-            if not record.boot or not node.boot or node.boot == record.boot:
+            # A node that never passed one may have an agent that runs none: it stays as it was.
+            if not record.tested or not record.boot or not node.boot or node.boot == record.boot:
                 return
             if node.preflight and node.preflight.passed:
                 self._do(moves.ready(case, "it was started again, and its preflight passed"))

@@ -299,8 +299,15 @@ def test_idle_nodes_are_tested_again_the_oldest_first_and_work_is_not_hindered()
 
 
 def test_a_node_that_started_again_proves_itself_first() -> None:
-    """It keeps its pods out until then, within the breaker."""
+    """It keeps its pods out until then, within the breaker; not one that never passed a preflight."""
     racks = at_work(2)
+    racks.reboot("n0")
+    assert not racks.go().steps
+    limits = Limits(retest_seconds=DAY)
+    racks.go(limits, seconds=2 * DAY)
+    for name in racks.racks:
+        racks.preflight(name)
+    racks.go()
     racks.reboot("n0")
     racks.reboot("n1")
     decision = racks.go()
