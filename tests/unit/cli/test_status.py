@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from ironspan.cli.inventory import inventories
 from ironspan.cli.outcome import Exit
+from ironspan.cli.playbook import inventories
 
 
 @pytest.mark.parametrize(
