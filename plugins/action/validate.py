@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import O
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_hosts import prepare
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import without_effect
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import (
@@ -98,11 +99,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if file:
                 operation = str(self._task.args.get("operation") or "")
                 return {**result, **_planned(file, site, changing, operation, hints, task_vars or {})}
-            renderer, authorities = renderer_for(site, roles_folder, make=not self._task.check_mode)
+            renderer, authorities = renderer_for(
+                site, roles_folder, make=purpose != CHECK and not self._task.check_mode
+            )
             operation = str(self._task.args.get("operation") or "")
             only = rendered_hosts(operation, site, task_vars or {}, planning=purpose == "plan")
             documents = RunFolder().write(site, renderer, only=only)
             authorities.uid()  # a site whose documents nobody needs is given its identity here
+            hints += without_effect(site, authorities.encryption())
             if _brings_new_hosts(operation) or "store" in authorities.made:
                 RunFolder().expect_bare_hosts()
         except PlanError as error:

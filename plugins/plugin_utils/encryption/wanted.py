@@ -10,6 +10,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_sta
     IDENTITY,
     KMS,
     SECRETBOX,
+    Encryption,
+    kind_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
@@ -22,3 +24,20 @@ def wanted_kind(site: Site) -> str:
     """Return the kind of provider that the site says."""
     hosts = site.group("control_plane")
     return KINDS[str(hosts[0].variables.get(VARIABLE, "none"))] if hosts else IDENTITY
+
+
+def without_effect(site: Site, state: Encryption) -> list[str]:
+    """Return a warning where a site says another way to store secrets than the one it was begun with.
+
+    Args:
+        site: the site.
+        state: how its secrets are stored.
+    """
+    wanted = wanted_kind(site)
+    if not site.group("control_plane") or state.stage or kind_of(state.writes) == wanted:
+        return []
+    words = {kind: word for word, kind in KINDS.items()}
+    return [
+        f"{VARIABLE} says {words[wanted]}, and this site was begun with {words[kind_of(state.writes)]}: the "
+        "variable alone changes nothing. ironspan encryption rotate goes from one to the other."
+    ]

@@ -26,7 +26,7 @@ from tests.support.small_plays import (
 
 from .support import KEY, ROLES, write_inventory
 
-PLAY = VALIDATE.format(purpose="check") + COMPARE + CONVERGE_PENDING
+PLAY = VALIDATE.format(purpose="apply") + COMPARE + CONVERGE_PENDING
 ALONE = """\
 - hosts: all
   gather_facts: false
@@ -163,3 +163,12 @@ def test_good_input_does(tmp_path: Path, example: Path) -> None:
     assert result.returncode == 4, result.stdout[-2000:]
     assert connections == 2
     assert KEY not in result.stdout
+
+
+def test_a_check_makes_nothing(tmp_path: Path) -> None:
+    """What is decided when a site is made is not decided by somebody who only looks."""
+    write_inventory(tmp_path)
+    text = VALIDATE.format(purpose="check").format(roles=ROLES)
+    checked = play(tmp_path, text, *TWO)
+    assert checked.returncode == 0, checked.stdout
+    assert not (tmp_path / "pki").exists() and files(tmp_path) == {}
