@@ -286,5 +286,8 @@ class Agent:
         def over() -> bool:
             return ended() or time.monotonic() >= until
 
+        # Lines name GPUs by their addresses, which NVML tells; the kernel keeps them so long.
+        while self.starting and not self.store.content.gpus and not over():
+            time.sleep(0.1)
         for lines, position in kmsg.read(self._chosen.kmsg, self.store.content.log, over):
             self.log(lines, position)

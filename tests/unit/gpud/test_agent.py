@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,10 +42,20 @@ def chosen(tmp_path: Path) -> Settings:
     return Settings(state=tmp_path, clear_s=0, expected=Expected(count=8, model="H100"))
 
 
-@pytest.fixture
-def reading(gpus: nvml.State, library: Path) -> dict[str, t.Any]:
-    found = watch.read_once(library=str(library.parent))
+@pytest.fixture(scope="module")
+def recorded(library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
+    """What the process that asks NVML says of eight GPUs, asked once."""
+    path = tmp_path_factory.mktemp("recorded") / "gpus"
+    nvml.State(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(nvml.VARIABLE, str(path))
+        found = watch.read_once(library=str(library.parent))
     return t.cast("dict[str, t.Any]", found["reading"])
+
+
+@pytest.fixture
+def reading(recorded: dict[str, t.Any]) -> dict[str, t.Any]:
+    return copy.deepcopy(recorded)
 
 
 def agent(chosen: Settings, reading: Mapping[str, t.Any]) -> Agent:
@@ -91,6 +103,19 @@ def test_a_line_of_the_log_is_an_event_of_its_gpu(
     # The same agent after a restart, and after a boot.
     assert Agent(chosen, BOOT).judged()[:2] == ("False", "Xid79")
     assert json.loads(Agent(chosen, "boot-2").judged().events) == []
+
+
+def test_lines_wait_until_the_gpus_are_known_by_their_addresses(
+    chosen: Settings, reading: dict[str, t.Any], gpus: nvml.State
+) -> None:
+    kernel = chosen.state / "kmsg"
+    kernel.write_text(FELL + "\n")
+    made = Agent(replace(chosen, kmsg=kernel), BOOT)
+    made.follow_log(lambda: False, 0.3)
+    assert made.store.content.records == {}
+    made.heard({"reading": reading})
+    made.follow_log(lambda: False, 0.3)
+    assert list(made.store.content.records) == [("xid 79", gpus.uuid(1))]
 
 
 @pytest.mark.parametrize(
@@ -297,10 +322,13 @@ def test_another_agent_takes_over_since_when_it_is_so(published: Published) -> N
 
 @contextlib.contextmanager
 def running(folder: Path, library: Path, **more: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the agent as a program."""
+    """Run the agent as a program; ``folder/port`` is where its metrics are."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "port").write_text(str(port))
     content = {
         "state": str(folder), "kmsg": str(folder / "kmsg"), "library": str(library.parent),
-        "every_seconds": 1, "metrics": {"port": 23917}, **more,
+        "every_seconds": 1, "metrics": {"port": port}, **more,
     }  # fmt: skip
     (folder / "gpud.json").write_text(json.dumps(content))
     command = [sys.executable, "-m", "ironspan.gpud", "run", "--settings", str(folder / "gpud.json")]
@@ -312,11 +340,12 @@ def running(folder: Path, library: Path, **more: object) -> Iterator[subprocess.
 
 
 def counts(folder: Path) -> dict[str, int]:
-    """Return how often each event was counted, as the file has it."""
+    """Return how often each event was counted, as the file has it, of all GPUs."""
+    found: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError):
-        content = json.loads((folder / "events.json").read_text())
-        return {record["event"]: record["count"] for record in content["records"]}
-    return {}
+        for record in json.loads((folder / "events.json").read_text())["records"]:
+            found[record["event"]] = found.get(record["event"], 0) + record["count"]
+    return found
 
 
 def test_killed_again_and_again_it_counts_each_line_once(

@@ -108,13 +108,15 @@ def test_prometheus_gets_the_gpus(tmp_path: Path, gpus: nvml.State, library: Pat
     kernel = tmp_path / "kmsg"
     kernel.write_text("")
     gpus.set({"2.clocks_reasons": 0x40, "2.utilization": "75 10"})
+    port = 0
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def text() -> str:
-        with opener.open("http://127.0.0.1:23917/metrics", timeout=10) as answer:
+        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             return str(answer.read().decode())
 
     with running(tmp_path, library):
+        port = int((tmp_path / "port").read_text())
         until(lambda: (tmp_path / "events.json").exists())
         with kernel.open("a") as log:
             log.write("NVRM: Xid (PCI:0000:1f:00): 79, pid=1\n")
