@@ -44,7 +44,7 @@ from ironspan.gpu_repair.reading import node_of
 
 from .loopback_cluster import Control, find_programs, free_port, running
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 NODES = {"gpu-1": "rack-1", "gpu-2": "rack-2", "gpu-3": "rack-3"}
 DRIVER, GPU = "580.95.05", "GPU-1"
 GATE = {"key": model.PREFLIGHT_TAINT, "value": "pending", "effect": "NoSchedule"}
