@@ -32,7 +32,11 @@ STATE = "/run/ironspan-gpus"
 DEVICE = "10:237"
 """/dev/loop-control, which containers may not use unless they are given it."""
 PLUGIN, DESCRIBED = "ironspan-nvidia-device-plugin", "ironspan-nvidia-cdi"
-ON = {"nvidia_toolkit_enabled": True, "nvidia_device_plugin_enabled": True}
+ON = {
+    "nvidia_toolkit_enabled": True,
+    "nvidia_device_plugin_enabled": True,
+    "node_kubelet_settings": {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"},
+}
 GPUS = 8
 PATIENCE_S = 120.0
 
@@ -150,6 +154,9 @@ def test_a_pod_gets_the_gpu_that_it_asks_for(site: Gpus) -> None:
     assert len(openable(site, "two")) == 2
     assert not set(openable(site, "one")) & set(openable(site, "two"))
     assert "libnvidia-ml.so" in site.inside("one", "cat /proc/mounts")
+    path = f"/api/v1/nodes/{HOST}/proxy/configz"
+    kubelet = json.loads(site.on("az-1", f"{KUBECTL} get --raw {path}"))["kubeletconfig"]
+    assert (kubelet["topologyManagerPolicy"], kubelet["topologyManagerScope"]) == ("best-effort", "pod")
 
 
 def test_a_daemon_reload_takes_no_gpu_away(site: Gpus) -> None:
