@@ -12,6 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
+    unusable,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 
@@ -31,7 +32,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int] | None:
     """Return host and port of ``host:port``, None when it is something else."""
     host, colon, port = endpoint.rpartition(":")
     host = host.strip("[]") if host.startswith("[") else host
-    if not colon or not port.isdigit() or not 1 <= int(port) <= 65_535:
+    if not colon or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65_535:
         return None
     if not is_address(host) and not is_subdomain(host):
         return None
@@ -53,6 +54,22 @@ def check_endpoint(draft: Draft) -> None:
             "write for example api.example.com:6443, without https://",
         )
         return
+    name = parts[0].rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        draft.problems.add(
+            place,
+            "site_api_endpoint",
+            f"{name} is another host on each host",
+            "write a name that all hosts resolve to the load balancer",
+        )
+    named = draft.hosts.get(name)
+    if named and not {"haproxy", "control_plane"} & set(named.groups):
+        draft.problems.add(
+            place,
+            "site_api_endpoint",
+            f"{name} is a host of the site without an API server or a load balancer",
+            "write the name of the load balancer",
+        )
     for host in draft.members("haproxy"):
         if "control_plane" in host.groups and parts[1] == _server_port(host):
             draft.problems.add(
@@ -87,6 +104,15 @@ def check_api_address(draft: Draft) -> None:
     if not is_address(str(address)):
         draft.problems.add(
             place, "site_api_address", f"{address!r} is not an IP address", "write for example 10.0.0.10"
+        )
+        return
+    # One of loopback is what a site on one machine has.
+    if kind := unusable(ipaddress.ip_address(str(address)), lab=True):
+        draft.problems.add(
+            place,
+            "site_api_address",
+            f"{address} is a {kind} address",
+            "write the address of the load balancer",
         )
         return
     if parts is not None and is_address(parts[0]) and parts[0] != address:
@@ -130,7 +156,7 @@ def check_mirrors(draft: Draft) -> None:
         url = host.values.get("site_mirror_url")
         if not isinstance(url, str) or not url:
             continue
-        problem = mirror_problem(url)
+        problem = mirror_problem(url) or _unreachable_mirror(draft, url)
         if problem:
             draft.problems.add(
                 draft.place(host, "site_mirror_url"),
@@ -138,6 +164,22 @@ def check_mirrors(draft: Draft) -> None:
                 f"{_without_password(url)!r} {problem}",
                 "write for example http://mirror.example.com:8080",
             )
+
+
+def _unreachable_mirror(draft: Draft, url: str) -> str:
+    """Return why no host reaches a mirror of this address, an empty text when they may."""
+    name = urlsplit(url).hostname or ""
+    if not is_address(name):
+        return ""
+    address = ipaddress.ip_address(name)
+    # One of loopback is that of a relay on each host.
+    if kind := unusable(address, lab=True):
+        return f"has a {kind} address"
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and address in network:
+            return f"lies in {variable} ({network})"
+    return ""
 
 
 @functools.lru_cache(maxsize=64)

@@ -144,6 +144,14 @@ def check_racks(draft: Draft) -> None:
     """A host stands in one rack."""
     for host in draft.hosts.values():
         racks = sorted(group for group in host.groups if group.startswith("rack_"))
+        said = host.values.get("site_rack")
+        if racks and isinstance(said, str) and said and f"rack_{said}" not in racks:
+            draft.problems.add(
+                draft.place(host, "site_rack"),
+                "site_rack",
+                f"is {said}, and host {host.name} is in the group {racks[0]}",
+                f"write {racks[0].removeprefix('rack_')}, or remove it: the group says it",
+            )
         if len(racks) > 1:
             draft.problems.add(
                 draft.member_place(racks[1], host.name),

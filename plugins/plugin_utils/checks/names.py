@@ -69,6 +69,13 @@ def check_host_names(draft: Draft) -> None:
                 "is no valid node name: lower-case letters, digits and '-', at most 63 characters (RFC 1123)",
                 f"write {better}",
             )
+        if name in ("localhost", "127.0.0.1", "::1"):
+            draft.problems.add(
+                place,
+                path,
+                "is the machine that Ansible runs on",
+                "give hosts of the site names of their own",
+            )
         folded = name.lower()
         if folded in seen:
             draft.problems.add(

@@ -19,6 +19,11 @@ WIDEST_SERVICE_PREFIX = 12
 NARROWEST_SERVICE_PREFIX = 28
 MOST_POD_SUBNET_BITS = 16
 
+_PRIVATE = tuple(
+    ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+"""What a cluster's own networks may be of. Python calls more private: loopback, link-local, reserved."""
+
 
 def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.IPv4Network | None:
     """Return a site-wide network, None (reported if asked) when it is not an IPv4 network."""
@@ -41,6 +46,9 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
                 f"write an IPv4 network here, and this one as {variable}_ipv6",
             )
         return None
+    if report and str(network) != text:
+        # Programs on hosts are given what is written, and each knows other notations.
+        draft.problems.add(place, variable, f"{text} is not in CIDR notation", f"write {network}")
     return network
 
 
@@ -94,11 +102,7 @@ def check_cidrs(draft: Draft) -> None:
             "write a network outside it, for example 10.96.0.0/16 beside 10.244.0.0/16",
         )
     for name, network in (("site_pod_cidr", pods), ("site_service_cidr", services)):
-        if (
-            network is not None
-            and not network.is_private
-            and network not in ipaddress.ip_network("100.64.0.0/10")
-        ):
+        if network is not None and not any(network.subnet_of(private) for private in _PRIVATE):
             draft.problems.add(
                 draft.site_place(name),
                 name,
@@ -155,6 +159,7 @@ def check_addresses(draft: Draft) -> None:
     ]
     for host in draft.hosts.values():
         _check_reached(draft, host, reached)
+        _check_management(draft, host, networks)
         variable = address_variable(host)
         address = address_of(host)
         if address is None:
@@ -174,7 +179,7 @@ def check_addresses(draft: Draft) -> None:
                 f"{address} is the address of host {other.name} too",
                 "give every host its own",
             )
-        kind = _unusable(address, bool(host.values.get("site_lab")))
+        kind = unusable(address, bool(host.values.get("site_lab")))
         if kind:
             draft.problems.add(
                 draft.place(host, variable),
@@ -206,14 +211,40 @@ def _check_reached(draft: Draft, host: HostDraft, reached: dict[tuple[str, str],
         )
 
 
-def _unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) -> str:
-    """Return which kind of address this is that no other host reaches; empty for one that they do."""
+def _check_management(
+    draft: Draft, host: HostDraft, networks: list[tuple[str, ipaddress.IPv4Network]]
+) -> None:
+    """Where Ansible reaches a host, when that is another address, is outside the cluster's networks too."""
+    if (
+        not host.values.get("site_address")
+        or (address := _parsed(str(host.values.get("ansible_host")))) is None
+    ):
+        return
+    for name, network in networks:
+        if address in network:
+            draft.problems.add(
+                draft.place(host, "ansible_host"),
+                "ansible_host",
+                f"{address} lies in {name} ({network})",
+                f"reach the host at another address, or move {name}",
+            )
+
+
+def unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) -> str:
+    """Return which kind of address this is that no other host reaches; empty for one that they do.
+
+    Args:
+        address: the address.
+        lab: hosts on one machine, which have addresses of its loopback.
+    """
     if address.is_unspecified:
         return "unspecified"
     if address.is_multicast:
         return "multicast"
     if address.is_loopback and not lab:
         return "loopback"
+    if address.is_reserved:
+        return "reserved"
     return "link-local" if address.is_link_local else ""
 
 

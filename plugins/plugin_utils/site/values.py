@@ -88,7 +88,7 @@ def _to_text(value: t.Any, option: Option) -> str:
 def _to_int(value: t.Any, option: Option) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isascii():
         try:
             return int(value, 10)
         except ValueError:

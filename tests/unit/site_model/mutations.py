@@ -743,4 +743,78 @@ EMPTY = (
     ),
 )
 
-MUTATIONS = (*EMPTY, *FILES, *NAMES, *TYPES, *NETWORKS, *GROUPS, *ENDPOINTS, *MEMBERS, *VERSIONS, *SECRETS)
+REACHED = (
+    *(
+        edit(
+            f"a {kind} network for pods", ALL, _PODS, f"site_pod_cidr: {network}", "is not a private network"
+        )
+        for kind, network in (
+            ("loopback", "127.0.0.0/12"),
+            ("link-local", "169.254.0.0/16"),
+            ("multicast", "224.0.0.0/12"),
+            ("reserved", "240.0.0.0/12"),
+            ("documentation", "198.18.0.0/15"),
+        )
+    ),
+    edit("a netmask", ALL, _SERVICES, "site_service_cidr: 10.96.0.0/255.255.0.0", "write 10.96.0.0/16"),
+    edit("a reserved address", HOSTS, _GPU_1, "gpu-a-01: {ansible_host: 240.0.0.1}", "is a reserved address"),
+    edit(
+        "reached inside the pods",
+        HOSTS,
+        _GPU_1,
+        "gpu-a-01: {ansible_host: 10.244.0.9, site_address: 10.30.1.11}",
+        "10.244.0.9 lies in site_pod_cidr",
+    ),
+    edit(
+        "an API on each host",
+        ALL,
+        _ENDPOINT,
+        "site_api_endpoint: localhost:6443",
+        "another host on each host",
+    ),
+    edit("an API on a worker", ALL, _ENDPOINT, "site_api_endpoint: gpu-a-01:6443", "without an API server"),
+    edit("an API's address of many", ALL, _API, "site_api_address: 224.0.0.1", "is a multicast address"),
+    edit(
+        "digits of another script",
+        ALL,
+        _ENDPOINT,
+        "site_api_endpoint: api.example.internal:\u0666\u0664\u0664\u0663",
+        "is not NAME:PORT",
+    ),
+    edit(
+        "a number of another script",
+        ALL,
+        _MTU,
+        'site_wan_mtu: "\u0661\u0664\u0660\u0660"',
+        "must be a whole number",
+    ),
+    edit(
+        "a mirror inside the services",
+        AZURE,
+        _MIRROR,
+        "site_mirror_url: http://10.96.0.7:8080",
+        "lies in site_service_cidr",
+    ),
+    edit(
+        "another rack than the group's",
+        HOSTS,
+        _GPU_1,
+        "gpu-a-01: {ansible_host: 10.30.1.11, site_rack: b}",
+        "is in the group rack_a",
+    ),
+    edit("the controller as a host", HOSTS, "gpu-a-01:", "localhost:", "is the machine that Ansible runs on"),
+)
+
+MUTATIONS = (
+    *EMPTY,
+    *REACHED,
+    *FILES,
+    *NAMES,
+    *TYPES,
+    *NETWORKS,
+    *GROUPS,
+    *ENDPOINTS,
+    *MEMBERS,
+    *VERSIONS,
+    *SECRETS,
+)
