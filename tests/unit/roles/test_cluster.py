@@ -119,6 +119,7 @@ EVERYTHING = {
     "access_roles": [{"role": "node-operator", "approvals": 1, "cluster_wide": True}],
     "access_requester_groups": ["entra:people"],
     "access_approver_groups": ["entra:leads"],
+    "gpu_repair_enabled": True,
     "egress_enabled": True,
     "egress_namespaces": [{"name": "research"}],
     "identity_tenant_id": "11111111-2222-3333-4444-555555555555",
@@ -129,7 +130,7 @@ EVERYTHING = {
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_every_object_says_whose_it_is_and_can_be_found_again(render: Render, layer: str) -> None:
-    rendered = render(variables=EVERYTHING)
+    rendered = render(variables=EVERYTHING, more="gpu: {hosts: rack-1}\n")
     objects = rendered.renderer.objects(layer)
     assert objects or layer in ("cilium", "gvisor")
     assert {item["metadata"]["labels"][owned.SITE] for item in objects} <= {rendered.renderer._site.name}
