@@ -14,6 +14,14 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import problems_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions import (
+    ALLOWED,
+    SECONDS,
+    TooLong,
+    in_time,
+    is_too_long,
+    refused_lookup,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
@@ -179,21 +187,13 @@ class Resolver:
             if option is None:
                 continue
             key, raw = host.settings[name]
+            if (name, id(raw)) in self._failed:
+                continue
             try:
-                # What a policy refers to is the inventory's too: nothing that can be given for one run.
-                own = self._of_the_inventory(host) if name.startswith(POLICY_PREFIX) else templar
-                resolved = own.template(raw)
-            except AnsibleError as error:
-                if (name, id(raw)) in self._failed:
-                    continue
+                resolved = self._computed(host, name, raw, templar)
+            except _NotComputedError as error:
                 self._failed.add((name, id(raw)))
-                self._report(
-                    key,
-                    raw,
-                    name,
-                    f"cannot be resolved for host {host.name}: {_first_line(error)}",
-                    "use only variables of the inventory in it; facts are not known yet",
-                )
+                self._report(key, raw, name, f"{error} for host {host.name}", error.remedy)
                 continue
             host.values[name] = check_value(
                 key,
@@ -208,6 +208,32 @@ class Resolver:
             except AnsibleError:
                 # It depends on a variable that is missing or wrong, and that is reported by itself.
                 continue
+
+    def _computed(self, host: HostDraft, name: str, raw: t.Any, templar: Templar) -> t.Any:
+        """Return what an expression comes to.
+
+        Raises:
+            _NotComputedError: it comes to nothing, or may not be computed.
+        """
+        if lookup := refused_lookup(raw, self._draft.environment):
+            raise _NotComputedError(
+                f"uses {lookup}, which runs programs or opens connections whenever the inventory is read",
+                f"write the value, or set {ALLOWED}={lookup} in the environment if that is what you want",
+            )
+        # What a policy refers to is the inventory's too: nothing that can be given for one run.
+        own = self._of_the_inventory(host) if name.startswith(POLICY_PREFIX) else templar
+        try:
+            with in_time():
+                return own.template(raw)
+        except AnsibleError as error:
+            if is_too_long(error):
+                raise _too_long() from error
+            raise _NotComputedError(
+                f"cannot be resolved ({_first_line(error)})",
+                "use only variables of the inventory in it; facts are not known yet",
+            ) from error
+        except TooLong as error:
+            raise _too_long() from error
 
     def _of_the_inventory(self, host: HostDraft) -> Templar:
         """Return a templar that knows nothing of the command line; ``hostvars`` does, so it is not there."""
@@ -224,6 +250,20 @@ class Resolver:
             "group_names": sorted(host.groups),
         }
         return Templar(loader=self._loader, variables=variables)
+
+
+class _NotComputedError(Exception):
+    """An expression has no value; the message has no host, because it is the same for many."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+def _too_long() -> _NotComputedError:
+    return _NotComputedError(
+        f"took more than {SECONDS:.0f} s to compute", "write the value, or an expression that ends"
+    )
 
 
 def _first_line(error: Exception) -> str:

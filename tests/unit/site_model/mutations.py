@@ -227,7 +227,7 @@ TYPES = (
         ALL,
         _MTU,
         'site_wan_mtu: "{{ no_such_thing }}"',
-        "cannot be resolved for host az-1",
+        "cannot be resolved",
     ),
     edit(
         "expression of another type", ALL, _MTU, "site_wan_mtu: \"{{ 'a' + 'b' }}\"", "must be a whole number"
