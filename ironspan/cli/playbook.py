@@ -66,7 +66,8 @@ def insist_on_whole(sources: collections.abc.Sequence[pathlib.Path]) -> None:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
 
     # Whether there is a password for what is encrypted is for Ansible to say.
-    if misread := read_marks([str(source) for source in sources]).misread:
+    marks = read_marks([str(source) for source in sources])
+    if misread := [*marks.missing, *marks.misread]:
         raise CommandError(said_of(sorted(misread)), code=Exit.BAD_INPUT)
 
 

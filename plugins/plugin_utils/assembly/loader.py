@@ -72,8 +72,8 @@ def load_site(
     sources = [str(Path(path).absolute()) for path in inventory_paths]
     # Before Ansible opens a file: some are never read to their end.
     marks = read_marks(sources, decrypts=has_password(loader))
-    if marks.misread:
-        return None, sorted(marks.misread)
+    if misread := [*marks.missing, *marks.misread]:
+        return None, sorted(misread)
     try:
         manager = InventoryManager(loader=loader, sources=sources)
         variables = VariableManager(loader=loader, inventory=manager)
@@ -124,7 +124,7 @@ def load_from_ansible(
     sources = sources_in(manager)
     problems = Problems()
     marks = marks or marks_of_run(sources, has_password(loader))
-    if misread := [*marks.misread, *not_parsed(manager, marks)]:
+    if misread := [*marks.missing, *marks.misread, *not_parsed(manager, marks)]:
         return None, sorted(misread)
     try:
         inventory = read_inventory(manager, loader, extra_vars)

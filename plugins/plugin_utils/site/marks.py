@@ -42,6 +42,7 @@ class Marks:
         variable_files: (``group_vars`` or ``host_vars``, name) to the file.
         duplicates: keys that are there twice.
         misread: what keeps Ansible from reading the inventory as it was written; nothing else is judged then.
+        missing: sources that are not there. A playbook that makes them may run without.
         inventory_files: the files of hosts, groups and inventory plugins.
         first_file: the first one of which the lines are known.
     """
@@ -55,6 +56,7 @@ class Marks:
     variable_files: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
     misread: list[Problem] = dataclasses.field(default_factory=list)
+    missing: list[Problem] = dataclasses.field(default_factory=list)
     inventory_files: list[str] = dataclasses.field(default_factory=list)
     first_file: str = ""
 
@@ -96,6 +98,7 @@ def read_marks(given: Sequence[str], decrypts: bool = True) -> Marks:
     """
     sources, marks = Sources(given), Marks()
     marks.misread.extend(sources.problems)
+    marks.missing.extend(sources.missing)
     for source in sources.read:
         _read(source, marks, decrypts)
     marks.misread.extend(_circles(marks))

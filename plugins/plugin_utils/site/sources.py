@@ -17,15 +17,13 @@ import typing as t
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible import constants
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, nearest
 
 VARIABLE_FOLDERS = ("group_vars", "host_vars")
 SUFFIXES = (".yml", ".yaml", ".json")
 """Of files of variables, in the order in which Ansible looks for them; a name without one comes first."""
-_IGNORED = re.compile(
-    r"^\.|^(host_vars|group_vars|vars_plugins)$|(\.pyc|\.pyo|\.swp|\.bak|~|\.rpm|\.md|\.txt|\.rst|\.orig|\.cfg|\.retry)$"
-)
-"""What Ansible ignores in an inventory folder."""
+_ALWAYS_IGNORED = (r"^\.", r"^(host_vars|group_vars|vars_plugins)$")
 _HARMLESS = re.compile(r"^\.|^(README|LICENSE|COPYING|Makefile|CODEOWNERS)\b|\.(md|rst|txt)$", re.IGNORECASE)
 _COPIES = re.compile(r"(~|\.(bak|old|orig|save|swp|rej|tmp|dist|disabled|off|\d+))$", re.IGNORECASE)
 _KINDS = {
@@ -34,6 +32,12 @@ _KINDS = {
     stat.S_ISCHR: "a device",
     stat.S_ISBLK: "a device",
 }
+
+
+def _ignored() -> re.Pattern[str]:
+    """Return what Ansible ignores in an inventory folder, by its settings."""
+    endings = (f"{re.escape(ending)}$" for ending in constants.INVENTORY_IGNORE_EXTS)
+    return re.compile("|".join((*_ALWAYS_IGNORED, *constants.INVENTORY_IGNORE_PATTERNS, *endings)))
 
 
 class Source(t.NamedTuple):
@@ -59,6 +63,8 @@ class Sources:
     def __init__(self, given: Sequence[str]) -> None:
         self.read: list[Source] = []
         self.problems: list[Problem] = []
+        self.missing: list[Problem] = []
+        self._ignored = _ignored()
         self._seen: set[Path] = set()
         for name in given:
             path = Path(name)
@@ -69,7 +75,7 @@ class Sources:
                 self._add(path)
                 self._variables_beside(path.parent)
             elif "," not in name and "/" in name:
-                self.problems.append(
+                self.missing.append(
                     Problem(
                         name,
                         0,
@@ -109,7 +115,7 @@ class Sources:
     def _inventory_folder(self, folder: Path) -> None:
         for entry in self._entries(folder):
             name = entry.name
-            if _IGNORED.search(name):
+            if self._ignored.search(name):
                 stem = _COPIES.sub("", name)
                 if stem != name and (folder / stem).suffix in SUFFIXES and not (folder / stem).exists():
                     self._refuse(

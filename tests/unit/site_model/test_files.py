@@ -77,6 +77,30 @@ def test_unusual_files_are_right(example: Example, file: str) -> None:
     assert example.problems() == []
 
 
+def test_what_ansible_is_told_to_ignore(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    example.append("generated.yml", "all: {hosts: [x]}\n")
+    assert len(example.problems()) == 1
+    monkeypatch.setattr("ansible.constants.INVENTORY_IGNORE_PATTERNS", ["^generated"])
+    assert example.problems() == []
+
+
+def test_a_playbook_that_makes_the_inventory_runs_without_it(tmp_path: Path) -> None:
+    play = tmp_path / "make.yml"
+    play.write_text(
+        "- {hosts: localhost, gather_facts: false, tasks: [{ansible.builtin.debug: {msg: made}}]}\n"
+    )
+    ended = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", tmp_path / "not" / "yet.yml", play],
+        cwd=PROJECT,
+        env={**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def test_a_byte_order_mark_is_no_mistake(example: Example) -> None:
     path = example.folder / GPU
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
