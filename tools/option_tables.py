@@ -46,6 +46,8 @@ def option_rows(options: Options, prefix: str = "") -> collections.abc.Iterator[
         if option.get("range"):
             smallest, largest = option["range"]
             text += f" From {smallest} to {largest} ({option['meaning']})."
+        if option.get("format"):
+            text += f" Format: {option['format']}."
         yield f"| `{prefix}{name}` | {kind} | {default_of(option)} | {cell(text)} |"
         if option.get("options"):
             yield from option_rows(option["options"], f"{prefix}{name}.")

@@ -9,8 +9,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import 
 
 ROLES = "access_roles"
 GROUPS = {"access_requester_groups": "nobody can ask", "access_approver_groups": "nobody can approve"}
-MOST_APPROVALS = 16
-LONGEST_HOURS = 168
 """Both are in the kind's schema too, see roles/access/objects.yml.j2."""
 
 
@@ -29,7 +27,7 @@ def check_something_is_there(draft: Draft) -> None:
 
 
 def check_roles(draft: Draft) -> None:
-    """Every role is named once, approved by somebody, and for a time that ends."""
+    """Every role is named once."""
     seen = set()
     for entry in entries(draft, ROLES):
         role = entry.text("role")
@@ -38,13 +36,6 @@ def check_roles(draft: Draft) -> None:
         elif role in seen:
             entry.problem("role", f"{role} is there twice", "write it once")
         seen.add(role)
-        approvals, hours = entry.value.get("approvals"), entry.value.get("longest_hours")
-        if isinstance(approvals, int) and not 1 <= approvals <= MOST_APPROVALS:
-            limits = f"is {approvals}, and must be at least 1 and at most {MOST_APPROVALS}"
-            entry.problem("approvals", limits, "write how many others must approve")
-        if isinstance(hours, int) and not 1 <= hours <= LONGEST_HOURS:
-            limits = f"is {hours}, and must be between 1 and {LONGEST_HOURS}"
-            entry.problem("longest_hours", limits, "bind what is needed for longer in the ordinary way")
 
 
 def check_groups(draft: Draft) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.backup import (
     NEEDED_BY_KEYS,
     check_credential,
-    check_path,
     check_url,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.encryption.wanted import VARIABLE
@@ -49,12 +48,11 @@ def check_vault(draft: Draft) -> None:
         if entry.value:
             check_url(entry, "vault_url", NEEDED_BY_KEYS["key_vault"]["vault_url"])
             check_credential(entry)
-            check_path(entry, "ca")
 
 
 def _check_needed(entry: Entry, host: HostDraft) -> None:
     for name, example in NEEDED_BY_KEYS["key_vault"].items():
-        if not entry.value.get(name):
+        if not entry.has(name):
             place = entry.draft.place(host, VARIABLE if not entry.value else VAULT)
             message = f"is missing, and {VARIABLE}: key_vault needs it"
             entry.draft.problems.add(place, f"{VAULT}.{name}", message, f"write '{name}: {example}'")

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import re
-import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 
-VERSION, PACKAGES = "nvidia_driver_version", "nvidia_driver_packages"
-_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-_PACKAGE_VERSION = re.compile(r"[0-9A-Za-z.+:~-]*\*?")
+VERSION = "nvidia_driver_version"
 
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -63,13 +60,6 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             "is precompiled, and Debian publishes no compiled modules of this driver",
             "write dkms",
         )
-    for name in value("nvidia_driver_kernel_packages") or ():
-        if not _NAME.fullmatch(str(name).replace("{}", "6.8")):
-            yield "nvidia_driver_kernel_packages", f"{name!r} is no name of a package", "write linux-image-{}"
-    further: t.Any = value(PACKAGES)
-    for name, wanted in further.items() if isinstance(further, Mapping) else ():
-        if not _NAME.fullmatch(str(name)) or not _PACKAGE_VERSION.fullmatch(str(wanted)):
-            yield PACKAGES, f"{name}: {wanted!r} is no package and version", f'write "{version}-*" or ""'
     sandboxed = value("gvisor_gpu_driver") if "gvisor_gpu" in host.groups else ""
     if sandboxed and sandboxed != version:
         yield "gvisor_gpu_driver", f"is {sandboxed}, and {VERSION} is {version}", f'write "{version}"'

@@ -115,10 +115,6 @@ def check_plan_policy(draft: Draft) -> None:
             f"is not set, and {approvals} approvals are wanted",
             "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS",
         )
-    for variable, least in (("site_plan_approvals", 0), ("site_plan_expires_hours", 1)):
-        value = draft.site_value(variable)
-        if isinstance(value, int) and value < least:
-            draft.problems.add(draft.site_place(variable), variable, f"is {value}", f"write {least} or more")
 
 
 def check_drain_policy(draft: Draft) -> None:

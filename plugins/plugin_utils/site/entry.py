@@ -28,6 +28,12 @@ class Entry:
         value = self.value.get(name)
         return value if isinstance(value, str) else ""
 
+    def has(self, name: str) -> bool:
+        """Tell whether a field says something; what was refused as it is written counts, and was named."""
+        if isinstance(self.written, Mapping) and self.value.get(name) is None:
+            return bool(self.written.get(name))
+        return bool(self.value.get(name))
+
     def problem(self, name: str, message: str, remedy: str) -> None:
         """Add a problem of a field, at the line where it is written."""
         place: Place | None = None

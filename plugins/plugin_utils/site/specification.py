@@ -13,14 +13,25 @@ from pathlib import Path
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file import parsed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.variable_file import Limit, parsed
 
 ROLES_FOLDER = Path(__file__).absolute().parents[3] / "roles"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """One variable, or one key of a variable that is a dictionary."""
+    """One variable, or one key of a variable that is a dictionary.
+
+    Args:
+        name: of the variable, or of the key.
+        role: whose it is.
+        type: as Ansible calls it; ``elements`` that of the items of a list.
+        options: keys of a dictionary; None where it may have any.
+        limit: its own range; the end of its name may imply one too, see ``limits``.
+        format: grammar of its text, of each item, or of each value of a dictionary; see ``formats``.
+        keys: grammar of the keys of a dictionary.
+        anything: why no text is refused.
+    """
 
     name: str
     role: str
@@ -31,6 +42,10 @@ class Option:
     default: t.Any = None
     options: Mapping[str, Option] | None = None
     no_log: bool = False
+    limit: Limit | None = None
+    format: str = ""
+    keys: str = ""
+    anything: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +78,19 @@ def option_from(name: str, role: str, raw: Mapping[str, t.Any]) -> Option:
         if nested
         else None,
         no_log=bool(raw.get("no_log")),
+        limit=_limit_from(raw),
+        format=str(raw.get("format") or ""),
+        keys=str(raw.get("keys") or ""),
+        anything=str(raw.get("anything") or ""),
     )
+
+
+def _limit_from(raw: Mapping[str, t.Any]) -> Limit | None:
+    """Return a range; what is wrong with one is said by ``variable_file``, with its line."""
+    span = raw.get("range")
+    if not isinstance(span, list) or len(span) != 2:
+        return None
+    return Limit(span[0], span[1], str(raw.get("meaning")))
 
 
 def read_yaml(path: Path) -> t.Any:

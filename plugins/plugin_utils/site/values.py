@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
@@ -98,11 +101,13 @@ def _to_int(value: t.Any, option: Option) -> int:
 
 
 def _to_float(value: t.Any, option: Option) -> float:
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
+    if isinstance(value, int | float | str) and not isinstance(value, bool) and str(value).isascii():
         try:
-            return float(value)
+            number = float(value)
         except ValueError:
-            pass
+            number = math.nan
+        if math.isfinite(number):
+            return number
     raise Rejected(f"must be a number, is {kind_of(value)} ({_shown(value, option)})", "write a number")
 
 
@@ -183,6 +188,8 @@ def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Rep
     except Rejected as rejected:
         report(key, value, path, rejected.message, rejected.remedy)
         return None
+    if not _has_format(key, converted, option, path, report):
+        return None
     _check_choices(key, converted, option, path, report)
     _check_range(key, converted, option, path, report)
     if isinstance(converted, list) and option.elements is not None:
@@ -190,6 +197,43 @@ def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Rep
     if isinstance(converted, dict) and option.options is not None:
         return _check_keys(key, converted, option, path, report)
     return plain(converted) if isinstance(converted, list | dict) else converted
+
+
+def _has_format(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> bool:
+    """Tell whether texts have their grammar; what has not is reported, and judged no further."""
+    if isinstance(value, dict) and option.options is None and (option.format or option.keys):
+        return _all_have_formats(key, value, option, path, report)
+    if not isinstance(value, str) or not option.format:
+        return True
+    if not value and not option.required and not option.default:
+        return True
+    if not value and option.required and path == option.name:
+        return True  # "is empty" is said once for all hosts, by the check of required variables
+    fault = fault_of(value, option.format, option.no_log)
+    if fault is None:
+        return True
+    message, remedy = fault
+    report(key, value, path, f"{_shown(value, option)} {message}", remedy)
+    return False
+
+
+def _all_have_formats(
+    key: t.Any, value: dict[t.Any, t.Any], option: Option, path: str, report: Report
+) -> bool:
+    """Tell the same of a dictionary whose keys are not declared: of its keys, and of all texts inside."""
+    right = True
+    for name, inner in value.items():
+        place, inner_path = (name if place_of(name) else key), f"{path}.{name}"
+        fault = fault_of(str(name), option.keys) if option.keys else None
+        if fault is not None:
+            report(place, inner, path, f"the key {_shown(str(name), option)} {fault[0]}", fault[1])
+            right = False
+            continue
+        one = dataclasses.replace(option, default=None, required=False, options=None, keys="")
+        for item in inner if isinstance(inner, list) else [inner]:
+            # Falsy texts say "nothing" in many a flag and setting.
+            right = _has_format(place, item, one, inner_path, report) and right
+    return right
 
 
 def _check_choices(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> None:
@@ -209,7 +253,7 @@ def _check_choices(key: t.Any, value: t.Any, option: Option, path: str, report: 
 def _check_range(key: t.Any, value: t.Any, option: Option, path: str, report: Report) -> None:
     if option.type not in ("int", "float"):
         return
-    limit = limit_of(option.name)
+    limit = option.limit or limit_of(option.name)
     if limit is None or limit.smallest <= value <= limit.largest:
         return
     span = f"{limit.smallest:.0f} to {limit.largest:.0f}"
@@ -232,6 +276,9 @@ def _check_items(key: t.Any, items: list[t.Any], option: Option, path: str, repo
         options=option.options,
         required=True,
         no_log=option.no_log,
+        limit=option.limit,
+        format=option.format,
+        keys=option.keys,
     )
     return [
         # An item that knows its own line is better than the line of the list.

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a role declares of its variables, ``meta/argument_specs.yml``: read strictly.
 
-Keys of ours stand beside Ansible's: ``scope``, ``range`` and ``meaning``, and what of the mirror a version
-chooses. Ansible passes over them, ``ansible-doc`` shows them. docs/roles.md explains them.
+Keys of ours stand beside Ansible's: ``scope``, ``range`` and ``meaning``, ``format``, ``keys``, ``anything``,
+and what of the mirror a version chooses. Ansible passes over them, ``ansible-doc`` shows them. docs/roles.md
+explains them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import GRAMMARS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problems
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER, StrictReader
 
 VARIABLES = "argument_specs.yml"
 SCOPES = ("host", "site")
 _OF_VERSIONS = ("files", "images", "only_with")
+_OF_FORMATS = ("format", "keys", "anything")
 _OF_VARIABLES = (
     "type", "elements", "choices", "default", "required", "description", "options", "no_log", "version_added",
     "mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by",
-    "scope", "range", "meaning", *_OF_VERSIONS,
+    "scope", "range", "meaning", *_OF_FORMATS, *_OF_VERSIONS,
 )  # fmt: skip
 """Ansible's keys of an option (docs: Role argument validation), and ours."""
 
@@ -126,7 +129,21 @@ class _VariablesReader(StrictReader):
             inner = dict(self._entries(node, name, _OF_VARIABLES)) if node.value else {}
             ranged = "range" in inner or "meaning" in inner
             limit = self._limit(inner, name) if ranged else None
+            self._formats(inner, name)
             yield name, self._choice(inner, "scope", SCOPES, name), limit, self._version(inner, name)
+
+    def _formats(self, inner: Mapping[str, t.Any], path: str) -> None:
+        """Refuse a grammar that there is not, and a reason beside one; also inside dictionaries."""
+        for key in ("format", "keys"):
+            self._choice(inner, key, tuple(GRAMMARS), path)
+        if "anything" in inner and len(set(_OF_FORMATS) & set(inner)) > 1:
+            self._add(self._lines[path], path, "has a format, and a reason for none", "leave one out")
+        options = inner.get("options")
+        if isinstance(options, yaml.MappingNode):
+            for name, node in self._entries(options, f"{path}.options", ()):
+                if isinstance(node, yaml.MappingNode):
+                    full = f"{path}.options.{name}"
+                    self._formats(dict(self._entries(node, full, _OF_VARIABLES)), full)
 
     def _version(self, inner: Mapping[str, t.Any], path: str) -> Version | None:
         if not any(key in inner for key in _OF_VERSIONS):

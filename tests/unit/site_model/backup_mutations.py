@@ -136,7 +136,7 @@ BACKUP = (
         FILE,
         "path: /srv/etcd-backup",
         "path: srv/etcd-backup",
-        "is not an absolute path",
+        "is no path on a host",
     ),
     wrong(
         "backups among the data",
@@ -184,7 +184,7 @@ BACKUP = (
         FILE,
         "/srv/etcd-backup\n",
         "/srv/etcd-backup\netcd_backup_retention: {hourly: 0}\n",
-        "etcd_backup_retention.hourly: is 0",
+        "etcd_backup_retention.hourly: 0 is outside 1 to 10000",
         at="etcd_backup_retention: {hourly: 0}",
     ),
     wrong(
@@ -251,7 +251,7 @@ BACKUP = (
         "etcd_backup_gc_identity: 11111111-2222-3333-4444-555555555555\n",
         "11111111-2222-3333-4444-555555555555",
         "collector",
-        "etcd_backup_gc_identity: 'collector' is none; write the client id",
+        "etcd_backup_gc_identity: 'collector' is no identifier; write the UUID",
         at="etcd_backup_gc_identity: collector",
     ),
     wrong(

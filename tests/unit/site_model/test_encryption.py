@@ -42,7 +42,7 @@ MISTAKES = (
         "a key in the address", _URL, "vault_url: https://x.vault.azure.net/?sig=a", "has a key or signature"
     ),
     wrong("too many hours", "outage_hours: 24", "outage_hours: 99999", "99999 is outside 0 to 87600"),
-    wrong("an authority that is no path", "  outage_hours: 24", "  ca: vault.pem", "not an absolute path"),
+    wrong("an authority that is no path", "  outage_hours: 24", "  ca: vault.pem", "is no path on a host"),
     wrong(
         "metrics at a name",
         "  outage_hours: 24\n",

@@ -50,8 +50,8 @@ MISTAKES = (
         "no release", "6.8.0-60-generic", "newest", "'newest' is no release", "nvidia_driver_kernel: newest"
     ),
     wrong("kernel package", '"linux-image-{}"', '"linux image"', "'linux image' is no name", "linux image"),
-    wrong("package", "nvidia-fabricmanager-580:", "-x:", "-x: '580.159.03-*' is no package", "-x:"),
-    wrong("version", '03-*"}', '03 *"}', "is no package and version", "03 *"),
+    wrong("package", "nvidia-fabricmanager-580:", "-x:", "the key '-x' is no name of a package", "-x:"),
+    wrong("version", '03-*"}', '03 *"}', "is no version of a package", "03 *"),
     wrong(
         "compiled by Debian",
         "nvidia_driver_model",

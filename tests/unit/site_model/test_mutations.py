@@ -8,10 +8,12 @@ import pytest
 
 from .backup_mutations import AZURE, BACKUP, FILE, KEY_FILES, VAULT
 from .conftest import Example
+from .format_mutations import AZURE as AZURE_NAMES
+from .format_mutations import CONTAINER, FORMATS
 from .mutations import ALL, Mutation
 from .mutations import MUTATIONS as OTHERS
 
-MUTATIONS = (*OTHERS, *BACKUP)
+MUTATIONS = (*OTHERS, *BACKUP, *FORMATS, *AZURE_NAMES)
 
 
 def test_there_are_enough() -> None:
@@ -27,6 +29,30 @@ def test_the_example_itself_is_right(example: Example) -> None:
 @pytest.mark.parametrize("keys", ["", KEY_FILES, VAULT])
 def test_what_says_where_backups_go_rightly(example: Example, stores: str, keys: str) -> None:
     example.append(ALL, stores + keys)
+    assert example.problems() == []
+
+
+UNUSUAL = """
+base_packages: [g++, "libc6:i386"]
+base_sysctls:
+  - {name: net.ipv4.conf.eth0/100.rp_filter, value: "4096\\t87380 16777216"}
+  - {name: vm.x, value: "-1"}
+base_kernel_modules: [nvme-tcp, 8021q]
+base_sshd_settings: {AllowGroups: "admins ops@10.0.0.0/8", MaxAuthTries: 3}
+control_plane_api_server_args: {feature-gates: "A=true,B=false", v: "", event-ttl: 1h0m0s}
+control_plane_extra_names: ["*.example.com", API, 10.0.0.1, "fd00::1"]
+node_kubelet_eviction_hard: {memory.available: 1.5Gi, nodefs.available: 5%}
+node_kubelet_settings: {clusterDNS: [10.96.0.10], shutdownGracePeriod: 1m, featureGates: {X: true}}
+flannel_max_unavailable: "3"
+ironic_kernel_arguments: ""
+ironic_backup_calendar: "Mon..Fri *-*-* 18:00:00 Europe/Berlin"
+site_plan_allowed_signers: ~/Approvers and Others/signers
+user_anything: "a; $(b)\\n-x"
+"""
+
+
+def test_what_is_unusual_and_right(example: Example) -> None:
+    example.append(ALL, UNUSUAL + CONTAINER)
     assert example.problems() == []
 
 

@@ -1,0 +1,254 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Grammars of texts: what a value may be made of, by what it becomes (a path, a flag, a line of a unit).
+
+Role variables name one as their ``format`` in ``meta/argument_specs.yml``. A text that its target would read
+otherwise than it was meant (a line break, a space, ``;``, ``$()``, ``..``, a leading ``-``) is refused before
+anything is made from it. Patterns name the digits and letters that they take: Python's classes also hold
+those of other scripts. What a value means beside its form is for the checks of its domain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
+
+Judge = Callable[[str], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grammar:
+    """One grammar.
+
+    Args:
+        what: what a text of it is, without an article.
+        is_right: tells whether a text is one.
+        instead: what to write instead, an imperative clause.
+    """
+
+    what: str
+    is_right: Judge
+    instead: str
+
+
+def _like(pattern: str, longest: int = 0) -> Judge:
+    compiled = re.compile(pattern, re.ASCII)
+
+    def is_right(text: str) -> bool:
+        return compiled.fullmatch(text) is not None and not (longest and len(text) > longest)
+
+    return is_right
+
+
+def _no_climbing(judge: Judge) -> Judge:
+    """Let a judge refuse ``..`` between slashes."""
+    return lambda text: judge(text) and ".." not in text.split("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return "%" not in text and str(ipaddress.ip_address(text)) != ""
+    except ValueError:
+        return False
+
+
+def _is_url(text: str) -> bool:
+    if not _URL_TEXT(text):
+        return False
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _is_line(text: str) -> bool:
+    # A non-breaking space is no printable character to Python; people's keyboards make them.
+    return bool(text.strip()) and all(char.isprintable() or char == "\u00a0" for char in text)
+
+
+_URL_TEXT = _like(r"https?://[A-Za-z0-9._~:/?#@!&'()*+,=%\[\]-]+")
+_QUALIFIED = _like(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_HEX = "[0-9a-fA-F]"
+_PATH = _like(r"/[A-Za-z0-9._/@:+,=~-]*", 4095)
+_REPOSITORY = r"[a-z0-9]+([._/-]+[a-z0-9]+)*"
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+
+AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
+"""Names in Azure, and where Azure says how they are made."""
+
+
+def _of_azure() -> Iterator[tuple[str, Grammar]]:
+    for name, entry in yaml.load(AZURE_FILE.read_text(encoding="utf-8"), Loader=LOADER).items():
+        yield f"azure_{name}", Grammar(entry["what"], _like(entry["pattern"]), entry["instead"])
+
+
+GRAMMARS: Mapping[str, Grammar] = {
+    "line": Grammar("line of text", _is_line, "write it in one line, without control characters"),
+    "word": Grammar(
+        "single word",
+        _like(r"[A-Za-z0-9_./:@*+%=,~\[\]#][A-Za-z0-9_./:@*+%=,~\[\]#-]*"),
+        "write it without spaces, quotes, semicolons, $ or a hyphen in front",
+    ),
+    "path": Grammar(
+        "path on a host",
+        _no_climbing(_PATH),
+        "write it from / on, of letters, digits and ._@:+,=~-, without ..",
+    ),
+    "local_path": Grammar(
+        # Of the controller, which is reached by Python's own calls: spaces are no harm.
+        "path",
+        lambda text: text.isprintable() and not text.startswith("-"),
+        "write a path, without control characters and a hyphen in front",
+    ),
+    "folder": Grammar(
+        "folder on a host",
+        _no_climbing(lambda text: _PATH(text) and len(text.strip("/")) > 0),
+        "write it from / on, of letters, digits and ._@:+,=~-, without ..",
+    ),
+    "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
+    "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces"),
+    "host_or_address": Grammar(
+        "host name or address",
+        lambda text: _is_address(text) or _like(rf"(\*\.)?{_HOST}", 253)(text),
+        "write a name of letters, digits, '-' and '.', or an address",
+    ),
+    "registry": Grammar(
+        "registry", _like(rf"{_HOST}(:[0-9]{{1,5}})?", 259), "write NAME or NAME:PORT, without https://"
+    ),
+    "label_value": Grammar(
+        "value of labels",
+        lambda text: not text or _QUALIFIED(text),
+        "write up to 63 letters, digits, '-', '_' and '.', a letter or digit at both ends",
+    ),
+    "path_segment": Grammar(
+        # apimachinery, pkg/api/validation/path: what RBAC takes for a name.
+        "name of RBAC",
+        lambda text: _is_line(text) and text not in (".", "..") and not set(text) & {"/", "%"},
+        "write one line without / and %",
+    ),
+    "version": Grammar(
+        "version",
+        _like(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]*", 128),
+        'write it as it is released, in quotes, for example "1.36.4"',
+    ),
+    "package": Grammar(
+        "name of a package", _like(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", 255), "write it as apt or dnf does"
+    ),
+    "package_of_kernel": Grammar(
+        "name of a package",
+        _like(r"[a-z0-9][a-z0-9+._-]*(\{\}[a-z0-9+._-]*)?", 255),
+        "write for example linux-image-{}",
+    ),
+    "package_version": Grammar(
+        "version of a package",
+        _like(r"([A-Za-z0-9][A-Za-z0-9.+~:_-]*)?\*?", 255),
+        "write it as apt does; a * at its end stands for the rest",
+    ),
+    "module": Grammar(
+        "name of a kernel module", _like(r"[A-Za-z0-9_][A-Za-z0-9_-]*", 55), "write it as lsmod does"
+    ),
+    "sysctl_key": Grammar(
+        # Dots in the names of interfaces are slashes there, sysctl.d(5).
+        "name of a kernel setting",
+        _like(r"[A-Za-z0-9_][A-Za-z0-9_/:@-]*(\.[A-Za-z0-9_][A-Za-z0-9_/:@-]*)+", 255),
+        "write it with dots, as sysctl prints it",
+    ),
+    "sysctl_value": Grammar(
+        "value of a kernel setting",
+        lambda text: all(char.isprintable() or char == "\t" for char in text),
+        "write it in one line",
+    ),
+    "keyword": Grammar("keyword", _like(r"[A-Za-z][A-Za-z0-9]*"), "write letters and digits"),
+    "option_name": Grammar(
+        "name of an option", _like(r"[A-Za-z][A-Za-z0-9_]*"), "write letters, digits and '_'"
+    ),
+    "flag_name": Grammar(
+        "name of a flag",
+        _like(r"[A-Za-z0-9][A-Za-z0-9_.-]*"),
+        "write it without the dashes in front, and its value behind the colon",
+    ),
+    "flag_value": Grammar(
+        "value of a flag", lambda text: not text or _is_line(text), "write it in one line"
+    ),
+    "setting_value": Grammar(
+        "value of a setting", lambda text: not text or _is_line(text), "write it in one line"
+    ),
+    "quantity": Grammar(
+        # apimachinery, pkg/api/resource: a number with a suffix.
+        "quantity",
+        _like(rf"{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
+        "write it as Kubernetes does, for example 100m, 256Mi or 1Gi",
+    ),
+    "threshold": Grammar(
+        "threshold",
+        _like(rf"{_NUMBER}(%|[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
+        "write a quantity or a share, for example 100Mi or 10%",
+    ),
+    "share": Grammar(
+        "number or share",
+        _like(r"[1-9][0-9]{0,4}|([1-9][0-9]?|100)%"),
+        "write for example 10%, or 2",
+    ),
+    "calendar": Grammar(
+        "time of systemd.time(7)",
+        _like(r"[A-Za-z0-9*][A-Za-z0-9 *:,/.~_+-]*"),
+        "write for example daily, or Sun 03:00",
+    ),
+    "uuid": Grammar(
+        "identifier",
+        _like(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
+        "write the UUID that Entra or Azure shows",
+    ),
+    "image": Grammar(
+        "image",
+        _like(rf"{_HOST}(:[0-9]{{1,5}})?/{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
+              rf"(@sha256:[0-9a-f]{{64}})?"),
+        "write REGISTRY/NAME:TAG, or REGISTRY/NAME@sha256:DIGEST",
+    ),
+    "kernel_arguments": Grammar(
+        "line of kernel arguments",
+        _like(r"[A-Za-z0-9_.,:=/@+%*\"' -]*", 2048),
+        "write NAME or NAME=VALUE with spaces between, in one line",
+    ),
+    **dict(_of_azure()),
+}  # fmt: skip
+
+
+def fault_of(text: str, name: str, secret: bool = False) -> tuple[str, str] | None:
+    """Return what is wrong with a text, and what to write instead; None when nothing is.
+
+    Args:
+        text: what was written.
+        name: of the grammar.
+        secret: say nothing that is in the text.
+    """
+    grammar = GRAMMARS[name]
+    if grammar.is_right(text):
+        return None
+    because = "" if secret else _because(text)
+    return f"is no {grammar.what}{because}", grammar.instead
+
+
+def _because(text: str) -> str:
+    """Return what stands out in a refused text, and cannot be seen or is easily passed over."""
+    if not text:
+        return ", it is empty"
+    strange = next((char for char in text if not char.isprintable()), "")
+    if strange:
+        names = {"\n": "a line break", "\t": "a tab", "\0": "a NUL", "\r": "a carriage return"}
+        return f": it has {names.get(strange, f'the character U+{ord(strange):04X}')}"
+    foreign = next((char for char in text if not char.isascii()), "")
+    if foreign:
+        return f": it has {foreign!r} (U+{ord(foreign):04X})"
+    if text != text.strip():
+        return ": it has a space at an end"
+    return ""

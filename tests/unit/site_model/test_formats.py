@@ -1,0 +1,228 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Every option says what its values may be, and grammars take what is right and nothing else."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import (
+    AZURE_FILE,
+    GRAMMARS,
+    fault_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
+    Option,
+    load_specification,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value
+
+
+def every_option() -> Iterator[tuple[str, Option]]:
+    """Yield all options of all roles, those inside dictionaries too, each with its path."""
+
+    def inside(path: str, option: Option) -> Iterator[tuple[str, Option]]:
+        yield path, option
+        for name, inner in (option.options or {}).items():
+            yield from inside(f"{path}.{name}", inner)
+
+    for name, option in load_specification().options.items():
+        yield from inside(name, option)
+
+
+OPTIONS = dict(every_option())
+TEXTS = {path: option for path, option in OPTIONS.items() if option.format}
+
+
+def is_bounded(option: Option) -> bool:
+    """Tell whether not every value of the option's type is taken, or somebody said why."""
+    kind = option.elements if option.type == "list" else option.type
+    if option.anything or option.choices or option.options is not None or kind == "bool":
+        return True
+    if kind in ("int", "float"):
+        return (option.limit or limit_of(option.name)) is not None
+    return bool(option.format)
+
+
+def test_every_option_says_what_its_values_may_be() -> None:
+    assert len(OPTIONS) > 300
+    assert [path for path, option in OPTIONS.items() if not is_bounded(option)] == []
+
+
+def test_an_option_that_takes_anything_is_seen() -> None:
+    assert not is_bounded(Option("x", "y"))
+    assert not is_bounded(Option("x", "y", type="int"))
+    assert not is_bounded(Option("x", "y", type="dict"))
+    assert not is_bounded(Option("x", "y", type="list", elements="str"))
+
+
+def test_every_grammar_is_one_of_some_option() -> None:
+    used = {name for option in OPTIONS.values() for name in (option.format, option.keys) if name}
+    assert used - set(GRAMMARS) == set()
+    assert set(GRAMMARS) - used == {"azure_vault"}, (
+        "the name of a vault is in its address: checks/azure_names.py"
+    )
+
+
+def said_of(option: Option, value: t.Any) -> list[str]:
+    """Return what is said of a value."""
+    said: list[str] = []
+    check_value("x", value, option, "x", lambda _key, _value, *rest: said.append(" ".join(rest)))
+    return said
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\0b", "a\rb", "a\x1b[0mb", "a\u2028b"])
+@pytest.mark.parametrize("path", TEXTS)
+def test_no_text_has_two_lines(path: str, text: str) -> None:
+    """Whatever is made of a text, a line break in it would begin something else."""
+    option = TEXTS[path]
+    value: t.Any = [text] if option.type == "list" else {"a": text} if option.type == "dict" else text
+    assert said_of(option, value)
+
+
+LINES = {
+    "line",
+    "flag_value",
+    "setting_value",
+    "sysctl_value",
+    "path_segment",
+    "local_path",
+    "kernel_arguments",
+}
+"""What people write, or what is read as a whole: spaces and most signs are meant."""
+
+
+@pytest.mark.parametrize(
+    "text", ["-x", "a; reboot", "$(id)", "`id`", "a b;c", "/a/../../etc", "\u0661\u0662", "a|b"]
+)
+@pytest.mark.parametrize("name", sorted(set(GRAMMARS) - LINES - {"word"}))
+def test_no_text_does_something_else_where_it_is_used(name: str, text: str) -> None:
+    fault = fault_of(text, name)
+    if name in ("azure_vault_key", "azure_resource_group") and text == "-x":
+        return  # Azure takes a hyphen there, and the name is a part of a URL
+    assert fault is not None
+    assert all(fault)
+
+
+GOOD = {
+    "line": ["GPU of the night shift", "Größe: 5 %", "a\u00a0b", "mon,tue 22:00-04:00"],
+    "word": ["10.0.0.0/8", "fd00::/48", "3g.40gb+me", "kata-qemu*", "deploy.erase_devices"],
+    "path": ["/", "/srv/etcd-backup", "/run/user/0/token@2", "/a/..b/c"],
+    "local_path": ["/srv/Cloud Files/clouds.yaml", "~/pki", "../keys", "pki", "/srv/Schlüssel"],
+    "folder": ["/var/lib/x", "/proc/sys/kernel"],
+    "address": ["127.0.0.1", "::", "0.0.0.0", "2001:db8::1"],
+    "url": ["https://login.microsoftonline.com", "http://[fd00::1]:8080/a?b=c", "https://a.example/%20"],
+    "host_or_address": ["api.example.com", "API", "10.0.0.1", "*.example.com", "fd00::1"],
+    "registry": ["registry.k8s.io", "localhost:5000", "10.0.0.1:5000"],
+    "label_value": ["", "a", "Rack_7.b"],
+    "path_segment": ["system:node", "cluster-admin", "night shift"],
+    "version": ["1.36.4", "20260817.0", "v2", "39.0.0", "1:2.3-4ubuntu5~22.04.1+b1"],
+    "package": ["libssl3t64", "g++", "linux-image-6.1.0-18-amd64", "libc6:i386", "NetworkManager"],
+    "package_of_kernel": ["linux-image-{}", "linux-modules-{}-generic", "linux-headers-generic"],
+    "package_version": ["", "*", "580.159.03-*", "1:2.3~rc1"],
+    "module": ["br_netfilter", "nvme-tcp", "8021q", "xt_CT"],
+    "sysctl_key": ["net.ipv4.ip_forward", "net.ipv4.conf.eth0/100.rp_filter", "vm.overcommit_memory"],
+    "sysctl_value": ["1", "-1", "4096\t87380 16777216", "|/usr/lib/core %p %u", ""],
+    "keyword": ["AllowGroups", "X11Forwarding"],
+    "option_name": ["maxPods", "NET_ADMIN", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
+    "flag_name": ["v", "feature-gates", "memory.available", "host-local", "NumCPU", "net-raw"],
+    "flag_value": ["", "-1", "A=true,B=false", "10.0.0.0/8", "--x y"],
+    "setting_value": ["", "@sshd users", "~sha1"],
+    "quantity": ["100m", "256Mi", "1Gi", "0.5", "2", "1e3", ".5", "1k"],
+    "threshold": ["100Mi", "10%", "2.5%", "0%"],
+    "share": ["1", "10%", "100%"],
+    "calendar": [
+        "daily",
+        "Sun 03:00",
+        "*-*-* 00/6:00",
+        "Mon..Fri *-*-1..7 18:00:00",
+        "Sat *-*~1 05:00 Europe/Berlin",
+    ],
+    "uuid": ["72F988BF-86f1-41af-91ab-2d7cd011db47"],
+    "image": ["registry.k8s.io/pause:3.10", "ghcr.io/a/b_c/d@sha256:" + "0" * 64, "localhost:5000/a:1"],
+    "kernel_arguments": ["", "nomodeset console=tty0 console=ttyS0,115200n8", 'a="b c"', "-- single"],
+    "azure_storage_account": ["abc", "a" * 24, "123"],
+    "azure_container": ["etcd", "a-b-c", "a" * 63, "000"],
+    "azure_vault": ["Vault-1", "a" * 24],
+    "azure_vault_key": ["etcd-backup", "A1", "a" * 127],
+    "azure_resource_group": ["rg_(prod).west-1", "a" * 90],
+    "azure_subscription": ["72f988bf-86f1-41af-91ab-2d7cd011db47"],
+}
+BAD = {
+    "line": ["", " ", "a\tb"],
+    "word": ["", "a b", "-a", 'a"b', "a'b"],
+    "path": ["", "a", "~/a", "/a b", "/a/../b", "/a;b", "/a%b"],
+    "local_path": ["-rf"],
+    "folder": ["/", "", "a"],
+    "address": ["", "localhost", "10.0.0", "10.0.0.1/8", "fe80::1%eth0", "010.0.0.1"],
+    "url": ["", "ftp://a", "https://", "https:///a", "a.example", "https://a.example:99999", "https://a b"],
+    "host_or_address": ["", "a_b", "a..b", ".a", "a.*.b", "-a.b"],
+    "registry": ["", "https://a", "a/b", "a:", "a:b"],
+    "label_value": ["-", "a b", "a" * 64],
+    "path_segment": ["", ".", "..", "a/b", "a%b"],
+    "version": ["", "1 2", "~1", "a" * 129],
+    "package": ["", "a b", "a=1", "../a.deb", "_a"],
+    "package_of_kernel": ["", "{}", "linux-{}-{}", "Linux-{}"],
+    "package_version": ["1 2", "**", "1*2"],
+    "module": ["", "a.ko", "a/b", "a" * 56],
+    "sysctl_key": ["", "net", "net..ipv4", ".net", "net.ipv4.", "net.ipv4=1"],
+    "sysctl_value": ["1\n2"],
+    "keyword": ["", "Allow Groups", "1a"],
+    "option_name": ["", "a-b", "1a"],
+    "flag_name": ["", "--v", "a=b", "a b"],
+    "flag_value": ["a\nb", " "],
+    "setting_value": ["a\nb"],
+    "quantity": ["", "1 Gi", "1GB", "-1", "Mi", "10%", "1e"],
+    "threshold": ["", "%", "10 %"],
+    "share": ["", "0", "0%", "101%", "1.5", "ten"],
+    "calendar": ["", "-1", "daily\n", "daily; x"],
+    "uuid": ["", "72f988bf86f141af91ab2d7cd011db47", "{72f988bf-86f1-41af-91ab-2d7cd011db47}"],
+    "image": ["", "pause:3.10", "registry.k8s.io/Pause", "registry.k8s.io/pause@sha256:0", "https://a/b"],
+    "kernel_arguments": ["a\nb", "a;b", "$a"],
+    "azure_storage_account": ["ab", "a" * 25, "Abc", "a-b"],
+    "azure_container": ["ab", "a--b", "-ab", "ab-", "Abc", "a" * 64, "a_b"],
+    "azure_vault": ["1ab", "ab", "a--b", "ab-", "a" * 25, "a_b"],
+    "azure_vault_key": ["", "a/0123", "a_b", "a" * 128],
+    "azure_resource_group": ["", "a.", "a" * 91, "a b", "a/b"],
+    "azure_subscription": ["", "Pay-As-You-Go"],
+}
+
+
+def test_every_grammar_is_tried() -> None:
+    assert set(GOOD) == set(BAD) == set(GRAMMARS)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in GOOD.items() for text in texts])
+def test_right(name: str, text: str) -> None:
+    assert fault_of(text, name) is None
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
+def test_wrong(name: str, text: str) -> None:
+    fault = fault_of(text, name)
+    assert fault is not None
+    message, remedy = fault
+    assert message.startswith("is no ")
+    assert remedy
+
+
+def test_a_secret_is_not_spelled_out() -> None:
+    option = Option("x", "y", no_log=True, format="word")
+    (said,) = said_of(option, "p\u00e4ss word")
+    assert said.startswith("x (secret) is no single word write")
+
+
+def test_what_cannot_be_seen_is_named() -> None:
+    assert "it has a line break" in (fault_of("a\n", "word") or ("",))[0]
+    assert "U+0661" in (fault_of("1\u0661", "version") or ("",))[0]
+    assert "a space at an end" in (fault_of("a ", "word") or ("",))[0]
+
+
+def test_rules_of_azure_have_their_sources() -> None:
+    for name, entry in yaml.safe_load(AZURE_FILE.read_text()).items():
+        assert set(entry) == {"what", "pattern", "instead", "source"}, name
+        assert all(entry.values()), name
