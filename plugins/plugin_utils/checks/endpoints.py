@@ -14,9 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks im
     network_of,
     unusable,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-
-API_SERVER_PORT = 6443
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
 
 def is_address(text: str) -> bool:
@@ -70,19 +68,6 @@ def check_endpoint(draft: Draft) -> None:
             f"{name} is a host of the site without an API server or a load balancer",
             "write the name of the load balancer",
         )
-    for host in draft.members("haproxy"):
-        if "control_plane" in host.groups and parts[1] == _server_port(host):
-            draft.problems.add(
-                place,
-                "site_api_endpoint",
-                f"port {parts[1]} of host {host.name} belongs to its API server, haproxy cannot have it",
-                "write another port, for example 8443",
-            )
-
-
-def _server_port(host: HostDraft) -> int:
-    port = host.values.get("control_plane_port")
-    return port if isinstance(port, int) else API_SERVER_PORT
 
 
 def check_api_address(draft: Draft) -> None:

@@ -12,7 +12,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 
 GROUP = "ironic"
 ADDRESS, NETWORKS, HARDWARE = "ironic_address", "ironic_media_networks", "ironic_hardware_types"
-API_PORT, HTTP_PORT = "ironic_api_port", "ironic_http_port"
 SETTINGS, FOLDER = "ironic_settings", "ironic_backup_folder"
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 _OURS = {
@@ -49,13 +48,7 @@ def check_addresses(draft: Draft) -> None:
 
 
 def check_what_is_served(draft: Draft) -> None:
-    """Two ports, some kind of hardware, a folder."""
-    port = draft.site_value(API_PORT)
-    if port is not None and port == draft.site_value(HTTP_PORT):
-        message = f"is {API_PORT} too"
-        draft.problems.add(
-            draft.site_place(HTTP_PORT), HTTP_PORT, message, "write another port, such as 8088"
-        )
+    """Some kind of hardware, a folder."""
     if draft.site_value(HARDWARE) == []:
         draft.problems.add(draft.site_place(HARDWARE), HARDWARE, "is empty", "write [redfish]")
     folder = draft.site_value(FOLDER)

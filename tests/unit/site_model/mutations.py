@@ -519,7 +519,7 @@ ENDPOINTS = (
         ((HOSTS, _HAPROXY, _BALANCED), (ALL, _API, "site_api_address: 10.20.0.11")),
         ALL,
         "site_api_endpoint:",
-        "belongs to its API server",
+        "port 6443 of host az-1 is that of API server (control_plane_port, by default)",
     ),
     edit(
         "mirror is no URL",

@@ -25,13 +25,17 @@ def test_the_defaults_are_accepted(example: Example) -> None:
         (
             "etcd_events_peer_port: 2379",
             "etcd_events_peer_port",
-            "port 2379 of host az-1 is that of etcd_client",
+            "port 2379 of host az-1 is that of etcd, clients",
         ),
-        ("etcd_events_client_port: 2390", "etcd_events_client_port", "is that of etcd_events_client_port"),
+        (
+            "etcd_events_client_port: 2390",
+            "etcd_events_client_port",
+            "is that of etcd for events, members (etcd_events_peer_port, by default)",
+        ),
         (
             "etcd_metrics_port: 2391",
             "etcd_metrics_port",
-            "port 2391 of host az-1 is that of etcd_metrics_port",
+            "port 2391 of host az-1 is that of etcd for events, metrics (etcd_events_metrics",
         ),
         (OVERRIDES, "etcd-servers-overrides", "says where events go, and so does etcd_events_enabled"),
         ("etcd_events_quota_bytes: 9", "etcd_events_quota_bytes", "outside 67108864 to 8589934592"),

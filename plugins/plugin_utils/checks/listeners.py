@@ -1,0 +1,76 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""No two programs of a host listen at one port: the second of them would not start."""
+
+from __future__ import annotations
+
+import itertools
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import (
+    ANY,
+    Listener,
+    all_listeners,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import shown
+
+
+def check_ports(draft: Draft) -> None:
+    """Any two listeners of a host have ports, protocols or addresses of their own."""
+    cni = draft.site_value("site_cni")
+    said: set[tuple[str, str, str, object]] = set()
+    for host in draft.hosts.values():
+        layers = layers_of(host.groups, cni)
+        taken: dict[tuple[str, int], list[tuple[Listener, str]]] = {}
+        own = str(address_of(host))
+        for listener in all_listeners():
+            if listener.layer not in layers or not listener.is_on(host.values):
+                continue
+            if listener.groups and not set(listener.groups) & set(host.groups):
+                continue
+            port = listener.port_on(host.values)
+            if port is not None:
+                at = (listener, listener.address_on(host.values, own))
+                taken.setdefault((listener.protocol, port), []).append(at)
+        for (_protocol, port), found in taken.items():
+            for (first, one), (second, other) in itertools.combinations(found, 2):
+                if one != other and ANY not in (one, other):
+                    continue
+                wrong, right = _blamed(host, first, second)
+                place = draft.place(host, str(wrong.port))
+                key = (wrong.what, right.what, str(place), port)
+                if key not in said:
+                    said.add(key)
+                    _add(draft, host, port, wrong, right)
+
+
+def _blamed(host: HostDraft, first: Listener, second: Listener) -> tuple[Listener, Listener]:
+    """Return the one whose port somebody wrote, and the other; the later one of the table where both are."""
+    if second.port in host.settings or first.port not in host.settings:
+        return second, first
+    return first, second
+
+
+def _add(draft: Draft, host: HostDraft, port: int, wrong: Listener, right: Listener) -> None:
+    variable = str(wrong.port)
+    if isinstance(right.port, int):
+        other = f"{right.what}, which has no other"
+    elif right.port in host.settings:
+        place = draft.place(host, right.port)
+        other = f"{right.what} ({right.port}, {shown(place.file)}:{place.line})"
+    else:
+        other = f"{right.what} ({right.port}, by default)"
+    default = draft.specification.defaults.get(variable)
+    draft.problems.add(
+        draft.place(host, variable),
+        variable,
+        f"port {port} of host {host.name} is that of {other}",
+        f"leave it out, or write another port: the default is {default}"
+        if isinstance(default, int) and default != port
+        else "write another port for one of them",
+    )
+
+
+CHECKS = (check_ports,)
