@@ -25,7 +25,7 @@ class Line(t.NamedTuple):
         kind: ``section``, ``host``, ``variable``, ``child``, or ``wrong``.
         group: the section that it stands in, or opens.
         name: of the host, variable or child; for a section its kind; for a wrong line what is wrong.
-        more: for a wrong line what to write.
+        more: for a wrong line what to write; for a variable its value, as it stands there.
     """
 
     number: int
@@ -71,10 +71,10 @@ def lines_of(text: str) -> Iterator[Line]:
 
 
 def _variable(number: int, line: str, group: str) -> Line:
-    name, equals, _value = line.partition("=")
+    name, equals, value = line.partition("=")
     if not equals:
         return Line(number, "wrong", group, f"{line} sets no variable", "write NAME=VALUE")
-    return Line(number, "variable", group, name.strip())
+    return Line(number, "variable", group, name.strip(), value.strip())
 
 
 def _host(number: int, line: str, group: str) -> Iterator[Line]:
@@ -97,9 +97,9 @@ def _host(number: int, line: str, group: str) -> Iterator[Line]:
         return
     yield Line(number, "host", group, name)
     for word in variables:
-        key, equals, _value = word.partition("=")
+        key, equals, value = word.partition("=")
         if not equals or not key:
             remedy = "write NAME=VALUE, with quotes around a value that has spaces"
             yield Line(number, "wrong", group, f"{word} after the host {name} sets no variable", remedy)
         else:
-            yield Line(number, "variable", f"{group}:{name}", key)
+            yield Line(number, "variable", f"{group}:{name}", key, value)

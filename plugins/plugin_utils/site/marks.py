@@ -41,6 +41,7 @@ class Marks:
         variables: variable to the place where it is first set.
         variable_files: (``group_vars`` or ``host_vars``, name) to the file.
         duplicates: keys that are there twice.
+        of_hosts: (host, variable) to the values that are written for it, as texts, each with its first place.
         misread: what keeps Ansible from reading the inventory as it was written; nothing else is judged then.
         missing: sources that are not there. A playbook that makes them may run without.
         inventory_files: the files of hosts, groups and inventory plugins.
@@ -55,6 +56,7 @@ class Marks:
     variables: dict[str, Place] = dataclasses.field(default_factory=dict)
     variable_files: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
+    of_hosts: dict[tuple[str, str], dict[str, Place]] = dataclasses.field(default_factory=dict)
     misread: list[Problem] = dataclasses.field(default_factory=list)
     missing: list[Problem] = dataclasses.field(default_factory=list)
     inventory_files: list[str] = dataclasses.field(default_factory=list)
@@ -167,6 +169,9 @@ def _read_yaml(text: str, source: Source, marks: Marks) -> None:
     if source.variables_of is not None:
         _refuse(shape.wrong_variables(found.root), file, marks)
         _read_variables(found.root, file, marks)
+        scope, name = source.variables_of
+        if scope == "host_vars":
+            _read_values(name, found.root, file, marks)
         return
     if found.root is not None and shape.is_plugin(found.root):
         return
@@ -212,6 +217,7 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
         if section.value == "vars":
             _read_variables(content, file, marks)
             continue
+        twice: set[str] = set()
         for child, child_content in shape.pairs(content):
             if section.value == "children":
                 marks.children.setdefault(name, {}).setdefault(str(child.value), _place(child, file))
@@ -219,6 +225,17 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
             elif section.value == "hosts":
                 _read_host(name, child, file, marks)
                 _read_variables(child_content, file, marks)
+                if str(child.value) not in twice:  # that is said by itself
+                    _read_values(str(child.value), child_content, file, marks)
+                twice.add(str(child.value))
+
+
+def _read_values(host: str, node: yaml.Node | None, file: str, marks: Marks) -> None:
+    """Keep what is written for one host; of the same value the first place."""
+    for key, value in shape.pairs(node) if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(value, yaml.ScalarNode) and not is_null(value):
+            values = marks.of_hosts.setdefault((host, str(key.value)), {})
+            values.setdefault(str(value.value), _place(key, file))
 
 
 def _read_single(group: str, section: str, content: yaml.Node, file: str, marks: Marks) -> None:
@@ -261,6 +278,9 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
         else:
             marks.variables.setdefault(line.name, place)
             first = set_on.setdefault((line.group, line.name), line.number)
+            _group, of_host, host = line.group.partition(":")
+            if of_host and first == line.number:
+                marks.of_hosts.setdefault((host, line.name), {}).setdefault(line.more, place)
             if first != line.number:
                 marks.duplicates.append(Duplicate(place, line.name, first))
     for name, place, message in wanted:
