@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 
 STORES = "etcd_backup_stores"
 KEYS = "etcd_backup_keys"
@@ -43,6 +44,8 @@ HELPERS = ("etcd_drill", "etcd_collector")
 """Groups of hosts that work on the backups and are no members, or need not be."""
 _PLACE = ("account_url", "container", "path", "prefix")
 _PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
+_NAMES = {"blob.core": "azure_storage_account", "vault": "azure_vault"}
+"""What follows a name in the addresses of all of Azure's clouds -> grammar of the name."""
 _SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
 
 
@@ -173,6 +176,20 @@ def check_url(entry: Entry, name: str, example: str) -> None:
         )
     elif parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
         entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
+    elif fault := _fault_of_name(parts.hostname, urllib.parse.urlsplit(example).hostname or ""):
+        entry.problem(name, f"{parts.hostname.partition('.')[0]!r} {fault[0]}", fault[1])
+
+
+def _fault_of_name(host: str, like: str) -> tuple[str, str] | None:
+    """Return what is wrong with the name of an account or vault in its address, by Azure's rules.
+
+    Args:
+        host: of the address; other clouds have other endings, and a proxy of the site's own has any name.
+        like: that of the example, NAME.SERVICE and so on.
+    """
+    account, _, rest = host.partition(".")
+    service = next((part for part in _NAMES if f"{part}." in like and rest.startswith(f"{part}.")), "")
+    return fault_of(account, _NAMES[service]) if service else None
 
 
 def check_credential(entry: Entry) -> None:

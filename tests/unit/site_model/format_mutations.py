@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from .backup_mutations import AZURE as STORES
+from .backup_mutations import VAULT
 from .mutations import ALL, Mutation, edit
 
 _MTU = "site_wan_mtu: 1400"
@@ -94,6 +96,12 @@ etcd_backup_containers:
     writers: [72f988bf-86f1-41af-91ab-2d7cd011db48]
 """
 
+_ACCOUNT, _VAULT = (
+    "account_url: https://backups.blob.core.windows.net",
+    "vault_url: https://keys.vault.azure.net",
+)
+BACKUPS = STORES + VAULT
+
 
 def azure(name: str, old: str, new: str, says: str) -> Mutation:
     """Return a mistake in what is declared of a container."""
@@ -132,5 +140,25 @@ AZURE = (
         "[72f988bf-86f1-41af-91ab-2d7cd011db48]",
         "[admins]",
         "writers[0]: 'admins' is no identifier",
+    ),
+    *(
+        Mutation(
+            f"address of {host}",
+            ((ALL, "", BACKUPS), (ALL, old, new)),
+            ALL,
+            new,
+            f"{host.partition('.')[0]!r} is no name of a {what}",
+        )
+        for old, new, host, what in (
+            (
+                _ACCOUNT,
+                "account_url: https://my-backups.blob.core.windows.net",
+                "my-backups.blob",
+                "storage account",
+            ),
+            (_ACCOUNT, "account_url: https://ab.blob.core.chinacloudapi.cn", "ab.blob", "storage account"),
+            (_VAULT, "vault_url: https://1keys.vault.azure.net", "1keys.vault", "vault"),
+            (_VAULT, "vault_url: https://keys--of.vault.usgovcloudapi.net", "keys--of.vault", "vault"),
+        )
     ),
 )

@@ -56,6 +56,20 @@ def test_what_is_unusual_and_right(example: Example) -> None:
     assert example.problems() == []
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ContosoBackups.blob.core.usgovcloudapi.net",
+        "https://backups.z12.blob.storage.azure.net",
+        "https://my-backups.example.internal:8443",
+        "https://10.20.0.9/devstoreaccount1",
+    ],
+)
+def test_addresses_of_accounts_that_are_right(example: Example, url: str) -> None:
+    example.append(ALL, AZURE.replace("https://backups.blob.core.windows.net", url))
+    assert example.problems() == []
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_mutation(example: Example, mutation: Mutation) -> None:
     for file, old, new in mutation.changes:
