@@ -61,6 +61,8 @@ def check_release(draft: Draft) -> None:
 def check_addresses(draft: Draft) -> None:
     """What ends up in an expression is a network, or the name of a user."""
     for index, text in enumerate(draft.site_value(ADDRESSES) or ()):
+        if text is None:
+            continue  # It has been named as none.
         try:
             ipaddress.ip_network(text)
         except ValueError as error:

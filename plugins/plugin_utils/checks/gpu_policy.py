@@ -23,13 +23,12 @@ def check_overrides(draft: Draft) -> None:
 
     seen: dict[object, str] = {}
     for entry in entries(draft, OVERRIDES):
-        if entry.text("class") not in CLASSES:
-            continue  # It has been named as none of the choices.
+        if entry.text("class") not in CLASSES or not entry.text("reason"):
+            continue  # It has been named as none of the choices, or as empty.
         try:
             event, _ = shipped().override(entry.value)
         except PolicyError as error:
-            field = "reason" if "has no reason" in error.message else "event"
-            entry.problem(field, error.message, error.remedy)
+            entry.problem("event", error.message, error.remedy)
             continue
         if event in seen:
             entry.problem("event", f"{event} is there already, as {seen[event]}", "write one class for it")

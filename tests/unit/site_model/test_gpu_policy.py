@@ -25,7 +25,7 @@ def wrong(name: str, old: str, new: str, says: str, at: str = "") -> Mutation:
 
 MISTAKES = (
     wrong("class", "class: A2", "class: A7", "'A7' is not one of"),
-    wrong("no reason", "reason: ticket 4711", 'reason: ""', "xid 94 has no reason"),
+    wrong("no reason", "reason: ticket 4711", 'reason: ""', "reason: '' is no line of text"),
     wrong("unknown event", "event: xid 94", "event: xyd 94", "'xyd 94' is no event"),
     wrong("unknown state", "nvml remap_pending", "nvml remap_pendng", "no remap_pendng; write remap_pending"),
     wrong("twice", "nvml remap_pending", "xid 094", "xid 94 is there already, as gpu_policy_overrides[0]"),
