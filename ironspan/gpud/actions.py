@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What the repair controller asks this host to do: reset a GPU, reboot. Each once, whatever is killed when.
+"""What the repair controller asks this host to do: reset GPUs, reboot, test them; each once, killed or not.
 
 That it is asked for is an annotation of the Node, which the API server lets only the controller and
 administrators write. The id is on disk before anything is done: one that was begun and not finished is
@@ -39,7 +39,7 @@ class Asked:
 
     Args:
         id: of it.
-        do: ``reset`` or ``reboot``; others are answered as unknown.
+        do: ``reset``, ``reboot`` or ``preflight``; others are answered as unknown.
         gpu: UUID, empty for all.
         expires: seconds since 1970 after which it is not done any more.
     """
@@ -70,11 +70,12 @@ class Actions:
     Args:
         store: keeps what was begun, and what became of it.
         boot: which boot this is.
-        enabled: whether the site lets this host be reset and rebooted so.
+        enabled: whether the site lets this host be reset and rebooted so. A preflight changes nothing.
         busy: returns which processes use a GPU, of all where it is empty.
         quiet: nothing of ours has a GPU open while it lasts.
-        run: runs a program, and raises what ``subprocess.run`` does.
         now: seconds since 1970.
+        run: runs a program, and raises what ``subprocess.run`` does.
+        preflight: begins one, and returns why it did not, empty where it did.
     """
 
     def __init__(
@@ -86,10 +87,11 @@ class Actions:
         quiet: Callable[[], contextlib.AbstractContextManager[object]],
         now: Callable[[], float],
         run: Callable[[Sequence[str]], object] | None = None,
+        preflight: Callable[[], str] | None = None,
     ) -> None:
         self._store, self._boot, self._enabled = store, boot, enabled
         self._busy, self._quiet, self._now = busy, quiet, now
-        self._run = run or _run
+        self._run, self._preflight = run or _run, preflight
 
     def answer(self, text: str) -> str:
         """Do what an annotation asks for, once; return the text of the answer, empty for none."""
@@ -115,6 +117,9 @@ class Actions:
             return self._keep(asked, False, refusal)
         LOG.warning("asked to %s %s", asked.do, asked.gpu or "(all)")
         self._keep(asked, None, "begun")
+        if asked.do == "preflight" and self._preflight is not None:
+            why = self._preflight()
+            return self._keep(asked, not why, why or "begun")
         try:
             if asked.do == "reboot":
                 self._run(REBOOT)
@@ -129,15 +134,15 @@ class Actions:
         return self._keep(asked, True, "reset")
 
     def _refusal(self, asked: Asked) -> str:
-        if not self._enabled:
-            return "nvidia_health_actions_enabled is off on this host"
-        if asked.do not in ("reset", "reboot"):
+        if asked.do not in ("reset", "reboot", *(["preflight"] if self._preflight else [])):
             return f"this agent cannot {asked.do[:32]!r}"
+        if not self._enabled and asked.do != "preflight":
+            return "nvidia_health_actions_enabled is off on this host"
         if self._now() >= asked.expires:
             return "it came too late"
         if asked.gpu and asked.gpu not in self._store.content.gpus:
             return f"{asked.gpu} is no GPU of this host"
-        if asked.do == "reset" and (pids := self._busy(asked.gpu)):
+        if asked.do != "reboot" and (pids := self._busy(asked.gpu)):
             return f"processes use it: {', '.join(map(str, pids[:5]))}"
         return ""
 

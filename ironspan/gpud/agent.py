@@ -254,6 +254,16 @@ class Agent:
         return events.judge(self.store.content.records.values(), self._chosen.policy, self._known)
 
     @property
+    def driver(self) -> str:
+        """Version of the driver, empty while it is not known."""
+        return str((self.reading.get("system") or {}).get("driver") or "")
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a pod or a process has a GPU, as far as anybody knows."""
+        return bool(self._used()) or bool(self.processes(""))
+
+    @property
     def starting(self) -> bool:
         """Whether nothing can be said yet."""
         return not self._known and time.monotonic() - self._started <= _START_S
@@ -272,8 +282,7 @@ class Agent:
             for uuid, known in self.store.content.gpus.items()
         ]
         gpus.sort(key=lambda gpu: int(t.cast("int", gpu["index"]) or 0))
-        driver = (self.reading.get("system") or {}).get("driver") or ""
-        return json.dumps({"boot": self._boot, "driver": driver, "gpus": gpus}, separators=(",", ":"))
+        return json.dumps({"boot": self._boot, "driver": self.driver, "gpus": gpus}, separators=(",", ":"))
 
     def follow_log(self, ended: Callable[[], bool], seconds: float) -> None:
         """Read the kernel's log for some seconds, or until ``ended``.

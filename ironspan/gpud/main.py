@@ -40,11 +40,15 @@ def build_parser() -> argparse.ArgumentParser:
         ("run", serve, "watch until ended"),
         ("check", check, "run all checks once and print what they find"),
         ("dump", dump, "print all that NVML says once, without serial numbers"),
+        ("preflight", preflight, "test the GPUs; ended at once when something else uses one"),
         ("events", show, "print what happened to the GPUs since this boot"),
         ("clear", clear, "forget XIDs of a GPU that was reset by hand, or of all"),
     ):
         commands.add_parser(name, help=text).set_defaults(func=run)
     commands.choices["clear"].add_argument("--gpu", default="", metavar="UUID", help="one GPU; default: all")
+    commands.choices["preflight"].add_argument(
+        "--quick", action="store_true", help="shorter tests, whose verdict the Node does not get"
+    )
     command.add_common(commands, settings.DEFAULT_PATH)
     return parser
 
@@ -56,13 +60,14 @@ def load(path: Path) -> Settings:
     return settings.load(path)
 
 
-def serve(chosen: Settings, _: argparse.Namespace) -> None:
+def serve(chosen: Settings, asked: argparse.Namespace) -> None:
     """Watch until SIGTERM or SIGINT."""
     from ironspan.gpud.actions import Actions
     from ironspan.gpud.agent import Agent, boot_id
     from ironspan.gpud.metrics import Exported
     from ironspan.gpud.node import Node
     from ironspan.gpud.pods import Pods
+    from ironspan.gpud.preflight.ask import Asking
     from ironspan.gpud.publish import Publisher
     from ironspan.gpud.watch import Watch
     from ironspan.program.metrics import Metrics
@@ -84,9 +89,12 @@ def serve(chosen: Settings, _: argparse.Namespace) -> None:
         steps.append(Step("pods", pods.ask, 15.0, 300.0))
     watch = Watch(agent.heard, agent.hung, chosen.every_s, chosen.hang_s, chosen.left_out, chosen.library)
     if chosen.node:
-        does = Actions(agent.store, boot, chosen.acts, agent.processes, watch.quiet, time.time)
+        tests = Asking(chosen.state, asked.settings, boot)
+        does = Actions(
+            agent.store, boot, chosen.acts, agent.processes, watch.quiet, time.time, preflight=tests.begin
+        )
         to = Node(chosen.kubeconfig, chosen.node)
-        publisher = Publisher(agent, to, chosen.heartbeat_s, does=does)
+        publisher = Publisher(agent, to, chosen.heartbeat_s, does=does, tests=tests)
         steps.append(Step("publish", publisher.one_pass, PUBLISH_S, PUBLISH_LATE_S))
     with contextlib.ExitStack() as stack:
         stack.enter_context(metrics.serving(chosen.metrics))
@@ -148,6 +156,26 @@ def check(chosen: Settings, asked: argparse.Namespace) -> int:
     ]
     command.answer(asked, result, "\n".join([f"{len(names)} GPUs: {', '.join(sorted(set(names)))}", *lines]))
     return 0 if healthy else command.FAILED
+
+
+def preflight(chosen: Settings, asked: argparse.Namespace) -> int:
+    """Test the GPUs and print what came out."""
+    from ironspan.gpud.preflight import run
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    report = run.preflight(chosen, process.ending().is_set, tell, asked.quick)
+    status, _, message = report.condition
+    data = {
+        "verdict": report.how,
+        "why": report.why,
+        "results": run.as_rows(report.results),
+        "annotation": report.said,
+        "condition": {"status": status, "message": message},
+    }
+    command.answer(asked, data, "\n".join([*run.as_lines(report.results), f"{report.how}: {message}"]))
+    return 0 if report.how == "passed" else command.FAILED
 
 
 def dump(chosen: Settings, asked: argparse.Namespace) -> int:

@@ -45,14 +45,21 @@ class Node:
         answer = self._request("GET", f"/api/v1/nodes/{self._name}", accept=_METADATA)
         return t.cast("dict[str, t.Any]", json.loads(answer).get("metadata") or {})
 
+    def whole(self) -> dict[str, t.Any]:
+        """Return the Node.
+
+        Raises:
+            ServiceError: the API server did not answer, or refused.
+        """
+        return t.cast("dict[str, t.Any]", json.loads(self._request("GET", f"/api/v1/nodes/{self._name}")))
+
     def conditions(self) -> list[dict[str, t.Any]]:
         """Return the Node's conditions.
 
         Raises:
             ServiceError: the API server did not answer, or refused.
         """
-        node = json.loads(self._request("GET", f"/api/v1/nodes/{self._name}"))
-        return list((node.get("status") or {}).get("conditions") or [])
+        return list((self.whole().get("status") or {}).get("conditions") or [])
 
     def write(self, conditions: list[dict[str, t.Any]], annotations: t.Mapping[str, str]) -> None:
         """Write conditions and annotations in one request; all others stay as they are.

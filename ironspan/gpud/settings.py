@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import preflight
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import (
     CLASSES,
     Policy,
@@ -35,6 +36,9 @@ READINGS = tuple(
     """.split()  # noqa: SIM905
 )
 """What may be left out when a call of NVML does harm."""
+DEMANDED = ("A01", "A02", "A03", "A04", "A06")
+"""Tests that a GPU has to have passed where the settings name none: those of the controller's default."""
+_TESTS = re.compile(r"A[0-9]{2}(,A[0-9]{2})*")
 _ANY = re.compile(r"[^\x00-\x1f\x7f]*")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -60,6 +64,8 @@ class Settings:
         limits: of all checks, by their names.
         left_out: readings that are not made.
         acts: whether the repair controller may have this host's GPUs reset, and the host rebooted.
+        preflight_tests: those that each GPU has to have passed.
+        references: what GPUs are known to reach.
         metrics: where they are served.
     """
 
@@ -81,6 +87,8 @@ class Settings:
     )
     left_out: tuple[str, ...] = ()
     acts: bool = False
+    preflight_tests: tuple[str, ...] = DEMANDED
+    references: preflight.References = field(default_factory=preflight.shipped)
     metrics: Listen = field(default_factory=lambda: Listen("127.0.0.1", PORT))
 
     @property
@@ -104,6 +112,7 @@ def load(path: Path = DEFAULT_PATH) -> Settings:
 def read(top: Section) -> Settings:
     """Take the settings from the section that is the whole file."""
     off, limits = _checks(top.section("checks", default={}))
+    tested, references = _preflight(top.section("preflight", default={}))
     return Settings(
         node=top.text("node", _NAME, "the name of this Node", default="", other=re.compile("")),
         kubeconfig=Path(top.path("kubeconfig", default="/etc/kubernetes/kubelet.conf")),
@@ -121,6 +130,8 @@ def read(top: Section) -> Settings:
         limits=limits,
         left_out=_left_out(top.section("readings", default={})),
         acts=top.flag("acts", False),
+        preflight_tests=tested,
+        references=references,
         metrics=listen(top.section("metrics", default={}), PORT),
     )
 
@@ -168,6 +179,29 @@ def _policy(top: Section, name: str) -> Policy:
     except PolicyError as error:
         top.problem(name, f"is wrong: {error}; classes are {', '.join(CLASSES)}")
         return shipped()
+
+
+def _preflight(section: Section) -> tuple[tuple[str, ...], preflight.References]:
+    text = section.text("tests", _TESTS, "tests with commas, such as A01,A03", default=",".join(DEMANDED))
+    found = tuple(text.split(","))
+    if unknown := [name for name in found if name not in preflight.tests()]:
+        section.problem("tests", f"{unknown[0]} is not known; write some of {', '.join(preflight.tests())}")
+    entries = []
+    for about, value in (
+        section.section("references", default={})
+        .every(re.compile(r"A[0-9]{2} .+"), re.compile(r"[0-9]+ .+"), "a figure and its reason: 4100 why")
+        .items()
+    ):
+        test, _, model = about.partition(" ")
+        figure, _, reason = value.partition(" ")
+        entries.append({"test": test, "model": model, "value": int(figure), "reason": reason})
+    references = preflight.shipped()
+    try:
+        references = references.with_overrides(entries)
+    except PolicyError as error:
+        section.problem("references", f"is wrong: {error}")
+    section.end()
+    return found, references
 
 
 def _left_out(section: Section) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What a site does otherwise about what GPUs report: known events, one class each, and a reason."""
+"""What a site says otherwise of what GPUs report and reach: known events and tests, once, with a reason."""
 
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import entries
 
-OVERRIDES = "gpu_policy_overrides"
+OVERRIDES, REFERENCES = "gpu_policy_overrides", "gpu_policy_references"
 
 
 def check_overrides(draft: Draft) -> None:
@@ -23,16 +23,37 @@ def check_overrides(draft: Draft) -> None:
 
     seen: dict[object, str] = {}
     for entry in entries(draft, OVERRIDES):
-        if entry.text("class") not in CLASSES or not entry.text("reason"):
-            continue  # It has been named as none of the choices, or as empty.
+        if entry.text("class") not in CLASSES:
+            continue  # It has been named as none of the choices.
         try:
             event, _ = shipped().override(entry.value)
         except PolicyError as error:
-            entry.problem("event", error.message, error.remedy)
+            entry.problem(error.field, error.message, error.remedy)
             continue
         if event in seen:
             entry.problem("event", f"{event} is there already, as {seen[event]}", "write one class for it")
         seen[event] = entry.path
 
 
-CHECKS = (check_overrides,)
+def check_references(draft: Draft) -> None:
+    """Each figure of a preflight stands for itself, and is the only one of its model and test."""
+    if not draft.site_value(REFERENCES):
+        return
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import PolicyError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.preflight import override
+
+    seen: dict[object, str] = {}
+    for entry in entries(draft, REFERENCES):
+        try:
+            found = override(entry.value)
+        except PolicyError as error:
+            entry.problem(error.field, error.message, error.remedy)
+            continue
+        about = (found.model.lower(), found.test)
+        if about in seen:
+            message = f"{found.test} of {found.model} is there already, as {seen[about]}"
+            entry.problem("model", message, "write one figure for it")
+        seen[about] = entry.path
+
+
+CHECKS = (check_overrides, check_references)

@@ -21,10 +21,14 @@ def check_repair(draft: Draft) -> None:
         return
     if not draft.members("gpu"):
         _problem(draft, ENABLED, "there is no host in the group gpu", "put GPU hosts into it, or turn it off")
+    # Only sites that repair pay for reading the tests.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import preflight
+
     tests = draft.site_value(TESTS)
     for index, test in enumerate(tests if isinstance(tests, list) else ()):
-        if not re.fullmatch(r"A[0-9]{2}", str(test)):
-            _problem(draft, f"{TESTS}[{index}]", f"{test!r} is no test", "write for example A01")
+        if test not in preflight.tests():
+            remedy = f"write some of {', '.join(preflight.tests())}"
+            _problem(draft, f"{TESTS}[{index}]", f"{test!r} is no test", remedy)
     if isinstance(tests, list) and not tests:
         _problem(draft, TESTS, "is empty, and nodes would get in untested", "name at least A01")
     windows = draft.site_value(WINDOWS)

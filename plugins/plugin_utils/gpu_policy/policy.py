@@ -21,12 +21,13 @@ LARGEST_XID, LARGEST_SXID = 1023, 99_999
 
 
 class PolicyError(ValueError):
-    """An override is none: what is wrong, and what to write."""
+    """An override is none: what is wrong, what to write, and in which field of it."""
 
-    def __init__(self, message: str, remedy: str) -> None:
+    def __init__(self, message: str, remedy: str, field: str = "event") -> None:
         super().__init__(f"{message}; {remedy}")
         self.message = message
         self.remedy = remedy
+        self.field = field
 
 
 class Event(t.NamedTuple):
@@ -113,7 +114,7 @@ class Policy:
         reason = str(entry.get("reason") or "").strip()
         if not reason or not reason.isprintable():
             raise PolicyError(
-                f"{event} has no reason", "write in one line why, with the ticket if there is one"
+                f"{event} has no reason", "write in one line why, with the ticket if there is one", "reason"
             )
         return event, dataclasses.replace(self.rule(event), action=action, why=reason, by_site=True)
 

@@ -99,6 +99,28 @@ def test_what_is_refused_runs_nothing(
     assert host.calls == []
 
 
+@pytest.mark.parametrize(
+    ("why", "ok", "detail"), [("", True, "begun"), ("one is running", False, "one is running")]
+)
+def test_a_preflight_is_begun_once_and_needs_no_leave(
+    why: str, ok: bool, detail: str, tmp_path: Path
+) -> None:
+    host, begun = Host(tmp_path, enabled=False), []
+
+    def begin() -> str:
+        begun.append(1)
+        return why
+
+    host.actions = Actions(
+        host.store, "boot-1", False, lambda gpu: host.pids, host._quietly, lambda: host.now, host._run, begin
+    )
+    for _ in range(3):
+        assert host.ask("preflight", None) == {"id": "a-1", "ok": ok, "detail": detail, "boot": "boot-1"}
+    host.pids.append(41)
+    assert "processes use it" in host.ask("preflight", None, id="a-2")["detail"]
+    assert (begun, host.calls) == ([1], [])
+
+
 def test_where_the_site_does_not_let_it_nothing_runs(tmp_path: Path) -> None:
     host = Host(tmp_path, enabled=False)
     for do in ("reset", "reboot"):

@@ -57,6 +57,8 @@ def test_what_a_site_says_differently(render: Render, tmp_path: Path) -> None:
             nvidia_driver_model="H100",
             nvidia_health_checks={"H18": {"off": True}, "H08": {"rows": 256}},
             nvidia_health_readings_off=["fabric", "sram"],
+            gpu_repair_tests=["A01", "A04"],
+            gpu_policy_references=[{"model": "H200", "test": "A02", "value": 4000, "reason": "ticket 9"}],
             gpu_policy_overrides=[
                 {"event": "xid 94", "class": "A2", "reason": 'seen "often"'},
                 {"event": "nvml remap_pending", "class": "A0", "reason": "ticket 7"},
@@ -68,6 +70,10 @@ def test_what_a_site_says_differently(render: Render, tmp_path: Path) -> None:
     assert found.off == frozenset({"H18"})
     assert found.limits["H08"]["rows"] == 256
     assert set(found.left_out) == {"fabric", "sram"}
+    assert found.preflight_tests == ("A01", "A04")
+    wanted = found.references.wanted("NVIDIA H200", "A02", "any")
+    assert wanted is not None
+    assert (wanted[0], wanted[1].source) == (3600, "ticket 9")
     rule = found.policy.rule(Event("xid", "94"))
     assert (rule.action, rule.why, rule.by_site) == ("A2", 'seen "often"', True)
 

@@ -14,6 +14,9 @@ OVERRIDES = """
 gpu_policy_overrides:
   - {event: xid 94, class: A2, reason: ticket 4711}
   - {event: nvml remap_pending, class: A0, reason: ticket 4712}
+gpu_policy_references:
+  - {model: H200, test: A02, value: 4000, reason: ticket 4713}
+  - {model: H100, test: A06, value: 0, reason: ticket 4714}
 """
 
 
@@ -28,6 +31,16 @@ MISTAKES = (
     wrong("no reason", "reason: ticket 4711", 'reason: ""', "reason: '' is no line of text"),
     wrong("unknown event", "event: xid 94", "event: xyd 94", "'xyd 94' is no event"),
     wrong("unknown state", "nvml remap_pending", "nvml remap_pendng", "no remap_pendng; write remap_pending"),
+    wrong("no test", "test: A02", "test: A99", "'A99' is no test"),
+    wrong("no figure", "value: 4000", "value: -1", "-1 is no figure"),
+    wrong("no reason of a figure", "reason: ticket 4713", 'reason: ""', "A02 of H200 has no reason"),
+    wrong("no model", "model: H200", 'model: ""', "it has no model"),
+    wrong(
+        "figure twice",
+        "model: H100, test: A06",
+        "model: h200, test: A02",
+        "is there already, as gpu_policy_ref",
+    ),
     wrong("twice", "nvml remap_pending", "xid 094", "xid 94 is there already, as gpu_policy_overrides[0]"),
 )
 

@@ -38,6 +38,7 @@ MISTAKES = (
     wrong("more at once", "at_once: 3", "at_once: 9", "9 is more than gpu_repair_most_out, which is 8"),
     wrong("more of a rack", "per_rack: 2", "per_rack: 4", "4 is more than gpu_repair_most_at_once"),
     wrong("no test", "[A01, A03]", "[A01, B3]", "'B3' is no test", "gpu_repair_tests"),
+    wrong("unknown test", "[A01, A03]", "[A01, A09]", "'A09' is no test", "gpu_repair_tests"),
     wrong("no tests", "[A01, A03]", "[]", "nodes would get in untested", "gpu_repair_tests"),
     wrong("window", "sun 00:00-12:00", "sunday 0-12", "'sunday 0-12' is no window", "gpu_repair_windows"),
 )
