@@ -35,7 +35,9 @@ from ironspan.gpu_repair.model import (
 )
 
 MOST = 64
-"""Events, GPUs and results of one node that are read: none has more."""
+"""Events and GPUs of one node that are read: none has more."""
+MOST_RESULTS = 8 * MOST
+"""Results of its preflight: there are eight tests."""
 Object = Mapping[str, t.Any]
 
 
@@ -119,7 +121,7 @@ def _preflight(
         return None
     passed: set[tuple[str, str]] = set()
     failed = []
-    for result in _list(said.get("results")):
+    for result in _list(said.get("results"), MOST_RESULTS):
         test, gpu = _text(result.get("test")), _text(result.get("gpu"))
         if result.get("passed") is True:
             passed.add((test, gpu))
@@ -181,10 +183,10 @@ def _mapping(text: t.Any) -> Mapping[str, t.Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _list(text: t.Any) -> Sequence[Mapping[str, t.Any]]:
+def _list(text: t.Any, most: int = MOST) -> Sequence[Mapping[str, t.Any]]:
     found = _parsed(text)
     entries: list[t.Any] = found if isinstance(found, list) else []
-    return [each for each in entries if isinstance(each, dict)][:MOST]
+    return [each for each in entries if isinstance(each, dict)][:most]
 
 
 def _text(value: t.Any) -> str:

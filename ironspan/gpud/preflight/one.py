@@ -311,8 +311,10 @@ def main(test: str, gpu: str, seconds: float) -> None:
     """
     try:
         found = TESTS[test](Bench(Cuda(), seconds, _GIB, gpu))
-    except (CudaError, OSError) as error:
-        found = Found(False, detail=str(error)[:200])
+    except Exception as error:
+        # Whatever it is, this GPU did not do what it has to.
+        known = isinstance(error, CudaError | OSError)
+        found = Found(False, detail=(str(error) if known else repr(error))[:200])
     print(json.dumps(asdict(found)), flush=True)
 
 

@@ -90,6 +90,18 @@ def test_the_controller_takes_a_verdict_for_what_it_is(results: list[Result]) ->
     assert condition[0] == {"passed": "True", "failed": "False", "incomplete": "Unknown"}[how]
 
 
+def test_all_tests_of_sixteen_gpus_are_read() -> None:
+    gpus = [f"GPU-{n}" for n in range(16)]
+    results = [Result(test, gpu, True, 1.0, detail="x" * 300) for test in policy.tests() for gpu in gpus]
+    said = verdict.annotation(BOOT, DRIVER, START, END, results, verdict.PASSED)
+    written = node(("True", "", ""), json.dumps(said))
+    seen_ = {"boot": BOOT, "driver": DRIVER, "gpus": [{"uuid": gpu} for gpu in gpus]}
+    written["metadata"]["annotations"]["ironspan.io/gpu-seen"] = json.dumps(seen_)
+    found = seen(written, list(policy.tests()))
+    assert found is not None
+    assert (found.passed, found.missing) == (True, ())
+
+
 @given(RESULTS)
 def test_a_verdict_passes_only_what_each_gpu_has_passed(results: list[Result]) -> None:
     if verdict.outcome(results, WANTED, GPUS) == verdict.PASSED:
