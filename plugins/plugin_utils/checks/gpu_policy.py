@@ -23,8 +23,8 @@ def check_overrides(draft: Draft) -> None:
 
     seen: dict[object, str] = {}
     for entry in entries(draft, OVERRIDES):
-        if entry.text("class") not in CLASSES:
-            continue  # It has been named as none of the choices.
+        if entry.text("class") not in CLASSES or not entry.text("reason"):
+            continue  # It has been named as none of the choices, or as empty.
         try:
             event, _ = shipped().override(entry.value)
         except PolicyError as error:
@@ -44,6 +44,9 @@ def check_references(draft: Draft) -> None:
 
     seen: dict[object, str] = {}
     for entry in entries(draft, REFERENCES):
+        value = entry.value.get("value")
+        if not entry.text("model") or not entry.text("reason") or not isinstance(value, int) or value < 0:
+            continue  # It has been named as empty, or as outside of its range.
         try:
             found = override(entry.value)
         except PolicyError as error:

@@ -209,7 +209,7 @@ CALL(cuLaunchKernel, void *function, unsigned blocks, unsigned y, unsigned z, un
                 ((uint32_t *)at(sums))[(size_t)number("wrong.mma", 0) * threads * SUMS * 4] ^= 1;
             last.to = at(sums), last.from = NULL, last.size = 0, last.generation = ++generation;
         }
-        now += (double)warps * loops * SUMS * 4096 / number("mma", 20) / 1e12;
+        now += (double)warps * loops * SUMS * 4096 / number("mma", 2000) / 1e12;
         return 0;
     }
     generation++;

@@ -32,9 +32,9 @@ MISTAKES = (
     wrong("unknown event", "event: xid 94", "event: xyd 94", "'xyd 94' is no event"),
     wrong("unknown state", "nvml remap_pending", "nvml remap_pendng", "no remap_pendng; write remap_pending"),
     wrong("no test", "test: A02", "test: A99", "'A99' is no test"),
-    wrong("no figure", "value: 4000", "value: -1", "-1 is no figure"),
-    wrong("no reason of a figure", "reason: ticket 4713", 'reason: ""', "A02 of H200 has no reason"),
-    wrong("no model", "model: H200", 'model: ""', "it has no model"),
+    wrong("no figure", "value: 4000", "value: -1", "-1 is outside 0 to 1000000"),
+    wrong("no reason of a figure", "reason: ticket 4713", 'reason: ""', "reason: '' is no line of text"),
+    wrong("no model", "model: H200", 'model: ""', "model: '' is no line of text"),
     wrong(
         "figure twice",
         "model: H100, test: A06",
