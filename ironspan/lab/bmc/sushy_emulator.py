@@ -67,6 +67,10 @@ class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
             [*server["command"], *extra], stdin=subprocess.DEVNULL, start_new_session=True
         )
         Path(server["pidfile"]).write_text(f"{started.pid}\n", encoding="ascii")
+        # For a moment of its start a process has no command line, and would pass for one that ended.
+        until = time.monotonic() + STOPS_WITHIN_S
+        while not _process(server) and started.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
 
 
 def _process(server: dict[str, t.Any]) -> int | None:

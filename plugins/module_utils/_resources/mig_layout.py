@@ -30,7 +30,7 @@ class MigLayoutKind:
     """Changes only GPUs that differ, and none while somebody computes on one of the host."""
 
     name = "mig_layout"
-    stays = "GPUs stay divided as they are until the next boot"
+    stays = "the GPUs stay divided as they are until the next boot"
     fields: t.Mapping[str, Field] = {"layout": Field((dict,), required=True)}
 
     def check(self, spec: Spec) -> t.List[str]:
@@ -85,10 +85,6 @@ class MigLayoutKind:
             reboot_request.ask(
                 host, spec["id"], f"GPU {', '.join(waiting)} takes its MIG mode with the next boot"
             )
-
-    def owns(self, spec: Spec, note: t.Dict[str, t.Any]) -> t.List[str]:
-        """Return nothing: no file is this resource's."""
-        return []
 
 
 def _runs(host: Host) -> nvidia_mig.Run:
