@@ -93,7 +93,7 @@ def test_an_unfit_host_is_refused_with_every_reason_and_the_others_go_on(tmp_pat
     inventory.write_text(
         inventory.read_text().replace(
             "w2: {site_address: 10.2.0.2}",
-            "w2: {site_address: 10.2.0.2, base_min_memory_mib: 100000000, base_max_clock_skew_seconds: 0}",
+            "w2: {site_address: 10.2.0.2, base_min_memory_mib: 16777216, base_max_clock_skew_seconds: 0}",
         )
     )
     result = play(tmp_path, PLAY.format(roles=ROLES))
