@@ -29,6 +29,7 @@ PORT = 8080
 
 PLAYBOOK = """\
 - import_playbook: {playbooks}/validate.yml
+  vars: {{__ironspan_purpose: apply}}
 
 - name: assess
   hosts: nodes
