@@ -18,7 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible import constants
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
+    Place,
+    Problems,
+    nearest,
+)
 
 VARIABLE_FOLDERS = ("group_vars", "host_vars")
 SUFFIXES = (".yml", ".yaml", ".json")
@@ -62,8 +66,8 @@ class Sources:
 
     def __init__(self, given: Sequence[str]) -> None:
         self.read: list[Source] = []
-        self.problems: list[Problem] = []
-        self.missing: list[Problem] = []
+        self.problems = Problems()
+        self.missing = Problems()
         self._ignored = _ignored()
         self._seen: set[Path] = set()
         for name in given:
@@ -73,20 +77,14 @@ class Sources:
                 self._variables_beside(path)
             elif path.exists():
                 self._add(path)
+                self._misspelt_beside(path.parent)
                 self._variables_beside(path.parent)
             elif "," not in name and "/" in name:
-                self.missing.append(
-                    Problem(
-                        name,
-                        0,
-                        "(inventory)",
-                        "there is no such file or folder",
-                        "name an inventory that exists",
-                    )
-                )
+                message, remedy = "there is no such file or folder", "name an inventory that exists"
+                self.missing.add(Place(name, 0), "(inventory)", message, remedy)
 
-    def _refuse(self, path: Path, message: str, remedy: str, line: int = 0) -> None:
-        self.problems.append(Problem(str(path), line, "(file)", message, remedy))
+    def _refuse(self, path: Path, message: str, remedy: str) -> None:
+        self.problems.add(Place(str(path), 0), "(file)", message, remedy)
 
     def _add(self, path: Path, variables_of: tuple[str, str] | None = None) -> None:
         if path in self._seen:
@@ -123,9 +121,7 @@ class Sources:
                     )
                 continue
             if (near := _misspelt_folder(name)) and entry.is_dir():
-                self._refuse(
-                    entry, "is no folder of variables, and would be read as hosts", f"name it {near}"
-                )
+                self._refuse(entry, "is no folder of variables", f"name it {near}")
             elif entry.is_dir():
                 self._inventory_folder(entry)
             elif _HARMLESS.search(name):
@@ -144,14 +140,12 @@ class Sources:
                     "is a file, so nobody reads it",
                     f"make it a folder with files such as {kind}/NAME.yml",
                 )
-        if folder.is_dir():
-            names = {entry.name for entry in folder.iterdir() if entry.is_dir()}
-            for name in sorted(names - set(VARIABLE_FOLDERS)):
-                entry = folder / name
-                if (near := _misspelt_folder(name)) and not any(
-                    each.file == str(entry) for each in self.problems
-                ):
-                    self._refuse(entry, "is no folder of variables, so nobody reads it", f"name it {near}")
+
+    def _misspelt_beside(self, folder: Path) -> None:
+        """Name the folders beside a file of hosts that were meant to have variables."""
+        for entry in sorted(folder.iterdir()):
+            if entry.is_dir() and (near := _misspelt_folder(entry.name)):
+                self._refuse(entry, "is no folder of variables", f"name it {near}")
 
     def _named(self, folder: Path, kind: str) -> None:
         """Take what Ansible takes of ``group_vars`` or ``host_vars``, and name the rest."""

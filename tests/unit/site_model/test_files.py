@@ -167,3 +167,12 @@ def test_any_inventory_is_read_or_refused(tmp_path_factory: pytest.TempPathFacto
         (folder / name).write_text(text)
         marks = read_marks([str(folder / name)])
         assert all(problem.message and problem.remedy and problem.line >= 0 for problem in marks.misread)
+
+
+def test_two_files_of_one_folder_have_its_mistakes_once(example: Example) -> None:
+    example.append("more.yml", "user_x: {hosts: az-1}\n")
+    example.append("group_vars/all.yaml", "site_wan_mtu: 1300\n")
+    example.append("group_var/all.yml", "site_wan_mtu: 1300\n")
+    given = [str(example.folder / name) for name in ("hosts.yml", "more.yml")]
+    named = sorted(Path(problem.file).name for problem in read_marks(given).misread)
+    assert named == ["all.yaml", "group_var"]
