@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.playbooks import BIN, play
+
 from .conftest import Example
 from .file_mutations import GPU, MISTAKES, Mistake
-
-PROJECT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
@@ -85,20 +84,12 @@ def test_what_ansible_is_told_to_ignore(example: Example, monkeypatch: pytest.Mo
 
 
 def test_a_playbook_that_makes_the_inventory_runs_without_it(tmp_path: Path) -> None:
-    play = tmp_path / "make.yml"
-    play.write_text(
+    play_file = tmp_path / "make.yml"
+    play_file.write_text(
         "- {hosts: localhost, gather_facts: false, tasks: [{ansible.builtin.debug: {msg: made}}]}\n"
     )
-    ended = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", tmp_path / "not" / "yet.yml", play],
-        cwd=PROJECT,
-        env={**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended = play(str(play_file), tmp_path / "not" / "yet.yml", tmp_path, timeout=300)
+    assert ended.status == 0, ended.output
 
 
 def test_a_byte_order_mark_is_no_mistake(example: Example) -> None:
@@ -114,7 +105,7 @@ def test_what_ansible_encrypted_is_read_with_its_password(
     password.write_text("of a test\n")
     path = example.folder / GPU
     vault = [
-        str(Path(sys.executable).parent / "ansible-vault"),
+        str(BIN / "ansible-vault"),
         "encrypt",
         "--vault-password-file",
         str(password),
@@ -130,23 +121,11 @@ def test_what_ansible_encrypted_is_read_with_its_password(
 def test_every_playbook_ends_with_2(example: Example, playbook: str) -> None:
     """Also one that is a phase, and begins with the hosts."""
     example.append(GPU, "user_x: [\n")
-    ended = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", example.folder, f"playbooks/{playbook}.yml"],
-        cwd=PROJECT,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
-            "ANSIBLE_HOME": str(example.folder.parent),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert "1 problem in the inventory; no host was contacted." in ended.stderr
-    assert f"{GPU}:" in ended.stderr
-    assert "TASK" not in ended.stdout
+    ended = play(playbook, example.folder, example.folder.parent, timeout=300)
+    assert ended.status == 2, ended.output
+    assert "1 problem in the inventory; no host was contacted." in ended.output
+    assert f"{GPU}:" in ended.output
+    assert "TASK" not in ended.output
 
 
 @settings(max_examples=300)
