@@ -31,6 +31,8 @@ _RELEASES = {
 }
 """Resource -> what it is, how many numbers of its version may not change, the variable."""
 _JOINING = ("node/join", "control_plane/member")
+_REMOVAL = re.compile(r"-(removed(-\d+)?|told)\Z")
+"""How the engine names what takes something away, and what tells a unit of it (_engine/removal.py)."""
 
 
 def clock_verdict(host_time: float, started: float, ended: float, largest_skew: float) -> Verdict:
@@ -135,27 +137,37 @@ def within(document: Mapping[str, t.Any], result: Mapping[str, t.Any]) -> dict[s
     """Return what of a host's answer may decide about groups: what its document has, as the document has it.
 
     Every group below follows from the changes and the pending resources of this, so a host gets into no group
-    that belongs to a layer, or a resource, that the inventory has not given it, whatever it answers.
+    that belongs to a layer that the inventory has not given it, whatever it answers.
 
     Args:
         document: of the host, as the controller sent it.
         result: the module's answer.
 
     Returns:
-        ``changes`` and ``pending`` of resources in the document, with the document's kinds; ``more`` tells
-        that there were others, such as what is taken away.
+        ``changes`` and ``pending`` of resources in the document, with the document's kinds, and the changes
+        that take something away from a layer of the document, without one; ``more`` tells that there were
+        others.
     """
     kinds = {resource["id"]: resource.get("kind") for resource in document["resources"]}
+    prunes = document.get("prunes") or ()
     answered = [*(result.get("changes") or ()), *(result.get("pending") or ())]
-    changes, pending = (
-        [
-            {**entry, "kind": kinds[entry["resource"]]}
-            for entry in result.get(name) or ()
-            if entry["resource"] in kinds
-        ]
-        for name in ("changes", "pending")
-    )
+    changes = [
+        {**entry, "kind": kinds.get(entry["resource"])}
+        for entry in result.get("changes") or ()
+        if entry["resource"] in kinds or _removes(str(entry["resource"]), prunes)
+    ]
+    pending = [
+        {**entry, "kind": kinds[entry["resource"]]}
+        for entry in result.get("pending") or ()
+        if entry["resource"] in kinds
+    ]
     return {"changes": changes, "pending": pending, "more": len(answered) > len(changes) + len(pending)}
+
+
+def _removes(resource: str, prunes: t.Collection[str]) -> bool:
+    """Tell whether a resource is made by the engine to take away what one of these layers has no more."""
+    layer, _, name = resource.partition("/")
+    return layer in prunes and _REMOVAL.search(name) is not None
 
 
 def groups_of_composed(groups: Sequence[str]) -> list[str]:

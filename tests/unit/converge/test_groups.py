@@ -87,6 +87,39 @@ def test_what_is_taken_away_is_still_to_be_done(
     assert controller.groups["rack-1"] == [PENDING_GROUP]
 
 
+@pytest.mark.parametrize(
+    ("host", "resource", "action", "groups"),
+    [
+        ("az-1", "etcd_backup/service-removed", "stop", ["__ironspan_pending_etcd_backup"]),
+        ("az-1", "etcd_backup/unit-removed-1", "delete", ["__ironspan_pending_etcd_backup"]),
+        (
+            "az-1", "etcd/server-told", "restart",
+            ["__ironspan_pending_etcd", "__ironspan_restart_etcd"],
+        ),
+        ("rack-1", "etcd_backup/service-removed", "stop", []),
+        ("rack-1", "etcd/server-told", "restart", []),
+        ("az-1", "etcd_backup/made-up", "delete", []),
+    ],
+)  # fmt: skip
+def test_what_a_layer_loses_is_done_in_the_phase_of_that_layer(
+    host: str,
+    resource: str,
+    action: str,
+    groups: list[str],
+    render: Callable[..., Rendered],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a backup nothing of its layer is in the document: only the removal names it."""
+    site = render("lab")
+    controller = Controller(tmp_path / "run", {host: site.document(host)})
+    change = {"resource": resource, "kind": "absent", "action": action, "before": {}, "after": {}}
+    claims = {"changed": True, "changes": [change], "pending": [], "verdicts": []}
+    controller.run(host, lambda arguments: claims, monkeypatch, mode="assess")
+    found = [group for group in controller.groups[host] if not group.startswith("__ironspan_compared_")]
+    assert found == [PENDING_GROUP, *groups]
+
+
 def test_a_document_of_the_hosts_making_leads_into_no_phase(
     render: Callable[..., Rendered], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
