@@ -33,12 +33,19 @@ def select(archive: tarfile.TarFile, strip: int, wanted: t.Sequence[str]) -> t.L
         wanted: names after stripping to take; empty takes all.
 
     Raises:
-        ResourceError: an entry that would leave the folder, is neither file, folder nor link, or a wanted
-            name that is missing. The whole archive is refused then.
+        ResourceError: an entry that would leave the folder, is neither file, folder nor link, a hard link to
+            what is not there, or a wanted name that is missing. The whole archive is refused then.
     """
     members: t.Dict[str, Member] = {}
+    before: t.Set[str] = set()
     for info in archive:
         name = _name(info.name)
+        if info.islnk() and posixpath.normpath(info.linkname) not in before:
+            raise _refused(
+                info.name, f"is a hard link to {info.linkname!r}, and no file before it is called so"
+            )
+        if info.isreg() or info.islnk():
+            before.add(posixpath.normpath(info.name))
         parts = name.split("/") if name else []
         if len(parts) <= strip:
             continue
