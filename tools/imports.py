@@ -53,6 +53,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.cluster": "the cluster of a site: its members, its store, what is expected of it",
     # Domains.
     "plugin_utils.azure": "Azure's interfaces",
+    "plugin_utils.estate": "what a site has in Azure, and the deployment made from it",
     "plugin_utils.bare_metal": "servers from rack to operating system",
     "plugin_utils.redfish": "management controllers of servers (BMC), spoken to directly",
     "plugin_utils.remote_kinds": "kinds of remote things, one file each",

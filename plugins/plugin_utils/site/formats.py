@@ -59,6 +59,13 @@ def _is_address(text: str) -> bool:
         return False
 
 
+def _is_network(text: str) -> bool:
+    try:
+        return "/" in text and text.isascii() and str(ipaddress.IPv4Network(text)) == text
+    except ValueError:
+        return False
+
+
 def _is_url(text: str) -> bool:
     if not _URL_TEXT(text):
         return False
@@ -115,6 +122,7 @@ GRAMMARS: Mapping[str, Grammar] = {
         "write it from / on, of letters, digits and ._@:+,=~-, without ..",
     ),
     "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
+    "cidr": Grammar("IPv4 network", _is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
     "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces"),
     "host_or_address": Grammar(
         "host name or address",

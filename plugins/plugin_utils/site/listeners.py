@@ -14,6 +14,8 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
 
 FILE = Path(__file__).absolute().with_name("listeners.yml")
+SERVERS, NODES, ADMINISTRATORS = CLIENTS = ("servers", "nodes", "administrators")
+"""Who connects to a listener."""
 ANY, HOST, LOOPBACK = "any", "host", "loopback"
 _LOOPBACK_ADDRESS = "127.0.0.1"
 _EVERY = ("0.0.0.0", "::")
@@ -31,6 +33,7 @@ class Listener:
         protocol: ``tcp`` or ``udp``.
         groups: the hosts that have it are in one of these too; empty for all of the layer.
         needed: variable -> value without which it does not listen; True for any that says something.
+        clients: who connects, some of CLIENTS; empty for what only the host itself asks.
     """
 
     what: str
@@ -40,6 +43,7 @@ class Listener:
     protocol: str = "tcp"
     groups: tuple[str, ...] = ()
     needed: tuple[tuple[str, t.Any], ...] = ()
+    clients: tuple[str, ...] = ()
 
     def is_on(self, values: Mapping[str, t.Any]) -> bool:
         """Tell whether it listens on a host with these values."""
@@ -84,6 +88,7 @@ def all_listeners() -> tuple[Listener, ...]:
             protocol=row.get("protocol", "tcp"),
             groups=tuple(row.get("groups", ())),
             needed=tuple(row.get("with", {}).items()),
+            clients=tuple(row.get("from", ())),
         )
         for row in rows
     )

@@ -62,10 +62,15 @@ def test_groups() -> None:
 
 def test_scopes_and_ranges_of_variables() -> None:
     site_wide = [name for name in load_specification().options if all_layers().is_site_wide(name)]
-    since = {name for name in site_wide if name.startswith("site_bare_metal_")}
-    assert len(since) == 12
-    assert sorted(set(site_wide) - since) == sorted(BEFORE["site_wide"])
-    assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"]
+    bare_metal, azure = (
+        {name for name in site_wide if name.startswith(prefix)} for prefix in ("site_bare_metal_", "azure_")
+    )
+    assert len(bare_metal) == 12
+    assert len(azure) == 31
+    assert sorted(set(site_wide) - bare_metal - azure) == sorted(BEFORE["site_wide"])
+    assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"] | {
+        "azure_zones": [1, 3, "an availability zone"]
+    }
 
 
 def test_what_versions_choose_of_the_mirror() -> None:

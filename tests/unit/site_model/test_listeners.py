@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import (
     ANY,
+    CLIENTS,
     HOST,
     LOOPBACK,
     Listener,
@@ -102,6 +103,9 @@ def test_the_table_names_what_there_is() -> None:
         assert row.address in (ANY, HOST, LOOPBACK) or row.address in options, row
         assert all(name in options for name, _wanted in row.needed), row
         assert set(row.groups) <= set(all_layers().groups), row
+        # What others reach is reached by somebody: no firewall would open it otherwise.
+        assert set(row.clients) <= set(CLIENTS), row
+        assert bool(row.clients) is (row.address != LOOPBACK), row
 
 
 def test_every_variable_that_is_a_port_is_in_the_table() -> None:
@@ -123,4 +127,5 @@ def line_of(row: Listener) -> str:
     )
     address = row.address if row.address in (ANY, HOST, LOOPBACK) else f"`{row.address}`"
     needed = ", ".join(f"`{name}`" for name, _wanted in row.needed) or "always"
-    return f"| {row.what} | {row.layer} | {port} | {row.protocol} | {address} | {needed} |"
+    clients = ", ".join(row.clients) or "itself"
+    return f"| {row.what} | {row.layer} | {port} | {row.protocol} | {address} | {clients} | {needed} |"
