@@ -27,7 +27,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.backu
 
 from ironspan.cli.plan_text import shown
 from ironspan.lab.azure import settings
-from tests.support.lab_azure import MANAGEMENT, Credential, LabAzure, azure, running_azure  # noqa: F401
+from tests.support.lab_azure import LabAzure, azure, running_azure  # noqa: F401
 from tests.support.playbooks import ROOT
 from tests.support.small_plays import run
 
@@ -53,8 +53,7 @@ def entry(container: str) -> dict[str, object]:
 
 @pytest.fixture
 def connect(azure: LabAzure) -> Callable[[str], Management]:
-    identity = Credential(azure, "operator", MANAGEMENT)
-    return lambda subscription: Management(identity, subscription, azure.url("management"), ca=str(azure.ca))
+    return lambda subscription: Management(azure.management(), subscription)
 
 
 @pytest.fixture
@@ -170,8 +169,7 @@ def test_what_was_done_before_a_failure_is_told(setting_up: SetUp, azure: LabAzu
 def test_an_identity_without_rights_is_told(
     azure: LabAzure, entry: dict[str, object], container: str
 ) -> None:
-    identity = Credential(azure, "writer", MANAGEMENT)
-    manager = Management(identity, settings.SUBSCRIPTION, azure.url("management"), ca=str(azure.ca))
+    manager = Management(azure.management("writer"), settings.SUBSCRIPTION)
     with pytest.raises(RemoteError, match=r"may not manage labstore/.* Storage Account Contributor"):
         set_up(entry, lambda subscription: manager)
 

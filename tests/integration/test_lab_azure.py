@@ -530,10 +530,7 @@ def test_a_version_that_is_retained_cannot_be_deleted(
 
 def test_roles_are_those_that_the_playbook_wants(azure: LabAzure, container: str) -> None:
     wanted = Wanted(settings.SUBSCRIPTION, GROUP, ACCOUNT, container, 1)
-    manager = Management(
-        Credential(azure, "operator", MANAGEMENT), settings.SUBSCRIPTION,
-        url=azure.url("management"), ca=str(azure.ca),
-    )  # fmt: skip
+    manager = Management(azure.management(), settings.SUBSCRIPTION)
     names = {"writers": "writer", "collectors": "collector", "readers": "reader"}
     for role in (role for role in ROLES if role.key in names):
         principal = settings.IDENTITIES[names[role.key]].object_id

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection
 from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
@@ -100,6 +101,10 @@ class LabAzure:
             connection_verify=str(self.ca),
             **{"retry_total": 0, "connection_timeout": 5, "read_timeout": 20, **options},
         )
+
+    def management(self, identity: str = "operator") -> Connection:
+        """How its resource manager is spoken to by an identity (a role's name)."""
+        return Connection(Credential(self, identity, MANAGEMENT), self.url("management"), ca=str(self.ca))
 
     @contextlib.contextmanager
     def managed_identity(self) -> Iterator[None]:

@@ -1,14 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Speaks to Azure's resource manager. The SDK is imported late: few controllers have it."""
+"""Speaks to Azure's resource manager about the containers of backups."""
 
 from __future__ import annotations
 
-import importlib
 import typing as t
-from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.account import faults, plain
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection, sdk
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container import (
     Found,
     Policy,
@@ -18,74 +17,27 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import Allowed
 
-URL = "https://management.azure.com"
 _ASSIGNMENTS = "2022-04-01"
 """Version of the API of Microsoft.Authorization."""
-
-
-def credential(settings: Mapping[str, t.Any], ca: str = "") -> t.Any:
-    """Return the identity of the controller.
-
-    Args:
-        settings: ``kind``: azure_cli (who ran ``az login``), managed_identity or workload_identity; further
-            ``client_id``, ``tenant_id``, ``token_file``, ``authority``.
-        ca: file with the authority of ``authority``'s certificate.
-
-    Raises:
-        StoreSetupError: the SDK is missing, or there is no such kind.
-    """
-    identity = _sdk("azure.identity")
-    kind = settings.get("kind", "azure_cli")
-    if kind == "azure_cli":
-        return identity.AzureCliCredential(tenant_id=settings.get("tenant_id") or "")
-    if kind == "managed_identity":
-        return identity.ManagedIdentityCredential(client_id=settings.get("client_id") or None)
-    if kind == "workload_identity":
-        authority = settings.get("authority")
-        other = {"authority": authority, "disable_instance_discovery": True} if authority else {}
-        return identity.WorkloadIdentityCredential(
-            tenant_id=settings.get("tenant_id"),
-            client_id=settings.get("client_id"),
-            token_file_path=settings.get("token_file"),
-            connection_verify=ca or True,
-            **other,
-        )
-    raise StoreSetupError(
-        f"{kind!r} is no identity of a controller", "write azure_cli, managed_identity or workload_identity"
-    )
 
 
 class Management:
     """The resource manager, for the containers of one subscription.
 
     Args:
-        identity: of ``credential``.
+        connection: how it is spoken to.
         subscription: its id.
-        url: of the resource manager.
-        audience: what its tokens are for; another one than the public cloud's in sovereign clouds.
-        ca: file with the authority of its certificate; "" for the system's.
 
     Raises:
-        StoreSetupError: the SDK is missing.
+        RemoteError: the SDK is missing.
     """
 
-    def __init__(
-        self, identity: t.Any, subscription: str, url: str = URL, audience: str = URL, ca: str = ""
-    ) -> None:
-        self._models = _sdk("azure.mgmt.storage").models
-        self._rest = _sdk("azure.core.rest")
-        self._errors = _sdk("azure.core.exceptions")
-        self._url = url
-        self._client = _sdk("azure.mgmt.storage").StorageManagementClient(
-            identity,
-            subscription,
-            base_url=url,
-            credential_scopes=[f"{audience}/.default"],
-            connection_verify=ca or True,
-            retry_total=4,
-            connection_timeout=10,
-            read_timeout=60,
-        )
+    def __init__(self, connection: Connection, subscription: str) -> None:
+        self._models = sdk("azure.mgmt.storage").models
+        self._rest = sdk("azure.core.rest")
+        self._errors = sdk("azure.core.exceptions")
+        self._url = connection.url
+        self._client = connection.client("azure.mgmt.storage", "StorageManagementClient", subscription)
 
     def account_faults(self, wanted: Wanted) -> list[str]:
         """Return what is wrong with the account. Raises StoreSetupError when it cannot be read."""
@@ -133,7 +85,7 @@ class Management:
             """The policy that was looked at, so that nobody's later change is overwritten or locked."""
             found = self.find(wanted)
             etag = found.policy.etag if found and found.policy else ""
-            return {"etag": etag, "match_condition": _sdk("azure.core").MatchConditions.IfNotModified}
+            return {"etag": etag, "match_condition": sdk("azure.core").MatchConditions.IfNotModified}
 
         requests: dict[str, t.Callable[[], t.Any]] = {
             "create": lambda: containers.create(*where, private),
@@ -213,13 +165,3 @@ def _message(error: t.Any) -> str:
     return str(getattr(getattr(error, "error", None), "message", "") or error.reason or "").splitlines()[0][
         :300
     ]
-
-
-def _sdk(name: str) -> t.Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise StoreSetupError(
-            f"the Python of this controller has no {name}",
-            "install it where ansible-playbook runs: pip install 'ironspan[azure]'",
-        ) from None

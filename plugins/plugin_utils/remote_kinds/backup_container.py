@@ -11,12 +11,9 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import container
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import connection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container import StoreSetupError, Wanted
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management import (
-    URL,
-    Management,
-    credential,
-)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.management import Management
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import (
     ROLES,
     judge,
@@ -66,12 +63,9 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
 def opened(variables: Mapping[str, t.Any]) -> BackupContainer:
     """Return the kind; the resource manager is spoken to once something is asked."""
     settings = {**(variables.get(MANAGEMENT) or {})}
-    url = settings.get("url") or URL
-    ca = settings.get("ca") or ""
 
     def connect(subscription: str) -> Management:
-        identity = credential(settings, ca)
-        return Management(identity, subscription, url, settings.get("audience") or URL, ca)
+        return Management(connection(settings), subscription)
 
     return BackupContainer(connect)
 
