@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses, names, ports
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import suggested
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints import zone_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import group_id, resource_id
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
     CONTROL_PLANE,
@@ -59,25 +60,11 @@ GATEWAY_SUBNET = "GatewaySubnet"
 """The name that Azure asks for."""
 VARIABLES = tuple(name for name in load_specification().options if name.startswith(("azure_", "site_")))
 """What an estate is made of, beside the ports of layers."""
-_ZONES = {
-    "blob": "privatelink.blob.core.windows.net",
-    "dfs": "privatelink.dfs.core.windows.net",
-    "vault": "privatelink.vaultcore.azure.net",
-    "registry": "privatelink.azurecr.io",
-    "postgresqlServer": "privatelink.postgres.database.azure.com",
-    "Sql": "privatelink.documents.azure.com",
-}
-"""Part of a service -> the private zone that its endpoints' names lie in (Azure, Private endpoint DNS)."""
 _SIZES = {"vpn": "VpnGw2AZ", "express_route": "ErGw2AZ"}
 
 
 class EstateError(RemoteError):
     """The estate cannot be made of these data; checks of inventories say more, with file and line."""
-
-
-def zone_of(group: str) -> str:
-    """Return the private DNS zone of a part of a service."""
-    return _ZONES[group]
 
 
 def declared(variables: Mapping[str, t.Any]) -> Estate | None:
@@ -255,11 +242,11 @@ class _Maker:
     def _dns_zones(self, api: Api | None) -> dict[str, str]:
         existing = self._values[EXISTING]["dns_zones"]
         wanted = [api.host] if api and not _is_address(api.host) else []
-        wanted += ["privatelink.vaultcore.azure.net"] if self._vault() else []
+        wanted += [zone_of("vault")] if self._vault() else []
         accounts = self._values["azure_storage"]
-        wanted += [_ZONES["blob"]] if self._backup() or accounts else []
-        wanted += [_ZONES["dfs"]] if any(entry["hierarchical"] for entry in accounts) else []
-        wanted += [_ZONES[entry["group"]] for entry in self._values["azure_endpoints"]]
+        wanted += [zone_of("blob")] if self._backup() or accounts else []
+        wanted += [zone_of("dfs")] if any(entry["hierarchical"] for entry in accounts) else []
+        wanted += [zone_of(entry["group"]) for entry in self._values["azure_endpoints"]]
         kind = "Microsoft.Network/privateDnsZones"
         return {name: existing.get(name) or self._id("network", kind, name) for name in dict.fromkeys(wanted)}
 
