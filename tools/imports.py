@@ -56,6 +56,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.estate": "what a site has in Azure, and the deployment made from it",
     "plugin_utils.bare_metal": "servers from rack to operating system",
     "plugin_utils.redfish": "management controllers of servers (BMC), spoken to directly",
+    "plugin_utils.controller": "configuration of AWX and its likes, and their interface",
     "plugin_utils.remote_kinds": "kinds of remote things, one file each",
     "plugin_utils.access": "people's own certificates",
     "plugin_utils.admission": "what the cluster takes",

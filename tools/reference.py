@@ -176,6 +176,8 @@ def operation_section(operation: Operation, arguments: collections.abc.Sequence[
         "hosts": operation.hosts or "none; the controller and the API",
         "changes": "" if operation.changes else "nothing",
         "consent": consents.get(operation.consent, ""),
+        "takes about": f"{operation.minutes} minutes",
+        "in a controller": "after an approval" if operation.approved else "",
         "steps": ", ".join(f"`{step}`" for step in operation.steps),
         "`--limit`": "" if operation.limit else "refused where it leaves out a host of a step",
         "slices": "with a plan" if operation.slices else "",

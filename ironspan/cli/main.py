@@ -30,6 +30,7 @@ PARTS = (
     "ironspan.cli.egress",
     "ironspan.cli.net",
     "ironspan.cli.gpu",
+    "ironspan.cli.awx",
     "ironspan.cli.operations",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",

@@ -79,6 +79,7 @@ OPERATIONS = (
         said=("etcd-join-later", "etcd-leave-out"),
         compared="none",
         grouped=True,
+        minutes=45,
     ),
     Operation(
         name="backup_list",
@@ -95,6 +96,7 @@ OPERATIONS = (
         hosts="one member of etcd",
         arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
         changes=False,
+        minutes=60,
     ),
     Operation(
         name="backup_drill",
@@ -102,6 +104,8 @@ OPERATIONS = (
         command=("backup", "drill"),
         hosts="one member of etcd",
         arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
+        check_mode=False,
+        minutes=30,
     ),
     Operation(
         name="backup_gc",
@@ -109,6 +113,7 @@ OPERATIONS = (
         command=("backup", "gc"),
         hosts="one host with the identity that may delete",
         arguments=(_at("where (the last member)"), _PROGRAM, *EVERYWHERE),
+        check_mode=False,
     ),
     Operation(
         name="backup_accept",
@@ -120,6 +125,7 @@ OPERATIONS = (
         hosts="members of etcd",
         arguments=(_at("these instead of all members"), ALLOW_DESTRUCTIVE, *EVERYWHERE),
         consent="always",
+        minutes=5,
     ),
     Operation(
         name="backup_store",
@@ -139,5 +145,7 @@ OPERATIONS = (
         compared="none",
         remote=("backup_container",),
         cluster=False,
+        approval=True,
+        minutes=5,
     ),
 )

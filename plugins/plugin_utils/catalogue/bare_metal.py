@@ -59,6 +59,8 @@ OPERATIONS = (
         compared="none",
         remote=("bare_metal_server",),
         cluster=False,
+        minutes=120,
+        approval=True,
     ),
     Operation(
         name="server_redeploy",
@@ -76,6 +78,7 @@ OPERATIONS = (
         compared="none",
         remote=("bare_metal_redeploy",),
         cluster=False,
+        minutes=90,
     ),
     Operation(
         name="server_retire",
@@ -92,6 +95,7 @@ OPERATIONS = (
         compared="none",
         remote=("bare_metal_retire",),
         cluster=False,
+        minutes=240,
     ),
     Operation(
         name="ironic_password",
@@ -105,6 +109,8 @@ OPERATIONS = (
         steps=("change-password",),
         compared="none",
         cluster=False,
+        minutes=5,
+        approval=True,
     ),
     Operation(
         name="server_drift",

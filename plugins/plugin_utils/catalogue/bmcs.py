@@ -58,6 +58,8 @@ OPERATIONS = (
         compared="none",
         remote=("bmc",),
         cluster=False,
+        minutes=30,
+        approval=True,
     ),
     Operation(
         name="bmc_show",
@@ -110,6 +112,8 @@ OPERATIONS = (
             REPORT,
             *EVERYWHERE,
         ),
+        check_mode=False,
+        minutes=5,
     ),
     Operation(
         name="bmc_power",
@@ -132,5 +136,7 @@ OPERATIONS = (
             REPORT,
             *EVERYWHERE,
         ),
+        approval=True,
+        minutes=10,
     ),
 )

@@ -67,6 +67,7 @@ SERVERS = Argument(
     type="list",
     default=(),
     option="SERVER",
+    all_when_empty=True,
 )
 EMPTIED = ("drain", "delete-pods")
 """Steps that empty a node."""

@@ -38,6 +38,8 @@ class Argument:
             capitals, stand for a positional argument.
         short: the letter of a short option, such as ``o`` for ``-o``.
         words: what the items of a list are called that has just so many.
+        all_when_empty: nothing said means every one that there is. A survey of a controller insists on an
+            answer where the operation changes something: it is left empty too easily.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Argument:
     option: str = ""
     short: str = ""
     words: tuple[str, ...] = ()
+    all_when_empty: bool = False
 
     @property
     def word(self) -> str:
@@ -95,6 +98,10 @@ class Operation:
         grouped: whether hosts are put into groups by their steps, because plays are about these.
         any_order: whether hosts may come in another order than in the plan.
         new_hosts: whether hosts come that nothing of ours is on yet.
+        check_mode: whether check mode says what it would do; without, a controller has no template for it.
+        minutes: how long it takes on a site of some hundred hosts, an estimate.
+        approval: whether somebody else has to approve it where a controller runs it; so it is, too, where
+            steps need consent.
     """
 
     name: str
@@ -117,6 +124,14 @@ class Operation:
     grouped: bool = False
     any_order: bool = False
     new_hosts: bool = False
+    check_mode: bool = True
+    minutes: int = 10
+    approval: bool = False
+
+    @property
+    def approved(self) -> bool:
+        """Whether a controller runs it only after somebody else than the launcher has approved it."""
+        return self.approval or bool(self.consent)
 
     @property
     def planned(self) -> bool:

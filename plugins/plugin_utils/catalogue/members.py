@@ -34,6 +34,8 @@ OPERATIONS = (
         limit=False,
         steps=(*_JOINING, *_FOLLOWING),
         compared="targets",
+        approval=True,
+        minutes=30,
     ),
     Operation(
         name="member_remove",
@@ -52,6 +54,7 @@ OPERATIONS = (
         limit=False,
         steps=(*_FOLLOWING, *_LEAVING),
         compared="others",
+        minutes=20,
     ),
     Operation(
         name="member_replace",
@@ -73,5 +76,6 @@ OPERATIONS = (
         steps=(*_LEAVING, *_JOINING, *_FOLLOWING),
         compared="targets",
         grouped=True,
+        minutes=40,
     ),
 )

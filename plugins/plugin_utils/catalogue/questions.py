@@ -146,5 +146,7 @@ OPERATIONS = (
         command=("runtime", "bench"),
         hosts="hosts of gvisor and gvisor_gpu",
         arguments=EVERYWHERE,
+        check_mode=False,
+        minutes=30,
     ),
 )

@@ -9,6 +9,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common i
     EVERYWHERE,
     FORCE_DRAIN,
     PLAN,
+    changed,
     named,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
@@ -56,6 +57,8 @@ OPERATIONS = (
         limit=False,
         steps=("authority-next", "authority-trust", "authority-issue", "authority-drop", "authority-back"),
         compared="none",
+        approval=True,
+        minutes=60,
     ),
     Operation(
         name="encryption_rotate",
@@ -87,6 +90,8 @@ OPERATIONS = (
             "encryption-rewrite",
         ),
         compared="none",
+        approval=True,
+        minutes=60,
     ),
     Operation(
         name="cni_migrate",
@@ -95,7 +100,7 @@ OPERATIONS = (
         command=("cni", "migrate"),
         hosts="those named, or all nodes",
         arguments=(
-            named("the hosts or groups that are moved (all nodes)"),
+            changed(named("the hosts or groups that are moved (all nodes)"), all_when_empty=True),
             Argument(
                 name="ironspan_pod_network",
                 what="where nodes go; cilium-only is the last stage, after which there is no way back",
@@ -123,6 +128,7 @@ OPERATIONS = (
         ),
         compared="none",
         groups=True,
+        minutes=240,
     ),
     Operation(
         name="certs_renew",
@@ -133,5 +139,6 @@ OPERATIONS = (
         arguments=(ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),
         limit=False,
         steps=("renew-certificates",),
+        minutes=30,
     ),
 )

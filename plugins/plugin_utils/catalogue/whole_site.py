@@ -25,6 +25,8 @@ OPERATIONS = (
         hosts="all",
         arguments=(ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),
         slices=True,
+        approval=True,
+        minutes=60,
     ),
     Operation(
         name="try",
@@ -35,6 +37,8 @@ OPERATIONS = (
         command=("try",),
         hosts="all",
         arguments=(changed(TRY, required=True, option="TIME"), ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),
+        approval=True,
+        minutes=30,
     ),
     Operation(
         name="confirm",
@@ -50,6 +54,7 @@ OPERATIONS = (
             ),
             *EVERYWHERE,
         ),
+        check_mode=False,
     ),
     Operation(
         name="rollback",
@@ -77,6 +82,8 @@ OPERATIONS = (
         steps=("rollback",),
         compared="targets",
         groups=True,
+        approval=True,
+        minutes=20,
     ),
     Operation(
         name="history",
@@ -150,6 +157,8 @@ OPERATIONS = (
         ),
         compared="targets",
         any_order=True,
+        approval=True,
+        minutes=360,
     ),
     Operation(
         name="reset",
@@ -167,6 +176,7 @@ OPERATIONS = (
             *EVERYWHERE,
         ),
         consent="always",
+        minutes=30,
     ),
     Operation(
         name="validate",

@@ -33,6 +33,7 @@ OPERATIONS = (
         compared="targets",
         only_named=True,
         new_hosts=True,
+        minutes=30,
     ),
     Operation(
         name="node_remove",
@@ -53,6 +54,7 @@ OPERATIONS = (
         steps=LEAVING,
         compared="none",
         only_named=True,
+        minutes=60,
     ),
     Operation(
         name="node_replace",
@@ -74,5 +76,6 @@ OPERATIONS = (
         compared="targets",
         only_named=True,
         new_hosts=True,
+        minutes=90,
     ),
 )

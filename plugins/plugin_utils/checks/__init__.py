@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     access,
     admission,
+    awx,
     backup,
     cilium,
     cni_migration,
@@ -67,6 +68,7 @@ CHECKS: tuple[Check, ...] = (
     *admission.CHECKS,
     *encryption.CHECKS,
     *access.CHECKS,
+    *awx.CHECKS,
     *hardening.CHECKS,
     *identity.CHECKS,
     *ironic.CHECKS,

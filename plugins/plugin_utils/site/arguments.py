@@ -30,6 +30,8 @@ _LISTS = ("list", "hosts", "files")
 COLLECTION = "ironspan.hybrid."
 _TIME = re.compile(r"[0-9]{1,6}[smh]?")
 _COMMAND_LINE = Place("<command line>", 0)
+_WORKFLOW_JOBS = ("awx_workflow_job_id", "tower_workflow_job_id")
+"""What controllers add to the variables of a job that is part of a workflow."""
 Placing = Callable[[t.Any, t.Any], Place]
 
 
@@ -80,11 +82,25 @@ def problems_of_run(given: Mapping[str, t.Any], variables: Mapping[str, t.Any]) 
     """
     operations = operations_of_run(given)
     wanted = operations or list(catalogue.OPERATIONS.values())
-    found = list(problems_in(given, wanted, of_command_line, _names(operations)))
+    passed_over = _of_other_jobs(given, operations)
+    asked = {name: value for name, value in given.items() if name not in passed_over}
+    found = list(problems_in(asked, wanted, of_command_line, _names(operations)))
     found += _twice(given, operations)
     found += _missing(variables, operations)
     found += _planned(given)
     return sorted(found)
+
+
+def _of_other_jobs(given: Mapping[str, t.Any], operations: Sequence[Operation]) -> list[str]:
+    """Return the arguments that are for other jobs of the same workflow of a controller.
+
+    AWX hands the answers of a workflow's survey to each of its jobs. What no operation has stays a mistake.
+    """
+    if not operations or not any(given.get(name) for name in _WORKFLOW_JOBS):
+        return []
+    own = _by_name(entry for operation in operations for entry in operation.arguments)
+    known = _by_name(catalogue.arguments().values())
+    return [name for name in given if name in known and name not in own]
 
 
 def _planned(given: Mapping[str, t.Any]) -> Iterator[Problem]:
@@ -202,11 +218,15 @@ def _outdated(given: Mapping[str, t.Any], operations: Iterable[Operation]) -> It
 
 
 def warnings_of_run(given: Mapping[str, t.Any]) -> list[str]:
-    """Return a sentence for each old name among the variables of the command line."""
-    return [
+    """Return a sentence for each old name on the command line, and one for what is passed over."""
+    operations = operations_of_run(given)
+    said = [
         f"{name} is called {argument.name} now; the old name works until the next release"
-        for name, argument in _outdated(given, operations_of_run(given))
+        for name, argument in _outdated(given, operations)
     ]
+    if passed_over := _of_other_jobs(given, operations):
+        said.append(f"Passed over, for other jobs of this workflow: {', '.join(sorted(passed_over))}.")
+    return said
 
 
 def renamed(given: Mapping[str, t.Any], operation: Operation) -> dict[str, t.Any]:

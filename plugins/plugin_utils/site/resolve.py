@@ -35,7 +35,8 @@ _CONNECTION = {
 }
 POLICY_PREFIX = "site_plan_"
 """Variables that say who must approve what. Whoever may start a run may not choose them for this run."""
-_ALLOWED_PREFIXES = ("ansible_", "user_", "awx_", "tower_")
+AWX_PREFIX = "awx_"
+_ALLOWED_PREFIXES = ("ansible_", "user_", AWX_PREFIX, "tower_")
 
 
 def needs_template(value: t.Any) -> bool:
@@ -101,7 +102,7 @@ class Resolver:
         settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))
         for setting in settings:
             name = str(setting.key)
-            if name in known or name.startswith(_ALLOWED_PREFIXES):
+            if name in known or (name.startswith(_ALLOWED_PREFIXES) and not self._is_misspelt(name, known)):
                 continue
             if name.startswith(PREFIX):
                 # Operations take them from the inventory too, each its own.
@@ -116,6 +117,15 @@ class Resolver:
             )
             place = self._draft.setting_place(setting.key, setting.value)
             self._draft.problems.add(place, name, "unknown variable", remedy)
+
+    def _is_misspelt(self, name: str, known: Mapping[str, t.Any]) -> bool:
+        """Tell whether a name looks like a variable of the role ``awx``.
+
+        A job of AWX has others that begin so; they come with the run and never stand in an inventory.
+        """
+        ours = [option for option in known if option.startswith(AWX_PREFIX)]
+        in_run = name in self._draft.inventory.extra
+        return name.startswith(AWX_PREFIX) and not in_run and nearest(name, ours) is not None
 
     def _check_policy(self) -> None:
         """Refuse a policy of approvals from the command line, a file of variables, or a controller's job."""

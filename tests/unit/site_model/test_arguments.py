@@ -141,6 +141,22 @@ def test_playbooks_of_others_take_what_any_operation_takes(playing: t.Callable[.
         assert refused({"ironspan_tri": "5m"}) == ["ironspan_tri: unknown argument; write ironspan_try"]
 
 
+def test_a_job_of_a_workflow_passes_over_what_is_for_others(playing: t.Callable[..., None]) -> None:
+    playing(f"{PLAYBOOKS}/verify.yml")
+    # The controller hands the answers of a workflow's survey to all of its jobs.
+    asked = {"ironspan_servers": "a", "ironspan_allow_destructive": "true"}
+    assert len(refused(asked)) == 2
+    job = {**asked, "awx_workflow_job_id": 7}
+    assert refused(job) == []
+    (said,) = arguments.warnings_of_run(job)
+    assert said.endswith("other jobs of this workflow: ironspan_allow_destructive, ironspan_servers.")
+    # What no operation has is a mistake there, too.
+    assert refused({**job, "ironspan_servrs": "a"}) != []
+    playing(f"{PLAYBOOKS}/bmc_show.yml")
+    wrong = refused({"ironspan_servers": {"a": 1}, "awx_workflow_job_id": 7, "ironspan_expected": "x"})
+    assert [text.partition(";")[0] for text in wrong] == ["ironspan_servers: \"{'a': 1}\" is no list"]
+
+
 def test_old_names_are_told(playing: t.Callable[..., None]) -> None:
     playing(f"{PLAYBOOKS}/reset.yml")
     assert arguments.warnings_of_run({"reset_consent": "small"}) == [

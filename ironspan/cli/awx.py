@@ -1,0 +1,62 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan awx``: the configuration of a controller (AWX and its likes), written as files."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import typing as t
+
+from ironspan.cli.outcome import CommandError, Exit
+
+FOLDER = "awx"
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``awx`` commands; those that are operations are added with the others."""
+    parser = subparsers.add_parser("awx", help="a controller of jobs (AWX): its configuration")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    render = commands.add_parser(
+        "render",
+        help="write the configuration of the controller as YAML; contacts nobody",
+        description="Write job templates with surveys, workflows, teams and what they stand on, as YAML in "
+        "the data shape of the community's roles, one file for each kind. The inventory is checked "
+        "first. No host and no controller is contacted. See docs/awx.md.",
+    )
+    render.add_argument(
+        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
+    )
+    render.add_argument(
+        "-o", "--output", default=FOLDER, metavar="FOLDER", help=f"folder to write into ({FOLDER})"
+    )
+    render.set_defaults(func=write)
+
+
+def write(arguments: argparse.Namespace) -> int:
+    """Render the configuration, write what differs, and return the exit code."""
+    from ironspan.cli.inventory import read_site
+
+    site = read_site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
+    variables = next(iter(site.hosts.values())).variables
+    if not variables["awx_project_url"]:
+        raise CommandError(
+            "the inventory does not say where a controller finds the playbooks",
+            "write awx_project_url, the URL of the git repository",
+            Exit.BAD_INPUT,
+        )
+    made = rendered.rendered(settings_of(variables, len(site.group("nodes"))), variables["awx_host"])
+    folder = pathlib.Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in rendered.files(made).items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            write_file(path, text.encode())
+    counts = ", ".join(f"{len(entries)} {name.removeprefix('controller_')}" for name, entries in made.items())
+    sys.stdout.write(f"{folder}: {counts}\n")
+    return int(Exit.OK)

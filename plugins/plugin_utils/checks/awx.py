@@ -1,0 +1,104 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a controller: what is needed to render it, known operations, times, values."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rrule import fault_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.templates import offered
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import Wrong, wrong_value
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+
+ANSWERS, NOTIFICATIONS, SCHEDULES = "awx_answers", "awx_notifications", "awx_schedules"
+_NEEDED = {
+    "webhook": ("url",),
+    "slack": ("channels", "secret_variable"),
+    "pagerduty": ("subdomain", "secret_variable", "service_key_variable"),
+}
+"""What each type of notification cannot do without."""
+
+
+def check_names(draft: Draft) -> None:
+    """The prefix of names is there: what begins with nothing would be everything."""
+    if draft.site_value("awx_prefix") == "":
+        place = draft.site_place("awx_prefix")
+        draft.problems.add(place, "awx_prefix", "is empty", "write a word that the names begin with")
+
+
+def check_answers(draft: Draft) -> None:
+    """Each answer is one of an argument that there is, and of its type."""
+    answers = draft.site_value(ANSWERS)
+    host = draft.writer(ANSWERS)
+    if not isinstance(answers, Mapping) or host is None:
+        return
+    for name, wrong in _wrong_answers(answers, catalogue.arguments()):
+        draft.problems.add(draft.inner_place(host, ANSWERS, name), f"{ANSWERS}.{name}", *wrong)
+
+
+def _wrong_answers(
+    answers: Mapping[str, t.Any], known: Mapping[str, Argument]
+) -> Iterator[tuple[str, Wrong]]:
+    for name, value in answers.items():
+        if name not in known:
+            near = nearest(str(name), known)
+            yield name, Wrong("no operation has this argument", f"write {near}" if near else "leave it out")
+        elif known[name].of_run:
+            yield name, Wrong("is about one run", "leave it out; a survey or a workflow says it")
+        elif wrong := wrong_value(known[name], value):
+            yield name, wrong
+
+
+def check_notifications(draft: Draft) -> None:
+    """Each notification has what its type needs, and a name of its own."""
+    seen = set()
+    for entry in entries(draft, NOTIFICATIONS):
+        kind = entry.text("type")
+        for field in _NEEDED.get(kind, ()):
+            if not entry.has(field):
+                entry.problem(field, f"is empty, and {kind} needs it", f"write '{field}: ...'")
+        name = entry.text("name")
+        if name in seen:
+            entry.problem("name", f"{name} is there twice", "write it once")
+        seen.add(name)
+
+
+def check_schedules(draft: Draft) -> None:
+    """Each schedule is of an operation that may run by itself, at a time that controllers take."""
+    fit = {entry.name: entry for entry in offered() if not entry.approved}
+    seen = set()
+    for entry in entries(draft, SCHEDULES):
+        name = entry.text("operation")
+        if name not in fit:
+            _unfit(entry, name, fit)
+            continue
+        if name in seen:
+            entry.problem("operation", f"{name} is there twice", "write it once")
+        seen.add(name)
+        if fault := fault_of(entry.text("rrule")):
+            entry.problem(
+                "rrule", fault, "write it like DTSTART;TZID=UTC:20260101T020000 RRULE:FREQ=DAILY;INTERVAL=1"
+            )
+        answers = entry.value.get("answers")
+        known = {argument.name: argument for argument in fit[name].arguments}
+        if isinstance(answers, Mapping):
+            for key, wrong in _wrong_answers(answers, known):
+                entry.problem("answers", f"{key}: {wrong.message}", wrong.remedy)
+
+
+def _unfit(entry: Entry, name: str, fit: Mapping[str, t.Any]) -> None:
+    if name in catalogue.OPERATIONS:
+        entry.problem("operation", f"{name} does not run by itself", f"write one of {', '.join(fit)}")
+    else:
+        near = nearest(name, fit)
+        remedy = f"write {near}" if near else f"write one of {', '.join(fit)}"
+        entry.problem("operation", f"there is no operation {name!r}", remedy)
+
+
+CHECKS = (check_names, check_answers, check_notifications, check_schedules)
