@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab.azure import people
+from ironspan.lab.azure.arm.control import ArmControl
+from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.faults import Fault, FaultError
 from ironspan.lab.azure.policy import Container, PolicyError
 from ironspan.lab.azure.world import World
@@ -26,8 +28,9 @@ _FAULT_FIELDS = {f.name for f in fields(Fault)} - {"id", "hits", "hidden", "heal
 class Control:
     """Carries out commands on a world."""
 
-    def __init__(self, world: World, about: dict[str, Any]) -> None:
+    def __init__(self, world: World, about: dict[str, Any], arm: Arm | None = None) -> None:
         self._world = world
+        self._arm = ArmControl(arm) if arm is not None else None
         self._about = about
         self._commands: dict[str, Callable[..., dict[str, Any]]] = {
             "status": self._status,
@@ -41,6 +44,7 @@ class Control:
             "token": self._token,
             "person": self._person,
             "rotate": self._rotate,
+            **(self._arm.commands if self._arm is not None else {}),
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +76,8 @@ class Control:
         return self._world.faults.add(Fault(**settings)).shown()
 
     def _heal(self, id: int | None = None) -> dict[str, Any]:  # the fault's field is called so
-        return {"healed": self._world.faults.heal(id)}
+        named = self._arm.heal() if self._arm is not None and id is None else 0
+        return {"healed": self._world.faults.heal(id) + named}
 
     def _policy(self, container: str = "", **changes: Any) -> dict[str, Any]:
         """Set policies past the resource manager's rules: tests have to unlock what operators cannot."""
@@ -118,10 +123,12 @@ class Control:
         self._world.token_lifetime_s = float(seconds)
         return {"seconds": self._world.token_lifetime_s}
 
-    def _token(self, identity: str, audience: str, lifetime_s: float | None = None) -> dict[str, Any]:
+    def _token(
+        self, identity: str, audience: str, lifetime_s: float | None = None, tenant: str = ""
+    ) -> dict[str, Any]:
         from ironspan.lab.azure.settings import IDENTITIES
 
-        return {"token": self._world.issue(IDENTITIES[identity], audience, lifetime_s)}
+        return {"token": self._world.issue(IDENTITIES[identity], audience, lifetime_s, tenant)}
 
     def _person(
         self,

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The resource manager: the storage account, its blob service, its containers and their policies."""
+"""The resource manager: who may ask, the account with real blobs behind it, `arm` for all the rest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import secrets
 from typing import Any
 
 from ironspan.lab.azure import authorization, faults, settings, tokens
+from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.policy import Append, Container, Policy, PolicyError
 from ironspan.lab.azure.upstream import Upstream
@@ -47,11 +48,12 @@ def _failure(status: int, headers: dict[str, str]) -> Response:
 
 
 class Management:
-    """The endpoints of the resource manager that concern the store."""
+    """The resource manager's endpoint."""
 
-    def __init__(self, world: World, upstream: Upstream) -> None:
+    def __init__(self, world: World, upstream: Upstream, arm: Arm) -> None:
         self._world = world
         self._upstream = upstream
+        self._arm = arm
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
@@ -69,18 +71,18 @@ class Management:
 
     async def _serve(self, request: Request) -> Response:
         text = await request.all()
-        refused = self._authorise(request)
-        if refused is not None:
-            return refused
+        caller = self._authorise(request)
+        if isinstance(caller, Response):
+            return caller
         if not request.query.get("api-version"):
             return error(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
         roles = authorization.answer(request.path, request.query) if request.method == "GET" else None
         if roles is not None:
-            return answer(200, roles)
+            return answer(200, self._arm.with_assignments(roles, request))
         found = _PATH.match(request.path)
         own = (settings.SUBSCRIPTION, settings.RESOURCE_GROUP.lower(), settings.ACCOUNT)
         if found is None or (found["subscription"], found["group"].lower(), found["account"]) != own:
-            return error(404, "ResourceNotFound", f"The resource {request.path} was not found.")
+            return self._arm.serve(request, text, caller.object_id)
         try:
             document = json.loads(text or b"{}")
             return await self._account(request, found["rest"] or "", document.get("properties", document))
@@ -89,7 +91,7 @@ class Management:
         except (ValueError, TypeError, AttributeError) as wrong:
             return error(400, "InvalidRequestContent", f"The request content was invalid: {wrong}")
 
-    def _authorise(self, request: Request) -> Response | None:
+    def _authorise(self, request: Request) -> settings.Identity | Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         challenge = {"www-authenticate": f'Bearer authorization_uri="https://{settings.LOGIN_HOST}"'}
         if scheme != "Bearer":
@@ -106,7 +108,7 @@ class Management:
                 f"The client with object id '{claims.get('oid')}' does not have authorization "
                 f"to perform action on {request.path}.",
             )
-        return None
+        return identity
 
     async def _account(self, request: Request, rest: str, properties: dict[str, Any]) -> Response:
         if rest == "" and request.method == "GET":

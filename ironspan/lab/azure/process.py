@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab.azure import client, control, http, identity, settings
+from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.config import Config, authority, server
 from ironspan.lab.azure.http import Broken, Handler, Request, Response
 from ironspan.lab.azure.management import Management
@@ -28,6 +29,8 @@ _HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
 _PATHS = {settings.TENANT: "login", "common": "login", "subscriptions": "management"}
 #: Seconds that a challenge stays in its machine: several programs there may be asking at once.
 _CHALLENGE_S = 60.0
+#: Seconds between two looks at what the resource manager has under way.
+_TICK_S = 0.25
 #: Seconds between two tries while Azurite starts.
 _AGAIN_S = 0.05
 
@@ -75,10 +78,11 @@ async def _serve(folder: Path, config: Config) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*server(folder))
     where = config.endpoints
+    arm = Arm(folder)
     services: dict[str, Handler] = {
         "store": Store(world, upstream),
         "login": identity.Login(world),
-        "management": Management(world, upstream),
+        "management": Management(world, upstream, arm),
         "metadata": identity.Metadata(world),
         "arc": identity.Arc(world, _placer(config), config.arc_folder),
     }
@@ -91,12 +95,14 @@ async def _serve(folder: Path, config: Config) -> None:
         secure = tls if "metadata" not in group and "arc" not in group else None
         servers.append(await http.listen(handler, address, port, secure))
     about: dict[str, Any] = {"ready": False, "pid": os.getpid(), "endpoints": where}
-    commands = control.Control(world, about)
+    commands = control.Control(world, about, arm)
     listener = await control.listen(commands, client.socket_path(folder))
     await _create_container(world, upstream)
     about["ready"] = True
     async with listener:
-        await listener.serve_forever()
+        while True:
+            await asyncio.sleep(_TICK_S)
+            arm.tick()
 
 
 def _placer(config: Config) -> identity.Place:

@@ -98,13 +98,15 @@ class World:
         """The time as policies see it (Unix seconds)."""
         return time.time() + self.clock_offset_s
 
-    def issue(self, identity: settings.Identity, audience: str, lifetime_s: float | None = None) -> str:
-        """Return a token for an identity, as Entra ID issues it for `audience`."""
-        now = int(time.time())
+    def issue(
+        self, identity: settings.Identity, audience: str, lifetime_s: float | None = None, tenant: str = ""
+    ) -> str:
+        """Return a token for an identity, as Entra ID issues it for `audience`; `tenant` is another one."""
+        now, tenant = int(time.time()), tenant or settings.TENANT
         return self.signer.sign(
             {
                 "aud": audience,
-                "iss": f"https://sts.windows.net/{settings.TENANT}/",
+                "iss": f"https://sts.windows.net/{tenant}/",
                 "iat": now,
                 "nbf": now - 300,
                 "exp": now + int(self.token_lifetime_s if lifetime_s is None else lifetime_s),
@@ -112,7 +114,7 @@ class World:
                 "idtyp": "app",
                 "oid": identity.object_id,
                 "sub": identity.object_id,
-                "tid": settings.TENANT,
+                "tid": tenant,
                 "ver": "1.0",
                 "xms_mirid": identity.resource_id,
             }
