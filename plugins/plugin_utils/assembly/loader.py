@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleError
@@ -34,6 +34,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
     SiteError,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import Resolver
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sharpen import sharpened
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
     ROLES_FOLDER,
     load_specification,
@@ -79,7 +80,7 @@ def load_site(
         variables = VariableManager(loader=loader, inventory=manager)
         hostvars = HostVars(inventory=manager, variable_manager=variables, loader=loader)
     except AnsibleError as error:
-        return None, [problem_of(error, sources[0])]
+        return None, list(_not_decrypted(loader, marks)) or [problem_of(error, sources[0])]
     return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, environment, marks=marks)
 
 
@@ -129,7 +130,8 @@ def load_from_ansible(
     try:
         inventory = read_inventory(manager, loader, extra_vars)
     except AnsibleError as error:
-        return None, [problem_of(error, sources[0] if sources else "inventory")]
+        closed = list(_not_decrypted(loader, marks))
+        return None, closed or [problem_of(error, sources[0] if sources else "inventory")]
     try:
         specification, layers = load_specification(roles_folder), all_layers()
         if roles_folder == ROLES_FOLDER:
@@ -149,8 +151,19 @@ def load_from_ansible(
     Resolver(draft, loader, {"groups": groups, "hostvars": hostvars}).run()
     (run_slice_checks if is_slice else run_checks)(draft)
     if len(problems):
-        return None, list(problems)
+        return None, sharpened(problems)
     return build_site(draft, is_slice), []
+
+
+def _not_decrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:
+    """Yield a problem for each encrypted file that no given password opens: Ansible does not name it."""
+    for file in marks.encrypted:
+        try:
+            loader.load_from_file(file)
+        except AnsibleError as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            remedy = "give the password that it was encrypted with, or encrypt it again"
+            yield Problem(file, 1, "(file)", f"cannot be decrypted and read: {reason}"[:600], remedy)
 
 
 def require_site(loaded: Loaded) -> Site:

@@ -124,7 +124,7 @@ def entries(draft: Draft) -> Iterator[Entry]:
     anyone = host or next(iter(draft.hosts.values()))
     for index, each in enumerate(value if isinstance(value, list) else ()):
         if isinstance(each, Mapping):
-            item = written[index] if isinstance(written, list) else None
+            item = written[index] if isinstance(written, list) and index < len(written) else None
             yield Entry(draft, anyone, f"{CLASSES}[{index}]", each, item)
 
 

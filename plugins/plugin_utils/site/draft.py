@@ -75,7 +75,7 @@ class Draft:
         if setting is not None and isinstance(step, str) and isinstance(setting.value, Mapping):
             inner = next((place_of(key) for key in setting.value if key == step), None)
         elif setting is not None and isinstance(step, int) and isinstance(setting.value, list):
-            inner = place_of(setting.value[step])
+            inner = place_of(setting.value[step]) if step < len(setting.value) else None
         return inner if inner is not None and inner.file == place.file else place
 
     def setting_place(self, key: t.Any, value: t.Any) -> Place:

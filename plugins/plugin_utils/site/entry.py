@@ -62,5 +62,6 @@ def entries(draft: Draft, variable: str) -> Iterator[Entry]:
     written = host.settings[variable].value
     for index, value in enumerate(values):
         if isinstance(value, Mapping):
-            item = written[index] if isinstance(written, list) else None
+            # An expression that came to nothing leaves the default in its place, which is another list.
+            item = written[index] if isinstance(written, list) and index < len(written) else None
             yield Entry(draft, host, f"{variable}[{index}]", value, item)

@@ -35,9 +35,12 @@ class TooLong(Exception):
 
 def is_too_long(error: BaseException | None) -> bool:
     """Tell whether an error, or what it came from, is ``TooLong``: templates wrap what happens inside."""
-    while error is not None:
+    seen: set[int] = set()
+    # Errors of a value that refers to itself are each other's cause.
+    while error is not None and id(error) not in seen:
         if isinstance(error, TooLong):
             return True
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
 

@@ -148,6 +148,17 @@ GRAMMARS: Mapping[str, Grammar] = {
         _like(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]*", 128),
         'write it as it is released, in quotes, for example "1.36.4"',
     ),
+    "release": Grammar(
+        "release of a kernel",
+        _like(r"[0-9]{1,4}(\.[0-9]{1,5}){0,3}"),
+        'write it in quotes, for example "5.15"',
+    ),
+    "account": Grammar(
+        # Of a directory it may have a domain, in front or behind.
+        "name of an account",
+        _like(r"[A-Za-z0-9_]([A-Za-z0-9_.@\\+-]{0,254}[A-Za-z0-9_$])?"),
+        "write the name that ssh takes, without spaces",
+    ),
     "package": Grammar(
         "name of a package", _like(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", 255), "write it as apt or dnf does"
     ),

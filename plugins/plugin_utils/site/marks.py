@@ -19,13 +19,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_te
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import (
+    VAULT,
     Duplicate,
+    is_encrypted,
     is_null,
     line_of,
     parse,
 )
-
-_VAULT = "$ANSIBLE_VAULT"
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,6 +45,7 @@ class Marks:
         misread: what keeps Ansible from reading the inventory as it was written; nothing else is judged then.
         missing: sources that are not there. A playbook that makes them may run without.
         inventory_files: the files of hosts, groups and inventory plugins.
+        encrypted: files that ansible-vault encrypted.
         first_file: the first one of which the lines are known.
     """
 
@@ -60,6 +61,7 @@ class Marks:
     misread: list[Problem] = dataclasses.field(default_factory=list)
     missing: list[Problem] = dataclasses.field(default_factory=list)
     inventory_files: list[str] = dataclasses.field(default_factory=list)
+    encrypted: list[str] = dataclasses.field(default_factory=list)
     first_file: str = ""
 
     def member(self, group: str, host: str) -> Place | None:
@@ -122,10 +124,14 @@ def _read(source: Source, marks: Marks, decrypts: bool) -> None:
     text = _text(path, marks)
     if text is None:
         return
-    if text.startswith(_VAULT):
+    if text.startswith(VAULT):
+        marks.encrypted.append(file)
         if not decrypts:
             message, remedy = "is encrypted, and no password was given", "add --vault-password-file FILE"
             marks.misread.append(Problem(file, 1, "(file)", message, remedy))
+        elif not is_encrypted(text):
+            message = "begins like a file that ansible-vault encrypted, and the rest is no such text"
+            marks.misread.append(Problem(file, 1, "(file)", message, "encrypt it again"))
         return
     if is_inventory and path.suffix not in SUFFIXES:
         if path.suffix == ".toml":

@@ -32,6 +32,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import
 _CONNECTION = {
     "ansible_host": Option(name="ansible_host", role="ansible"),
     "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
+    "ansible_user": Option(name="ansible_user", role="ansible", format="account"),
+    "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="keyword"),
 }
 POLICY_PREFIX = "site_plan_"
 """Variables that say who must approve what. Whoever may start a run may not choose them for this run."""
@@ -86,6 +88,22 @@ class Resolver:
         self._check_policy()
         for name, groups in self._draft.inventory.host_groups.items():
             self._draft.hosts[name] = self._host(name, groups)
+        self._check_hidden()
+
+    def _check_hidden(self) -> None:
+        """Check what no host has: values of groups without hosts, and those that others hide.
+
+        The next host of the group would get them. Expressions are not computed: there is nobody to do it for.
+        """
+        seen = {
+            (name, id(setting.value))
+            for settings, *_ in self._shared.values()
+            for name, setting in settings.items()
+        }
+        for layers in self._draft.inventory.group_layers.values():
+            for settings in layers.values():
+                hidden = {n: each for n, each in settings.items() if (n, id(each.value)) not in seen}
+                self._checked(hidden)
 
     def _check_names(self) -> None:
         specification = self._draft.specification

@@ -153,9 +153,11 @@ class Sources:
         for entry in self._entries(folder):
             if entry.name.startswith("."):
                 continue
-            if entry.suffix in SUFFIXES and not _COPIES.search(entry.stem):
+            if entry.suffix in SUFFIXES and (kind == "host_vars" or not _COPIES.search(entry.stem)):
                 candidates.setdefault(entry.stem, []).append(entry)
-            elif _meant_as_variables(entry) and entry.is_file():
+            elif (
+                _meant_as_variables(entry) and entry.is_file()
+            ):  # in host_vars copies are hosts that are not there
                 self._unread(entry)
             elif not _HARMLESS.search(entry.name) and (not entry.suffix or kind == "host_vars"):
                 candidates.setdefault(entry.name, []).append(entry)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ def plain(value: t.Any) -> t.Any:
     return value
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 
@@ -91,11 +93,9 @@ def _to_text(value: t.Any, option: Option) -> str:
 def _to_int(value: t.Any, option: Option) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    if isinstance(value, str) and value.isascii():
-        try:
-            return int(value, 10)
-        except ValueError:
-            pass
+    # int() also takes spaces, underscores and the digits of other scripts.
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value, 10)
     found = f"must be a whole number, is {kind_of(value)} ({_shown(value, option)})"
     raise Rejected(found, "write digits without quotes")
 

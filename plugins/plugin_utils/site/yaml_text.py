@@ -25,6 +25,8 @@ _STANDARD = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset(
     _STANDARD + name for name in ("str", "int", "float", "bool", "null", "seq", "map", "timestamp", "merge")
 )
+VAULT = "$ANSIBLE_VAULT"
+"""What a file or value that ansible-vault encrypted begins with."""
 _MERGE_MARKER = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 _NULLS = ("", "~", "null", "Null", "NULL")
 _resolved: Callable[..., str] = yaml.SafeLoader("").resolve
@@ -75,6 +77,11 @@ def parse(text: str, file: str) -> Text:
         root: yaml.Node | None = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark and "flow" in str(error.context) and (opened := _open_bracket(text)) is not None:
+            line, sign = opened
+            if line <= mark.line:
+                reason = f"the {sign} that is opened here is not closed, or something in it is wrong"
+                return Text(broken=_better(Place(file, line), reason, text))
         line, reason = (mark.line + 1 if mark else 1), str(error.problem or error.context)
         return Text(broken=_better(Place(file, line), reason, text))
     except yaml.reader.ReaderError as error:
@@ -142,6 +149,21 @@ def _better(place: Place, reason: str, text: str) -> tuple[Place, str]:
     return place, reason
 
 
+def _open_bracket(text: str) -> tuple[int, str] | None:
+    """Return line and sign of the innermost bracket that a broken text leaves open, None when none is."""
+    opened: list[tuple[int, str]] = []
+    try:
+        for token in yaml.scan(text, Loader=Loader):
+            if isinstance(token, yaml.FlowSequenceStartToken | yaml.FlowMappingStartToken):
+                sign = "[" if isinstance(token, yaml.FlowSequenceStartToken) else "{"
+                opened.append((token.start_mark.line + 1, sign))
+            elif isinstance(token, yaml.FlowSequenceEndToken | yaml.FlowMappingEndToken) and opened:
+                opened.pop()
+    except yaml.YAMLError:
+        pass
+    return opened[-1] if opened else None
+
+
 def _open_quote(text: str, line: int) -> int | None:
     """Return the line of a quote that swallowed lines up to a broken one, None when none did."""
     last: tuple[int, int] | None = None
@@ -174,6 +196,8 @@ def _unusable(root: yaml.Node) -> tuple[yaml.Node, str] | None:
         if node.tag and node.tag not in _TAGS and node.tag not in _PLAIN_TAGS and node.tag != "!":
             name = node.tag.replace(_STANDARD, "!!")
             return node, f"the tag {name} makes what an inventory has no use for"
+        if (wrong := _wrong_vault(node) or _wrong_merge(node)) is not None:
+            return wrong
         size = 1
         open_nodes.add(known)
         for inner in _inside(node):
@@ -187,6 +211,43 @@ def _unusable(root: yaml.Node) -> tuple[yaml.Node, str] | None:
         return None
 
     return visit(root)
+
+
+def _wrong_vault(node: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """Return a value that is called encrypted and is not; Ansible says so only when somebody asks for it."""
+    if node.tag not in ("!vault", "!vault-encrypted"):
+        return None
+    if isinstance(node, yaml.ScalarNode) and is_encrypted(node.value):
+        return None
+    return node, "what stands behind !vault is nothing that ansible-vault encrypted"
+
+
+def is_encrypted(text: str) -> bool:
+    """Tell whether a text has the form of what ansible-vault encrypts, whatever the password.
+
+    Args:
+        text: with its first line, ``$ANSIBLE_VAULT;...``.
+    """
+    first, *rest = text.strip().splitlines() or [""]
+    header = [part.strip() for part in first.split(";")]
+    if header[0] != VAULT or header[1:2] not in (["1.1"], ["1.2"]) or header[2:3] != ["AES256"]:
+        return False
+    try:
+        parts = bytes.fromhex("".join(line.strip() for line in rest)).split(b"\n", 2)
+        return len(parts) == 3 and all(bytes.fromhex(part.decode("ascii")) for part in parts)
+    except ValueError:
+        return False
+
+
+def _wrong_merge(node: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """Return the value of a merge (``<<``) that is no dictionary, nor a list of some."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if not isinstance(key, yaml.ScalarNode) or key.value != "<<" or key.style:
+            continue
+        for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if not isinstance(each, yaml.MappingNode):
+                return key, f"<< takes a dictionary, and this is {kind_of(each)}"
+    return None
 
 
 def _inside(node: yaml.Node) -> Iterator[yaml.Node]:

@@ -41,6 +41,8 @@ def edit(
     return Mutation(name, ((file, old, new),), where or file, at or new.splitlines()[0], says, problems)
 
 
+ENCRYPTED = b"\n".join(part.hex().encode() for part in (b"salt", b"signature", b"secret")).hex()
+"""What ansible-vault would write; no password opens it."""
 _NAME = "site_name: example"
 _PODS = "site_pod_cidr: 10.244.0.0/16"
 _SERVICES = "site_service_cidr: 10.96.0.0/16"
@@ -238,7 +240,7 @@ TYPES = (
         _GPU_1,
         "gpu-a-01: {ansible_host: 10.30.1.11",
         "is not valid YAML",
-        at="gpu-a-02: {",
+        at="gpu-a-01: {",
     ),
 )
 
@@ -714,7 +716,7 @@ FILES = (
             (
                 ALL,
                 _MTU,
-                "site_wan_mtu: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3131\n",
+                f"site_wan_mtu: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  {ENCRYPTED}\n",
             ),
         ),
         ALL,
