@@ -10,6 +10,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     access,
     admission,
     awx,
+    azure_estate,
     backup,
     cilium,
     cni_migration,
@@ -82,6 +83,7 @@ CHECKS: tuple[Check, ...] = (
     *gpu_mig.CHECKS,
     *gpu_policy.CHECKS,
     *gpu_repair.CHECKS,
+    *azure_estate.CHECKS,
     *secrets.CHECKS,
 )
 

@@ -55,9 +55,10 @@ def check_variable_files(draft: Draft) -> None:
 def check_counts(draft: Draft) -> None:
     """There must be a control plane, a worker, and an odd number of etcd members."""
     for group, what in (("etcd", "etcd member"), ("control_plane", "control plane"), ("nodes", "worker")):
-        # Workers of bare metal come into the inventory once they run.
-        from_racks = draft.site_value("site_bare_metal_cloud") or draft.members("ironic")
-        if not draft.members(group) and not (group == "nodes" and from_racks):
+        # Workers of bare metal and of pools come into the inventory once they run.
+        made = ("site_bare_metal_cloud", "azure_pools")
+        later = any(map(draft.site_value, made)) or draft.members("ironic")
+        if not draft.members(group) and not (group == "nodes" and later):
             draft.problems.add(
                 draft.group_place(group),
                 f"groups.{group}",

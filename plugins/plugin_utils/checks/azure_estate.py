@@ -1,0 +1,84 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The estate in Azure: all that Azure, or the rest of the site, would not take, before anybody is asked."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import (
+    faults_machines,
+    faults_network,
+    faults_place,
+    faults_services,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import (
+    Path,
+    given,
+    without_subscription,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SUBSCRIPTION
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+
+_STAGES = (
+    (without_subscription,),
+    (*faults_place.JUDGES, *faults_network.FIRST, *faults_machines.FIRST, *faults_services.FIRST),
+    (*faults_network.JUDGES, *faults_machines.JUDGES, *faults_services.JUDGES),
+)
+"""What a stage finds would make most of the next stage's findings: these are said when it finds nothing."""
+
+
+def check_estate(draft: Draft) -> None:
+    """Add what is wrong, each at its line.
+
+    Where a variable has a value that its own declaration refuses, that is said and nothing else: what
+    follows from it would be said too.
+    """
+    options = draft.specification.options
+    written = {name for name in options if name.startswith("azure_") and draft.writer(name)}
+    if not written or any(problem.path.startswith("azure_") for problem in draft.problems):
+        return
+    variables = {name: value for name in options if (value := draft.site_value(name)) is not None}
+    hosts = {host.name: (str(address_of(host)), host.groups) for host in draft.hosts.values()}
+    found = given(variables, hosts)
+    for stage in _STAGES if found.values[SUBSCRIPTION] else _STAGES[:1]:
+        faults = [fault for judge in stage for fault in judge(found)]
+        for path, message, remedy in faults:
+            draft.problems.add(_place(draft, path), _called(path), message, remedy)
+        if faults:
+            return
+
+
+def _called(path: Path) -> str:
+    """Return how a place is called: ``azure_machines[0].disk.kind``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
+    return f"{path[0]}{''.join(steps)}"
+
+
+def _place(draft: Draft, path: Path) -> Place:
+    """Return the line of a value, or of what it would stand in."""
+    variable, *steps = path
+    host = draft.writer(str(variable))
+    if host is None:
+        return draft.site_place(SUBSCRIPTION)
+    value: t.Any = host.settings[str(variable)].value
+    found = draft.site_place(str(variable))
+    for step in steps:
+        place: Place | None = None
+        if isinstance(value, Mapping) and step in value:
+            place = next((place_of(key) for key in value if key == step), None)
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+            place = place_of(value)
+        else:
+            break
+        found = place or found
+    return found
+
+
+CHECKS = (check_estate,)
