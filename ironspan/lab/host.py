@@ -26,6 +26,7 @@ for controller in /sys/fs/cgroup/*/; do mount -o remount,rw,bind "$controller" 2
 """
 #: kernel.* and vm.* belong to the whole machine. The kubelet insists on a few values: it finds them in files
 #: of the host's own, mounted over the real ones (names and values: kubelet's container_manager_linux.go).
+#: The boot's identifier is the one that systemd-nspawn makes for each boot.
 _BOOT = """\
 mount --make-rshared /
 mkdir -p /run/ironspan-lab/sysctl
@@ -33,9 +34,11 @@ guard() {
   file=/run/ironspan-lab/sysctl/$(echo "$1" | tr / .)
   echo "$2" >"$file" && mount --bind "$file" "/proc/sys/$1"
 }
+boot=$(cat /proc/sys/kernel/random/boot_id)
 for tree in kernel vm; do
   mount --bind "/proc/sys/$tree" "/proc/sys/$tree" && mount -o remount,bind,ro "/proc/sys/$tree"
 done
+guard kernel/random/boot_id "$boot"
 guard vm/overcommit_memory 1
 guard vm/panic_on_oom 0
 guard kernel/panic 10

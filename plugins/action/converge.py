@@ -26,6 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.many_host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.planned import plan_for
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.turn import Turn, turn_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    REBOOT_GROUP,
     UNREACHED_GROUP,
     clock_verdict,
     failure_message,
@@ -37,6 +38,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts 
     recovery_groups,
     release_verdicts,
     unfit_message,
+    waits_for_boot,
     within,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
@@ -279,7 +281,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result.update(failed=True, msg=unfit, verdicts=[v for v in verdicts if not v.get("ok")])
             return
         said = within(document, result)
-        groups = groups_for(said)
+        groups = [*groups_for(said), *([REBOOT_GROUP] if waits_for_boot(result) else [])]
         self._join([*groups, *membership_groups(document["layers"], said, assessed=True)], notes)
         result["groups"] = groups
 

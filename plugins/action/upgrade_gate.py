@@ -14,6 +14,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, node_hosts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.verdicts import (
+    PENDING_GROUP,
+    REBOOT_GROUP,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon, rollouts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
@@ -25,7 +29,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
     skew,
 )
 
-PENDING_GROUP = "__ironspan_pending"
 NODES_GROUP = "__ironspan_upgrade_nodes"
 ANNOTATION = "ironspan/gvisor"
 
@@ -36,6 +39,7 @@ class ActionModule(ClusterAction):
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         "phase": {"type": "str", "choices": ["etcd", "control_plane", "addons", "nodes"], "required": True},
         "hosts": {"type": "list", "elements": "str", "default": []},
+        "boots": {"type": "dict", "default": {}},
         "timeout_s": {"type": "int", "default": 300},
     }
 
@@ -57,7 +61,8 @@ class ActionModule(ClusterAction):
             if missing:
                 return _stopped(missing, self._way_back(session, "control_plane"))
             changed = addons.follow(session.api(), site.kubernetes_version, _coredns(site))
-        problems = rollouts.until(lambda: _problems(session, phase, hosts), limit, self.say)
+        boots = {str(name): str(boot) for name, boot in arguments["boots"].items()}
+        problems = rollouts.until(lambda: _problems(session, phase, hosts, boots), limit, self.say)
         if problems:
             return _stopped(problems, self._way_back(session, phase))
         if phase == "nodes":
@@ -70,7 +75,7 @@ class ActionModule(ClusterAction):
         site = session.site
         now = live.look(session.api())
         planes = {host.name for host in site.group("control_plane")}
-        pending = set(self.group(PENDING_GROUP))
+        pending = {*self.group(PENDING_GROUP), *self.group(REBOOT_GROUP)}
         workers = [host for host in node_hosts(site) if host.name not in planes]
         due = [host for host in workers if host.name in pending]
         out = {name for name, node in now.nodes.items() if not cordon.is_in_service(node)}
@@ -103,7 +108,7 @@ class ActionModule(ClusterAction):
         return rollback.of_control_planes(wanted, done, len(planes))
 
 
-def _problems(session: Session, phase: str, hosts: list[Host]) -> list[str]:
+def _problems(session: Session, phase: str, hosts: list[Host], boots: t.Mapping[str, str]) -> list[str]:
     if phase == "etcd":
         problems = gate.etcd_problems(session, hosts)
         # etcd is well when the API says so too.
@@ -114,7 +119,7 @@ def _problems(session: Session, phase: str, hosts: list[Host]) -> list[str]:
     api = session.api()
     if phase == "addons":
         return gate.rollout_problems(api, session.site.kubernetes_version, _coredns(session.site))
-    return gate.node_problems(api, hosts)
+    return [*gate.boot_problems(api, hosts, boots), *gate.node_problems(api, hosts)]
 
 
 def _coredns(site: Site) -> str:

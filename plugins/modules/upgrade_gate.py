@@ -41,6 +41,13 @@ options:
     type: list
     elements: str
     default: []
+  boots:
+    description:
+      - For V(nodes), boot IDs of hosts by their names. The gate stays closed until their kubelets report
+        from that boot.
+      - GPUs have to pass their preflight of it, where the repair controller asks for one.
+    type: dict
+    default: {}
   timeout_s:
     description: Seconds to wait.
     type: int

@@ -19,6 +19,8 @@ STARTING_GROUP = "__ironspan_starting_control_plane"
 UNREACHED_GROUP = "__ironspan_unreached"
 """Hosts that should have been reset and did not answer."""
 RESTART_GROUP = "__ironspan_restart_{layer}"
+REBOOT_GROUP = "__ironspan_reboot"
+"""Hosts on which something waits for a boot: an earlier run changed it, and was cut off before the boot."""
 EVENTS, RETIRED_GROUP = JOINING_GROUP.format(layer="etcd_events"), "__ironspan_retired_etcd_events"
 """The second one has hosts that only lose their etcd for events: API servers use it until they were told."""
 RECOVERY_GROUP = "__ironspan_recovery_changed"
@@ -202,6 +204,11 @@ def groups_for(result: Mapping[str, t.Any]) -> list[str]:
         if actions <= {"stop", "delete"}:
             joining[joining.index(EVENTS)] = RETIRED_GROUP
     return [PENDING_GROUP, *joining, *(RESTART_GROUP.format(layer=layer) for layer in sorted(restarting))]
+
+
+def waits_for_boot(result: Mapping[str, t.Any]) -> bool:
+    """Tell whether a host says that something of it takes effect with its next boot."""
+    return bool((result.get("facts") or {}).get("reboots"))
 
 
 def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assessed: bool) -> list[str]:

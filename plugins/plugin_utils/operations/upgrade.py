@@ -124,6 +124,9 @@ def _host_steps(context: Context, now: live.Live, host: Host, wave: str) -> Iter
         changes = ["what its document says"]
     if host.in_group("gvisor") or host.in_group("gvisor_gpu"):
         changes.append(f"gVisor {host.variables['gvisor_version']} if it has another")
+    driver = str(host.variables.get("nvidia_driver_version") or "") if host.in_group("gpu") else ""
+    if driver:
+        changes.append(f"GPU driver {driver} if it has another, which takes a reboot")
     kubelet = now.kubelets[host.name]
     yield Step(
         "drain",

@@ -225,8 +225,8 @@ def _warnings(entries: Mapping[str, Content], cluster: Content, left_out: Sequen
     for reason in sorted({reason for reasons in reboots.values() for reason in reasons}):
         hosts = [name for name, reasons in reboots.items() if reason in reasons]
         warnings.append(
-            f"Takes effect with the next boot of {', '.join(hosts[:20])} ({reason}). Nothing reboots by "
-            "itself: drain and reboot one after the other afterwards; ironspan doctor names those that wait."
+            f"Takes effect with the next boot of {', '.join(hosts[:20])} ({reason}). Nodes are "
+            "rebooted in waves by `ironspan upgrade NODE ...` only; ironspan doctor names those that wait."
         )
     return warnings
 

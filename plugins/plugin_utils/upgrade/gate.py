@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
@@ -17,6 +17,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import liv
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
 
 _SHOWN = 8
+PREFLIGHT = "GPUPreflight"
+"""The Node's condition that the agent of GPU hosts writes."""
 
 
 def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
@@ -69,6 +71,42 @@ def node_problems(api: Api, changed: Sequence[Host]) -> list[str]:
                 problems.append(f"{host.name} runs {what} {current}, wanted {wanted}")
     problems += _system_pods(api, {host.name for host in changed})
     return [*problems, *budget_problems(api.get("/apis/policy/v1/poddisruptionbudgets")["items"])]
+
+
+def boot_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -> list[str]:
+    """Return which nodes have not come back from the boot that they were given, or not with healthy GPUs.
+
+    A Node stays Ready for most of a minute while its host is away, so only the boot that the kubelet reports
+    proves that it is back. What a host says of its boot decides about that host alone.
+
+    Args:
+        api: the API.
+        changed: hosts of the wave.
+        boots: boot IDs as the hosts have them now, by their names; hosts that are not in it may have any.
+    """
+    nodes = live.look(api).nodes
+    problems = []
+    for host in changed:
+        node = nodes.get(host.name)
+        if node is None:
+            continue  # the other problems name it
+        reported = str(node["status"].get("nodeInfo", {}).get("bootID", ""))
+        if host.name in boots and reported != boots[host.name]:
+            problems.append(f"{host.name} was rebooted, and its kubelet has not reported since")
+        problems += _preflight(host, node)
+    return problems
+
+
+def _preflight(host: Host, node: Object) -> Iterator[str]:
+    """Say what is wrong with the preflight of a node's GPUs; it belongs to a boot and a driver."""
+    found = next((c for c in node["status"].get("conditions", ()) if c["type"] == PREFLIGHT), None)
+    if found is None or found.get("status") == "True":
+        return
+    said = str(found.get("message", "")) or "no reason given"
+    if found.get("status") == "False":
+        yield f"the GPUs of {host.name} failed their preflight: {said}"
+    elif host.variables.get("gpu_repair_enabled") and host.variables.get("gpu_repair_mode") != "watch":
+        yield f"the GPUs of {host.name} have not passed their preflight yet: {said}"
 
 
 def _system_pods(api: Api, nodes: set[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -47,6 +48,37 @@ def test_the_gate_after_nodes(change: Content, says: str) -> None:
         api.answers["/api/v1/namespaces/kube-system/pods"] = {"items": [pod]}
     found = gate.node_problems(t.cast(t.Any, api), [WORKER])
     assert says in " ".join(found)
+    assert bool(found) == bool(says)
+
+
+PREFLIGHT = {"type": gate.PREFLIGHT, "message": "A03: 12 TFLOP/s"}
+
+
+@pytest.mark.parametrize(
+    ("boots", "condition", "mode", "says"),
+    [
+        ({}, {}, "", ""),
+        ({"rack-1": "b"}, {}, "", ""),
+        ({"rack-1": "c"}, {}, "", "rack-1 was rebooted, and its kubelet has not reported since"),
+        ({"rack-2": "c"}, {}, "", ""),
+        ({}, {"status": "True"}, "repair", ""),
+        ({}, {"status": "False"}, "", "the GPUs of rack-1 failed their preflight: A03: 12 TFLOP/s"),
+        ({}, {"status": "Unknown"}, "", ""),
+        ({}, {"status": "Unknown"}, "watch", ""),
+        ({}, {"status": "Unknown"}, "gate", "the GPUs of rack-1 have not passed their preflight yet: A03"),
+    ],
+)
+def test_a_rebooted_node_is_back_when_its_kubelet_and_its_gpus_say_so(
+    boots: dict[str, str], condition: Content, mode: str, says: str
+) -> None:
+    back = node("rack-1", NEW, "2.3.7")
+    back["status"]["nodeInfo"]["bootID"] = "b"
+    if condition:
+        back["status"]["conditions"].append({**PREFLIGHT, **condition})
+    declared = {"gpu_repair_enabled": bool(mode), "gpu_repair_mode": mode}
+    changed = dataclasses.replace(WORKER, variables={**WORKER.variables, **declared})
+    found = gate.boot_problems(t.cast(t.Any, cluster({}, [back])), [changed], boots)
+    assert " ".join(found).startswith(says)
     assert bool(found) == bool(says)
 
 
