@@ -99,7 +99,8 @@ class Management:
         try:
             claims = self._world.verify(token, _AUDIENCES)
         except tokens.Refused as reason:
-            return error(401, "InvalidAuthenticationToken", str(reason), challenge)
+            tenant = "Tenant" if str(reason).startswith("Issuer") else ""
+            return error(401, f"InvalidAuthenticationToken{tenant}", str(reason), challenge)
         identity = settings.by_object(claims.get("oid"))
         if identity is None or "management" not in identity.actions:
             return error(

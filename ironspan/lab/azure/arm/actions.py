@@ -51,9 +51,11 @@ class Actions:
             return self._finished(asked, id, {"value": []})
         raise ArmError(404, "ResourceNotFound", f"The action {asked.path} was not found.")
 
-    def _finished(self, asked: Asked, id: ResourceId, result: Any, seconds: float = 3.0) -> Answer:
+    def _finished(
+        self, asked: Asked, id: ResourceId, result: Any, seconds: float = 3.0, command: bool = False
+    ) -> Answer:
         state = self._engine.state
-        operation = state.begin("answer", id.text, seconds, result=result, output=result)
+        operation = state.begin("answer", id.text, seconds, result=result, output=result, command=command)
         return Answer(202, None, asked.polled(operation, True, state.settings.retry_after_s))
 
     def _machine(self, asked: Asked, id: ResourceId, resource: Resource, action: str) -> Answer:
@@ -83,13 +85,17 @@ class Actions:
             )
         if resource.power != "running":
             raise ArmError(409, "OperationNotAllowed", f"VM {id.name} is not running.")
+        running = [one for one in self._engine.state.operations.values() if one.status == "Running"]
+        if any(one.data.get("command") and ids.same(one.target, resource.id) for one in running):
+            message = "Run command extension execution is in progress. Please wait for completion."
+            raise ArmError(409, "Conflict", message)
         # Whatever the script is, it is answered with what it is for: the machine's public host keys.
         keys = "\n".join(self._engine.driver.host_keys(described(self._engine.state, resource)))
         value = [
             _status("ComponentStatus/StdOut/succeeded", keys[:_MOST_OUTPUT]),
             _status("ComponentStatus/StdErr/succeeded", ""),
         ]
-        return self._finished(asked, id, {"value": value}, 10.0)
+        return self._finished(asked, id, {"value": value}, 10.0, command=True)
 
     def _instance_view(self, id: ResourceId) -> Answer:
         resource = self._engine.state.find(id.text)

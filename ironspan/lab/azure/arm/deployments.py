@@ -22,8 +22,8 @@ from ironspan.lab.azure.arm.templates import Part
 #: Deployments that a scope keeps.
 MOST = 800
 _SEE = (
-    "Please list deployment operations for details. Please see https://aka.ms/arm-deployment-operations for "
-    "usage details."
+    "Please list deployment operations for details. Please see https://aka.ms/arm-deployment-operations "
+    "for usage details."
 )
 _TRIES = 6
 _REASONS = {404: "NotFound", 403: "Forbidden", 409: "Conflict", 429: "TooManyRequests"}
@@ -67,8 +67,8 @@ class Deployments:
             raise ArmError(
                 409, "DeploymentQuotaExceeded",
                 f"Creating the deployment '{id.name}' would exceed the quota of '{MOST}'. The current "
-                "deployment count "
-                f"is '{len(kept)}'. Please delete some deployments before creating a new one.",
+                f"deployment count is '{len(kept)}'. Please delete some deployments before creating a new "
+                "one.",
             )  # fmt: skip
         properties = body.get("properties") or {}
         text = json.dumps(properties.get("template"), sort_keys=True)

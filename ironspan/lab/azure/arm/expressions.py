@@ -113,7 +113,7 @@ def evaluate(value: Any, look: Look, strict: bool = True) -> Any:
             raise ArmError(
                 400,
                 "InvalidTemplate",
-                f"Unable to process template language expressions: the language expression property "
+                "Unable to process template language expressions: the language expression property "
                 f"'{name}' doesn't exist, available properties are "
                 f"'{', '.join(here) if isinstance(here, dict) else ''}'.",
             )

@@ -45,8 +45,7 @@ class Forecast:
                 400,
                 "InvalidTemplateDeployment",
                 "The template deployment is not valid according to the validation procedure. The tracking "
-                "id is "
-                f"'{uuid.uuid4()}'. See inner errors for details.",
+                f"id is '{uuid.uuid4()}'. See inner errors for details.",
                 details,
             )
 
@@ -72,8 +71,7 @@ class Forecast:
                     400,
                     "InvalidResourceReference",
                     f"Resource {link} referenced by resource {part.id} was not found. Please make sure "
-                    "that the "
-                    "referenced resource exists, and that both resources are in the same region.",
+                    "that the referenced resource exists, and that both resources are in the same region.",
                 )
 
     def what_if(self, parts: list[Part], baseline: dict[str, Any] | None = None) -> list[dict[str, Any]]:

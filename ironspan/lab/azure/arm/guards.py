@@ -39,23 +39,20 @@ def check_location(kind: kinds.Kind, id: ResourceId, sent: dict[str, Any], old: 
     if kind.location == "global" and place != "global":
         raise ArmError(
             400, "LocationNotAvailableForResourceType",
-            f"The provided location '{given}' is not available for resource type '{kind.type}'. List "
-            "of available "
-            "regions for the resource type is 'global'.",
+            f"The provided location '{given}' is not available for resource type '{kind.type}'. List of "
+            "available regions for the resource type is 'global'.",
         )  # fmt: skip
     if kind.location == "required" and place not in sizes.REGIONS:
         raise ArmError(
             400, "LocationNotAvailableForResourceType",
-            f"The provided location '{given}' is not available for resource type '{kind.type}'. List "
-            "of available "
-            f"regions for the resource type is '{','.join(sizes.REGIONS)}'.",
+            f"The provided location '{given}' is not available for resource type '{kind.type}'. List of "
+            f"available regions for the resource type is '{','.join(sizes.REGIONS)}'.",
         )  # fmt: skip
     if old is not None and sizes.location(str(old.document.get("location", place))) != place:
         raise ArmError(
             409, "InvalidResourceLocation",
-            f"The resource '{id.name}' already exists in location '{old.document['location']}' in "
-            "resource group "
-            f"'{id.group}'. A resource with the same name cannot be created in location '{given}'.",
+            f"The resource '{id.name}' already exists in location '{old.document['location']}' in resource "
+            f"group '{id.group}'. A resource with the same name cannot be created in location '{given}'.",
         )  # fmt: skip
 
 
@@ -95,8 +92,7 @@ def check_place(state: State, kind: kinds.Kind, id: ResourceId) -> None:
             raise ArmError(
                 404, "ParentResourceNotFound",
                 f"Failed to perform 'write' on resource(s) of type '{kind.type}', because the parent "
-                "resource "
-                f"'{above.text}' could not be found.",
+                f"resource '{above.text}' could not be found.",
             )  # fmt: skip
         raise not_found(above.text)
 
@@ -109,9 +105,8 @@ def check_busy(state: State, id: ResourceId) -> None:
             raise ArmError(
                 409,
                 "AnotherOperationInProgress",
-                "Another operation on this or dependent resource is in progress. To retrieve status "
-                "of the operation "
-                f"use uri: /operations/{found.operation}. Resource: {found.id}.",
+                "Another operation on this or dependent resource is in progress. To retrieve status of "
+                f"the operation use uri: /operations/{found.operation}. Resource: {found.id}.",
                 headers={"retry-after": f"{state.settings.retry_after_s:g}"}
                 if state.settings.retry_after_s
                 else {},
@@ -138,10 +133,8 @@ def check_denied(state: State, id: ResourceId, verb: str, caller: Caller) -> Non
                 raise ArmError(
                     403,
                     "DenyAssignmentAuthorizationFailed",
-                    f"The client '{caller.object_id}' with object id '{caller.object_id}' has "
-                    "permission to perform "
-                    f"action '{action}' on scope '{id.text}'; however, the access is denied because of "
-                    "the deny "
-                    "assignment with name 'Deny assignment created by Deployment Stack "
-                    f"{stack['document']['id']}'.",
+                    f"The client '{caller.object_id}' with object id '{caller.object_id}' has permission "
+                    f"to perform action '{action}' on scope '{id.text}'; however, the access is denied "
+                    "because of the deny assignment with name 'Deny assignment created by Deployment "
+                    f"Stack {stack['document']['id']}'.",
                 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives import serialization
@@ -34,7 +35,6 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
-        self._keys: dict[str, str] = {}
 
     def start(self, machine: dict[str, Any]) -> None:
         """Remember the call."""
@@ -45,22 +45,19 @@ class Recorder:
         self.calls.append(("stop", str(machine["name"])))
 
     def remove(self, machine: dict[str, Any]) -> None:
-        """Remember the call; a machine of the same name is another one, with other keys."""
+        """Remember the call."""
         self.calls.append(("remove", str(machine["name"])))
-        self._keys.pop(str(machine["id"]), None)
 
     def host_keys(self, machine: dict[str, Any]) -> list[str]:
-        """Return a key that is the machine's for as long as it lives."""
-        id = str(machine["id"])
-        if id not in self._keys:
-            public = ed25519.Ed25519PrivateKey.generate().public_key()
-            text = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-            self._keys[id] = text.decode()
-        return [f"{self._keys[id]} root@{machine['name']}"]
+        """Return a key that is the machine's for as long as it lives: the next one of its name has another."""
+        seed = hashlib.sha256(str(machine["vm_id"]).encode()).digest()
+        public = ed25519.Ed25519PrivateKey.from_private_bytes(seed).public_key()
+        text = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        return [f"{text.decode()} root@{machine['name']}"]
 
 
 def described(state: State, resource: Resource) -> dict[str, Any]:
-    """Return what a driver is told of a machine: id, name, zone, address, size, tags, identities."""
+    """Return what a driver is told of a machine: id, vm_id, name, zone, address, size, tags, identities."""
     address = ""
     for one in named(resource.properties.get("networkProfile", {}).get("networkInterfaces")):
         interface = state.find(reference(one))
@@ -68,6 +65,7 @@ def described(state: State, resource: Resource) -> dict[str, Any]:
             address = address or str(configuration.get("properties", {}).get("privateIPAddress", ""))
     return {
         "id": resource.id,
+        "vm_id": resource.properties.get("vmId", ""),
         "name": resource.document["name"],
         "zone": next(iter(resource.document.get("zones") or []), ""),
         "address": address,

@@ -165,7 +165,8 @@ def _is_model(kind: Any) -> bool:
 
 
 def _object(here: Shape, value: dict[str, Any], path: str) -> Iterator[Problem]:
-    for name in sorted(here.required - here.readonly - set(value)):
+    reference = set(value) == {"id"}  # of another resource, whose whole model the library names
+    for name in sorted(() if reference else here.required - here.readonly - set(value)):
         where = f"{path}.{name}" if path else name
         yield Problem(where, _MISSING, f"The required property '{name}' was not found. Path '{where}'.")
     for name, one in value.items():
@@ -174,8 +175,8 @@ def _object(here: Shape, value: dict[str, Any], path: str) -> Iterator[Problem]:
             yield Problem(
                 where,
                 "InvalidRequestContent",
-                "The request content was invalid and could not be deserialized: "
-                f"'Could not find member '{name}' on object of type '{here.name}'. Path '{where}'.'",
+                "The request content was invalid and could not be deserialized: 'Could not find member "
+                f"'{name}' on object of type '{here.name}'. Path '{where}'.'",
             )
         elif one is not None and name not in here.readonly:
             yield from _value(here.fields[name], one, where)
@@ -239,6 +240,6 @@ def _wrong(value: Any, wanted: str, path: str) -> Problem:
     return Problem(
         path,
         "InvalidRequestContent",
-        "The request content was invalid and could not be deserialized: "
-        f"'Error converting value {value!r:.80} to type '{wanted}'. Path '{path}'.'",
+        "The request content was invalid and could not be deserialized: 'Error converting value "
+        f"{value!r:.80} to type '{wanted}'. Path '{path}'.'",
     )

@@ -77,7 +77,7 @@ class Arm:
             return _refused(
                 ArmError(400, "InvalidRequestContent", "The request content was invalid: no object.")
             )
-        self.engine.advance()
+        moved = self.engine.advance()
         host = request.headers.get("host", settings.MANAGEMENT_HOST)
         asked = Asked(
             request.method,
@@ -92,7 +92,8 @@ class Arm:
         except ArmError as wrong:
             return _refused(wrong)
         finally:
-            self.state.save()
+            if moved or asked.method not in ("GET", "HEAD"):
+                self.state.save()
         return _response(answer)
 
     def _answer(self, asked: Asked) -> Answer:

@@ -17,6 +17,9 @@ from ironspan.lab import files
 from ironspan.lab.azure import settings
 from ironspan.lab.azure.arm import ids, kinds
 
+#: How many operations that ended can still be asked for.
+_ENDED = 200
+
 
 @dataclass
 class Resource:
@@ -206,6 +209,9 @@ class State:
         """Start an operation that takes `seconds` at pace 1."""
         now = self.now()
         due = now + seconds * self.settings.pace
+        ended = [key for key, one in self.operations.items() if one.status != "Running"]
+        for key in ended[:-_ENDED]:
+            del self.operations[key]
         operation = Operation(str(uuid.uuid4()), kind, target, due, now, data=data)
         self.operations[operation.id] = operation
         return operation

@@ -59,8 +59,7 @@ class Templated:
             raise ArmError(
                 400, "NoRegisteredProviderFound",
                 f"No registered resource provider found for API version '{asked.version}' for type "
-                f"'{written}'. "
-                f"The supported api-versions are '{stacks.VERSION}'.",
+                f"'{written}'. The supported api-versions are '{stacks.VERSION}'.",
             )  # fmt: skip
         if not found["name"]:
             return self._list(asked, kind, found["scope"])

@@ -93,8 +93,8 @@ def read(properties: dict[str, Any], scope: str) -> list[Part]:
         )
     if properties.get("parameters"):
         raise invalid(
-            f"The template parameters '{', '.join(properties['parameters'])}' in the parameters file are not "
-            "valid; they are not present in the original template"
+            f"The template parameters '{', '.join(properties['parameters'])}' in the parameters file are "
+            "not valid; they are not present in the original template"
         )
     parts = _parts(template, scope)
     if _nested(parts) > _MOST_NESTED:
@@ -182,8 +182,8 @@ def _place(resource: dict[str, Any], kind: kinds.Kind, scope: str, where: str) -
     if len(names) != len(types):
         raise invalid(
             f"The template resource '{resource['name']}' for type '{kind.type}' at '{where}' has incorrect "
-            "segment "
-            "lengths. A nested resource type must have identical number of segments as its resource name"
+            "segment lengths. A nested resource type must have identical number of segments as its "
+            "resource name"
         )
     if isinstance(resource.get("resourceGroup"), str):
         scope = f"{scope.split('/resource')[0]}/resourceGroups/{resource['resourceGroup']}"

@@ -66,8 +66,8 @@ def _definition_preflight(write: Write) -> None:
             raise ArmError(
                 409,
                 "RoleDefinitionWithSameNameExists",
-                f"A custom role with the same name '{one.properties.get('roleName')}' already exists in this "
-                "directory. Use a different name.",
+                f"A custom role with the same name '{one.properties.get('roleName')}' already exists in "
+                "this directory. Use a different name.",
             )
 
 
@@ -149,11 +149,10 @@ def _check_principal(state: State, object_id: str) -> None:
             400,
             "PrincipalNotFound",
             f"Principal {object_id.replace('-', '')} does not exist in the directory {settings.TENANT}. "
-            "Check that you "
-            "have the correct principal ID. If you are creating this principal and then immediately "
-            "assigning a "
-            "role, this error might be related to a replication delay. In this case, set the role assignment "
-            "principalType property to a value, such as ServicePrincipal, User, or Group.",
+            "Check that you have the correct principal ID. If you are creating this principal and then "
+            "immediately assigning a role, this error might be related to a replication delay. In this "
+            "case, set the role assignment principalType property to a value, such as ServicePrincipal, "
+            "User, or Group.",
         )
 
 

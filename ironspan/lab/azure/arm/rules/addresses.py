@@ -109,8 +109,8 @@ def _check_static(
     if str(parsed) in taken:
         raise ArmError(
             400, "PrivateIPAddressIsAllocated",
-            f"IP configuration of {owner} is using the private IP address {address} "
-            f"which is already allocated to resource {taken[str(parsed)]}.",
+            f"IP configuration of {owner} is using the private IP address {address} which is already "
+            f"allocated to resource {taken[str(parsed)]}.",
         )  # fmt: skip
 
 

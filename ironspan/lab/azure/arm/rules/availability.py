@@ -24,8 +24,7 @@ def check_size(state: State, name: str, region: str, zones: list[str]) -> sizes.
             400,
             "InvalidParameter",
             f"The value {name} provided for the VM size is not valid. The valid sizes in the current "
-            "region are: "
-            f"{', '.join(one.name for one in list(sizes.SIZES.values())[:8])}, ...",
+            f"region are: {', '.join(one.name for one in list(sizes.SIZES.values())[:8])}, ...",
             target="vmSize",
         )
     for zone in zones or [""]:
@@ -34,8 +33,7 @@ def check_size(state: State, name: str, region: str, zones: list[str]) -> sizes.
                 400,
                 "AvailabilityZoneNotSupported",
                 f"The zone(s) '{zone}' for resource '{name}' is not supported. The supported zones for "
-                "location "
-                f"'{region}' are '{','.join(sizes.REGIONS.get(region, ()))}'.",
+                f"location '{region}' are '{','.join(sizes.REGIONS.get(region, ()))}'.",
             )
         if not sizes.available(state, size, zone):
             where = f"location '{region}' zone '{zone}'" if zone else f"location '{region}'"
@@ -43,10 +41,9 @@ def check_size(state: State, name: str, region: str, zones: list[str]) -> sizes.
                 409,
                 "SkuNotAvailable",
                 "The requested VM size for resource 'Following SKUs have failed for Capacity "
-                f"Restrictions: {name}' "
-                f"is currently not available in {where}. Please try another size or deploy to a different "
-                "location "
-                "or different zone. See https://aka.ms/azureskunotavailable for details.",
+                f"Restrictions: {name}' is currently not available in {where}. Please try another size or "
+                "deploy to a different location or different zone. See "
+                "https://aka.ms/azureskunotavailable for details.",
                 target="vmSize",
             )
     return size
@@ -63,7 +60,6 @@ def check_quota(state: State, size: sizes.Size, count: int, spot: bool, region: 
                 "QuotaExceeded",
                 f"Operation could not be completed as it results in exceeding approved {name} Cores quota. "
                 f"Additional details - Deployment Model: Resource Manager, Location: {region}, Current "
-                f"Limit: {most}, "
-                f"Current Usage: {now}, Additional Required: {more}, (Minimum) New Limit Required: "
-                f"{now + more}.",
+                f"Limit: {most}, Current Usage: {now}, Additional Required: {more}, (Minimum) New Limit "
+                f"Required: {now + more}.",
             )

@@ -45,8 +45,7 @@ def _interface_deletable(state: State, resource: Resource) -> None:
             400,
             "NicInUse",
             f"Network Interface {resource.id} is used by existing resource {machine}. In order to delete "
-            "the network "
-            "interface, it must be dissociated from the resource.",
+            "the network interface, it must be dissociated from the resource.",
         )
 
 

@@ -56,16 +56,15 @@ def _network_preflight(write: Write) -> None:
                     400,
                     "NetcfgInvalidSubnet",
                     f"Subnet '{name}' is not valid because its IP address range is outside the IP address "
-                    "range "
-                    f"of virtual network '{write.id.name}'.",
+                    f"range of virtual network '{write.id.name}'.",
                 )
             for other, there in seen:
                 if own.overlaps(there):
                     raise ArmError(
                         400,
                         "NetcfgSubnetRangesOverlap",
-                        f"Subnet '{name}' is not valid because its IP address range overlaps with that of an "
-                        f"existing subnet '{other}' in virtual network '{write.id.name}'.",
+                        f"Subnet '{name}' is not valid because its IP address range overlaps with that of "
+                        f"an existing subnet '{other}' in virtual network '{write.id.name}'.",
                     )
             seen.append((name, own))
             if own.version == 4 and own.prefixlen > 29:
@@ -91,8 +90,7 @@ def _refuse_used_subnet(state: State, id: str, verb: str) -> None:
             400,
             f"InUseSubnetCannotBe{verb}",
             f"Subnet {name} is in use by {by[0].id} and cannot be {verb.lower()}. In order to do that, "
-            "delete all "
-            "the resources within the subnet.",
+            "delete all the resources within the subnet.",
         )
 
 
@@ -141,8 +139,7 @@ def _security_preflight(write: Write) -> None:
                 400,
                 "SecurityRuleConflict",
                 f"Security rule {rule.get('name')} conflicts with rule {other}. Rules cannot have the same "
-                "Priority "
-                "and Direction.",
+                "Priority and Direction.",
             )
 
 

@@ -46,8 +46,7 @@ def _vault_preflight(write: Write) -> None:
                 if write.id.name.lower() in write.state.deleted_vaults
                 else "VaultAlreadyExists",
                 f"{problem[1]} Vault names are globally unique. A vault of that name may exist in a "
-                "deleted state: "
-                "recover it with createMode 'recover', or purge it.",
+                "deleted state: recover it with createMode 'recover', or purge it.",
             )
     if write.kept("properties", "enablePurgeProtection") and properties.get("enablePurgeProtection") is False:
         raise ArmError(
