@@ -26,6 +26,7 @@ class ArmControl:
             "arm_set": self._set,
             "arm_fault": self._fault,
             "arm_advance": self._advance,
+            "arm_unregister": self._unregister,
             "arm_clear": self._clear,
         }
 
@@ -75,6 +76,11 @@ class ArmControl:
         self._arm.engine.advance()
         self._arm.state.save()
         return {"offset_s": self._arm.state.offset_s}
+
+    def _unregister(self, provider: str) -> dict[str, Any]:
+        """Let the subscription not be registered for a provider."""
+        self._arm.state.registered.discard(provider)
+        return {"registered": sorted(self._arm.state.registered)}
 
     def _clear(self) -> dict[str, Any]:
         """Begin with an empty subscription; faults end, the driver loses no machine that it has."""

@@ -49,7 +49,7 @@ class Recorder:
         self.calls.append(("remove", str(machine["name"])))
 
     def host_keys(self, machine: dict[str, Any]) -> list[str]:
-        """Return a key that is the machine's for as long as it lives: the next one of its name has another."""
+        """Return a key that is the machine's while it lives: the next one of its name has another."""
         seed = hashlib.sha256(str(machine["vm_id"]).encode()).digest()
         public = ed25519.Ed25519PrivateKey.from_private_bytes(seed).public_key()
         text = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
