@@ -383,6 +383,9 @@ def test_machine_settings_cannot_be_written_from_inside(lab: Lab) -> None:
 
 
 def test_host_keeps_its_files_over_a_reboot(lab: Lab) -> None:
+    boot = "cat /proc/sys/kernel/random/boot_id"
+    booted = on(lab, "az-1", boot)
+    assert booted not in (on(lab, "rack-1", boot), Path("/proc/sys/kernel/random/boot_id").read_text())
     on(lab, "az-1", "echo kept > /root/kept && sync")
     before = on(lab, "az-1", "cut -d' ' -f22 /proc/1/stat")
     attempt(lab.ssh_command("az-1", ["systemctl reboot"]))
@@ -393,6 +396,7 @@ def test_host_keeps_its_files_over_a_reboot(lab: Lab) -> None:
             break
         time.sleep(0.3)
     assert done.stdout.splitlines()[1] == "kept"
+    assert on(lab, "az-1", boot) != booted
     assert lab.status()["up"] is True
 
 
