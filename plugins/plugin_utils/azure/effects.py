@@ -78,7 +78,8 @@ def _matching(change: Change, patterns: Mapping[str, re.Pattern[str]]) -> list[s
     pattern = patterns.get(change.type.lower())
     if change.kind != "modify" or pattern is None:
         return []
-    return [one.text() for one in change.properties if pattern.match(one.path)]
+    # What only goes from the template keeps the value that it has.
+    return [one.text() for one in change.properties if one.after is not None and pattern.match(one.path)]
 
 
 def impossible(changes: Iterable[Change], template: Mapping[str, t.Any]) -> list[str]:

@@ -103,7 +103,7 @@ def _deletion(change: Change) -> Step:
     machine = change.type.lower() == "microsoft.compute/virtualmachines"
     return Step(
         f"{DELETE} {change.id.lower()}",
-        f"delete {called(change)}",
+        f"delete {called(change)}{' and the disk of its operating system' if machine else ''}",
         effects.of_deletion(change),
         disruption="its host has to have left the cluster before (member-remove, node-remove)"
         if machine

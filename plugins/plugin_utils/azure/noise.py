@@ -25,7 +25,7 @@ _NEVER_TYPES = re.compile(
 _NEVER_PATHS = re.compile(
     r"(^|\.)(publicNetworkAccess|publicAccess|allowBlobPublicAccess|allowSharedKeyAccess|networkAcls|"
     r"networkSecurityGroup|routeTable|immutableStorageWithVersioning|immutabilityPolicy|"
-    r"sku|zones|vmSize|imageReference|identity|enablePurgeProtection|defaultOutboundAccess)(\.|\[|$)",
+    r"sku(?!\.tier)|zones|vmSize|imageReference(?!\.exactVersion)|identity|enablePurgeProtection|defaultOutboundAccess)(\.|\[|$)",
     re.I,
 )
 
@@ -64,7 +64,7 @@ RULES: t.Final[tuple[Rule, ...]] = (
     Rule(
         "subnet-defaults",
         r"Microsoft\.Network/virtualNetworks",
-        rf"properties\.subnets{_ITEM}\.properties\.(privateEndpointNetworkPolicies|"
+        rf"properties\.privateEndpointVNetPolicies|properties\.subnets{_ITEM}\.properties\.(privateEndpointNetworkPolicies|"
         r"privateLinkServiceNetworkPolicies|ipConfigurations|ipConfigurationProfiles|privateEndpoints|"
         r"serviceAssociationLinks|resourceNavigationLinks|purpose)",
         "defaults of a subnet, and what uses it",
@@ -78,7 +78,7 @@ RULES: t.Final[tuple[Rule, ...]] = (
         "interface-state",
         r"Microsoft\.Network/networkInterfaces",
         r"properties\.(macAddress|primary|virtualMachine|hostedWorkloads|tapConfigurations|"
-        r"vnetEncryptionSupported|nicType|auxiliaryMode|auxiliarySku|disableTcpStateTracking|"
+        r"vnetEncryptionSupported|allowPort25Out|nicType|auxiliaryMode|auxiliarySku|disableTcpStateTracking|"
         rf"defaultOutboundConnectivityEnabled)(\..*)?|properties\.ipConfigurations{_ITEM}"
         r"\.properties\.(primary|privateIPAddressVersion|privateLinkConnectionProperties)",
         "the interface's own state and defaults",
@@ -88,7 +88,7 @@ RULES: t.Final[tuple[Rule, ...]] = (
     Rule(
         "endpoint-state",
         r"Microsoft\.Network/privateEndpoints",
-        r"properties\.(networkInterfaces|customDnsConfigs|manualPrivateLinkServiceConnections|"
+        r"properties\.(ipVersionType|networkInterfaces|customDnsConfigs|manualPrivateLinkServiceConnections|"
         rf"ipConfigurations)|properties\.privateLinkServiceConnections{_ITEM}\.properties\."
         r"privateLinkServiceConnectionState(\..*)?",
         "what the endpoint has become",
@@ -134,6 +134,7 @@ RULES: t.Final[tuple[Rule, ...]] = (
         r"properties\.(vmId|osProfile\.(requireGuestProvisionSignal|allowExtensionOperations|secrets)|"
         r"osProfile\.linuxConfiguration\.(provisionVMAgent|patchSettings)(\..*)?|"
         r"storageProfile\.osDisk\.(name|osType|diskSizeGB|managedDisk\.(id|resourceGroup))|"
+        r"storageProfile\.imageReference\.exactVersion|"
         rf"storageProfile\.dataDisks{_ITEM}\.(name|diskSizeGB|toBeDetached|managedDisk\.storageAccountType)|"
         r"extensionsTimeBudget)|resources",
         "names and defaults that the service gives",
@@ -169,7 +170,7 @@ RULES: t.Final[tuple[Rule, ...]] = (
     Rule(
         "account-state",
         r"Microsoft\.Storage/storageAccounts",
-        r"properties\.(primaryEndpoints|secondaryEndpoints|primaryLocation|secondaryLocation|"
+        r"sku\.tier|properties\.(primaryEndpoints|secondaryEndpoints|primaryLocation|secondaryLocation|"
         r"statusOfPrimary|statusOfSecondary|keyCreationTime|privateEndpointConnections|"
         r"accountMigrationInProgress)(\..*)?",
         "addresses and state of the account",

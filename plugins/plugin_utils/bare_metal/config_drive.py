@@ -8,17 +8,12 @@ already knows the host, and nobody on the network between can play it.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import re
-import threading
 import typing as t
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,16 +47,15 @@ class Account(t.NamedTuple):
         return cls(str(settings.get("user") or "ironspan"), keys)
 
 
-class KnownHosts:
-    """The file with the public keys of hosts, as ssh(1) reads it.
+class KnownHosts(KnownHostsFile):
+    """The file with the public keys of hosts, where keys are made too.
 
     Args:
         path: of the file; "" for none.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path).expanduser().absolute() if path else None
-        self._lock = threading.Lock()
+        super().__init__(path, "site_bare_metal_known_hosts")
 
     def new_key(self, address: str, name: str) -> HostKey:
         """Make a key for a host and record it in place of what was recorded; on disk when this returns.
@@ -73,8 +67,6 @@ class KnownHosts:
         Raises:
             RemoteError: no file is named.
         """
-        if self._path is None:
-            raise RemoteError("no file for the keys of hosts is named", "write site_bare_metal_known_hosts")
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -82,24 +74,8 @@ class KnownHosts:
         public = key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
-        with self._locked(self._path):
-            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-            kept = [line for line in lines if not {address, name} & set(line.partition(" ")[0].split(","))]
-            text = "".join(f"{line}\n" for line in (*kept, f"{address},{name} {public.decode()}"))
-            write_file(self._path, text.encode(), 0o644)
+        self.record([Entry(address, name, (public.decode(),))])
         return HostKey(private, public.decode())
-
-    @contextlib.contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        """Keep other threads and other runs away: each writes the whole file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock:
-            descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(descriptor)
 
 
 def insist_on_image(image: Mapping[str, t.Any], account: Account, known_hosts: str) -> None:

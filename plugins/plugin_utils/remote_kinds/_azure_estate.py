@@ -7,7 +7,13 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import effects, estate_steps, preflight
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import (
+    effects,
+    estate_steps,
+    preflight,
+    templates,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers import Refused
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment import (
     DIGEST,
     SITE,
@@ -16,7 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment i
     digest_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.whatif import Change
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.whatif import Change, Foreseen
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     Found,
     RemoteError,
@@ -71,7 +77,12 @@ class AzureEstate:
         identity = standing.identity if standing else ""
         if standing and standing.running:
             return _of_running(standing, state, identity)
-        foreseen = api.foreseen(wanted)
+        problems: list[str] = []
+        try:
+            foreseen = api.foreseen(wanted)
+        except Refused as refused:
+            foreseen = Foreseen()
+            problems += [one.text() for one in refused.said]
         changes = [one for one in foreseen.changes if one.type.lower() != "microsoft.resources/deployments"]
         found: dict[str, t.Any] = {
             "exists": standing is not None,
@@ -81,10 +92,12 @@ class AzureEstate:
             "changes": [one.as_dict() for one in changes],
         }
         notes = [*estate_steps.notes(foreseen, changes, standing), *map(str, state["facts"])]
-        problems: tuple[str, ...] = tuple(effects.impossible(changes, state["template"]))
+        problems += effects.impossible(changes, state["template"])
         unfinished = standing is None or standing.state != "succeeded"
-        if unfinished or any(one.kind in ("create", "modify", "delete") for one in changes):
+        if unfinished or problems or any(one.kind in ("create", "modify", "delete") for one in changes):
             created = [one.id for one in changes if one.kind == "create"]
+            if standing is None and problems:
+                created = list(templates.by_id(wanted.template, f"/subscriptions/{api.rest.subscription}"))
             deletes = any(one.kind == "delete" for one in changes)
             looked = preflight.examined(api, wanted, created, state["needs"], deletes)
             problems += looked.problems
@@ -96,7 +109,8 @@ class AzureEstate:
                 for one in preflight.left_behind(api.rest, wanted, str(state["site"]))
             ]
         if problems:
-            return Found(found, identity, "nothing is deployed: " + "; ".join(problems), tuple(notes))
+            said = "; ".join(dict.fromkeys(problems))
+            return Found(found, identity, f"nothing is deployed: {said}", tuple(notes))
         return Found(found, identity, "", tuple(notes))
 
     def steps(self, name: str, wanted: State | None, found: State | None) -> list[Step]:

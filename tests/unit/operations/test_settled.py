@@ -43,6 +43,7 @@ EXEMPT = {
     "server_redeploy": "what is reset is forgotten, and written again",
     "server_retire": "what is reset is forgotten, and erased",
     "backup_store": "no host takes part",
+    "azure": "no host takes part",
     "bmc_setup": "servers without a system take part, and no host",
     "member_remove": "what is reset is forgotten; the others follow",
     "node_remove": "what is reset is forgotten",

@@ -1,0 +1,159 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Machines of a site's estate in Azure, as hosts of Ansible's inventory."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible.errors import AnsibleError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
+from ansible.template import trust_as_template
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.group_variables import (
+    variables_of_all,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection, connection
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import Declared, Seen
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estate_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
+
+DOCUMENTATION = r"""
+---
+name: azure
+short_description: Machines of the estate in Azure, as hosts of the inventory
+version_added: "0.1.0"
+description:
+  - Every machine that C(azure_machines) declares is a host in the groups that are written there, and in
+    C(azure), with the address of the address plan. It is one before it is made, so that the site can be
+    checked and planned.
+  - Every instance of a pool (C(azure_pools)) that runs is a host in C(azure), C(nodes) and the groups of its
+    pool. Azure is asked for all machines and all interfaces, in two lists.
+  - Public SSH host keys are read through Azure's control plane (run command), once for each machine, into the
+    file C(azure_known_hosts). No key is ever trusted because it was seen first. An instance whose key is not
+    known is no host.
+  - C(ansible-inventory -v) names what is declared and not there, what runs and is not declared, and what has
+    left.
+  - When Azure cannot be asked, every run on the inventory is refused, rather than done without these hosts.
+  - Its file ends with C(azure.yml) or C(azure.yaml) and lies in the folder of the inventory, whose variables
+    C(azure_*) it reads. It needs Azure's SDK (C(pip install 'ironspan[azure]')).
+author:
+  - The ironspan developers
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [ironspan.hybrid.azure]
+extends_documentation_fragment:
+  - inventory_cache
+"""
+
+EXAMPLES = r"""
+# inventories/berlin/azure.yml
+plugin: ironspan.hybrid.azure
+
+# Keep what Azure said for five minutes
+# plugin: ironspan.hybrid.azure
+# cache: true
+# cache_plugin: ansible.builtin.jsonfile
+# cache_connection: ~/.cache/ironspan/azure
+# cache_timeout: 300
+"""
+
+ENDINGS = ("azure.yml", "azure.yaml")
+KNOWN_HOSTS, MANAGEMENT = "azure_known_hosts", "azure_management"
+LOGIN: t.Final[dict[str, t.Any]] = {
+    "ansible_user": '{{ azure_user | default("ironspan", true) }}',
+    "ansible_become": True,
+    "ansible_ssh_extra_args": "-o UserKnownHostsFile={{ azure_known_hosts | expanduser }}",
+}
+"""How machines are logged in to: the account that they are made with, and the keys that Azure has read."""
+
+
+class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
+    """The inventory plugin ``ironspan.hybrid.azure``."""
+
+    NAME = "ironspan.hybrid.azure"
+
+    def verify_file(self, path: str) -> bool:
+        """Tell whether a file is for this plugin."""
+        return bool(super().verify_file(path)) and path.endswith(ENDINGS)
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        """Add the hosts; an Azure that cannot be asked is marked, and refused when a run begins."""
+        super().parse(inventory, loader, path, cache)
+        if unread.is_without_plugins():
+            return
+        self._read_config_data(path)
+        self.load_cache_plugin()
+        try:
+            handed = self._asked(Path(path), cache)
+        except (ActionableError, AnsibleError) as error:
+            self.display.warning(f"{path}: {error}")
+            inventory.set_variable("all", unread.VARIABLE, {path: str(error)})
+            return
+        for name, (groups, variables) in handed.hosts.items():
+            for group in groups:
+                inventory.add_group(group)
+                inventory.add_host(name, group=group)
+            for variable, value in {**LOGIN, **variables}.items():
+                trusted = variable in LOGIN and isinstance(value, str)
+                inventory.set_variable(name, variable, trust_as_template(value) if trusted else value)
+        for name, reason in handed.held.items():
+            self.display.v(f"{name}: {reason}")
+
+    def _asked(self, path: Path, cache: bool) -> machines.Handed:
+        variables = variables_of_all(path.parent, self.loader, estate_of.VARIABLES)
+        estate = estate_of.declared(variables)
+        if estate is None:
+            raise RemoteError(
+                "this site has no estate in Azure", "write azure_subscription, or remove this file"
+            )
+        known = KnownHostsFile(str(variables.get(KNOWN_HOSTS) or ""), KNOWN_HOSTS)
+        spoken = connection(variables.get(MANAGEMENT) or {})
+        seen, fresh = self._seen(str(path), spoken, estate, cache)
+        unknown = self._keys(spoken, known, seen, fresh)
+        declared = {
+            one.name: Declared(one.groups, one.address, estate.region, one.zone) for one in estate.machines
+        }
+        return machines.handed_over(declared, {one.name: one.groups for one in estate.pools}, seen, unknown)
+
+    def _seen(self, path: str, spoken: Connection, estate: Estate, cache: bool) -> tuple[list[Seen], bool]:
+        """Return the machines that are there, and whether that was asked just now."""
+        key, kept = self.get_cache_key(path), bool(self.get_option("cache"))
+        if kept and cache and key in self._cache:
+            return [Seen(*map(str, entry)) for entry in self._cache[key]], False
+        seen = machines.listed(Rest(spoken, estate.subscription), estate.site)
+        if kept:
+            self._cache[key] = [list(one) for one in seen]
+        return seen, True
+
+    def _keys(
+        self, spoken: Connection, known: KnownHostsFile, seen: list[Seen], fresh: bool
+    ) -> dict[str, str]:
+        """Record the keys of machines that are new; return name and reason of those that are not known."""
+        recorded = known.entries()
+        there = {(entry.address, entry.identity) for entry in recorded}
+        missing = [one for one in seen if one.ready and (one.address, one.identity) not in there]
+        identities = {one.identity for one in seen}
+        left = {entry.identity: entry.name for entry in recorded if entry.identity not in {"", *identities}}
+        if not fresh:
+            return {one.name: "its host key is not known yet" for one in missing}
+        read = machines.host_keys(spoken, missing)
+        new = [
+            Entry(one.address, one.name, tuple(keys), one.identity)
+            for one in missing
+            if isinstance(keys := read[one.name], list)
+        ]
+        for name in sorted({*left.values()} - {one.name for one in seen}):
+            self.display.warning(f"{name} has left Azure; if it was a node: ironspan node remove {name}")
+        if new or left:
+            known.record(new, gone=left)
+        return {name: keys for name, keys in read.items() if isinstance(keys, str)}

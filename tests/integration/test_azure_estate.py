@@ -1,0 +1,212 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: F811  (fixtures are imported by the names of the parameters)
+"""An estate planned and deployed through the real Azure SDKs, against the emulated resource manager."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+import typing as t
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Outcome, bring_as_planned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+
+from ironspan.lab.azure import settings
+from tests.support.lab_arm import LabArm, arm  # noqa: F401
+from tests.support.lab_azure import azure, running_azure  # noqa: F401
+from tests.support.lab_estate import NAME, POOL, SMALL, kind, run
+
+
+@pytest.fixture(autouse=True)
+def quota(arm: LabArm) -> None:
+    """As much of everything as an estate of the tests needs."""
+    arm.set(limits={"StandardNCadsH100v5Family": 400, "cores": 400})
+
+
+def test_from_an_empty_subscription_to_an_estate_and_no_second_change(arm: LabArm) -> None:
+    planned = run(arm, azure_pools=[POOL], check=True)
+    assert planned.problems == []
+    assert arm.show()["resources"] == []
+    deployed = run(arm, azure_pools=[POOL])
+    assert deployed.problems == []
+    assert deployed.done == planned.done
+    there = arm.show()["resources"]
+    arm.azure.do("requests", clear=True)
+    again = run(arm, azure_pools=[POOL])
+    assert (again.done, again.problems) == ([], [])
+    assert len(arm.azure.requests("management")) <= 40
+    assert arm.show()["resources"] == there
+
+
+MACHINES = SMALL["azure_machines"]
+FULL: dict[str, t.Any] = {
+    "azure_pools": [POOL],
+    "azure_vault": {"keys": ["kms", "pki"]},
+    "azure_backup": {"container": "etcd"},
+    "azure_storage": [{"name": "weights", "containers": ["models"], "readers": ["burst"]}],
+}
+MORE = [*MACHINES, {"name": "spare", "groups": ["nodes"], "count": 1}]
+
+
+@pytest.mark.parametrize("how", ["stack", "plain"])
+def test_everything_that_an_estate_can_have(arm: LabArm, how: str) -> None:
+    deployed = run(arm, azure_deployment=how, **FULL)
+    assert deployed.problems == []
+    again = run(arm, azure_deployment=how, **FULL)
+    assert (again.done, again.problems) == ([], [])
+    changed = run(arm, azure_deployment=how, check=True, **{**FULL, "azure_machines": MORE})
+    assert "1 virtualMachines" in changed.done[-1]
+    assert changed.problems == []
+
+
+def test_what_leaves_the_data_stays_and_is_named(arm: LabArm) -> None:
+    run(arm, azure_machines=MORE)
+    outcome = run(arm)
+    assert [step for step in outcome.done if step.startswith("delete")] == []
+    assert "stop managing virtualMachines spare-1 in ironspan-example-machines: it left" in "\n".join(
+        outcome.done
+    )
+    assert [one for one in arm.show()["resources"] if one.endswith("/virtualMachines/spare-1")]
+    assert run(arm).done == []
+
+
+def test_a_deletion_needs_consent_and_deletes_what_is_named(arm: LabArm) -> None:
+    run(arm, azure_machines=MORE)
+    before = {*arm.show()["resources"]}
+    with pytest.raises(RemoteError, match=r"need consent: .*delete virtualMachines spare-1"):
+        run(arm, azure_unmanaged="delete")
+    assert {*arm.show()["resources"]} == before
+    outcome = run(arm, azure_unmanaged="delete", allowed=True)
+    assert outcome.problems == []
+    gone = before - {*arm.show()["resources"]}
+    named = [step.split()[2] for step in outcome.done if step.startswith("delete")]
+    # The disk of its operating system goes with a machine.
+    with_it = {one for one in gone if "/disks/ironspan-example-os-spare-1" in one}
+    assert sorted(one.rpartition("/")[2] for one in gone - with_it) == sorted(named)
+    assert len(with_it) == 1
+    assert run(arm, azure_unmanaged="delete").done == []
+
+
+@pytest.mark.parametrize(
+    ("code", "about"),
+    [
+        ("AnotherOperationInProgress", {"type": "Microsoft.Network/virtualNetworks", "count": 2}),
+        ("RetryableError", {"type": "Microsoft.Network/loadBalancers", "count": 2}),
+        ("RetryableErrorDueToAnotherOperation", {"type": "Microsoft.Network/networkInterfaces"}),
+        ("PrincipalNotFound", {"type": "Microsoft.Authorization/roleAssignments", "count": 2}),
+        ("InternalServerError", {"type": "Microsoft.Compute/disks"}),
+    ],
+)
+def test_what_succeeds_a_little_later_is_tried_again(arm: LabArm, code: str, about: dict[str, t.Any]) -> None:
+    arm.fault(code, **about)
+    outcome = run(arm, azure_backup={"container": "etcd"})
+    assert outcome.problems == []
+    assert run(arm, azure_backup={"container": "etcd"}).done == []
+
+
+@pytest.mark.parametrize(
+    ("code", "about", "remedy"),
+    [
+        ("QuotaExceeded", {"type": "Microsoft.Compute/virtualMachines", "name": "etcd-2"}, "more quota"),
+        ("SkuNotAvailable", {"type": "Microsoft.Compute/virtualMachines"}, "another size"),
+        ("OverconstrainedZonalAllocationRequest", {"name": "control-plane-1"}, "another size"),
+        ("RequestDisallowedByPolicy", {"type": "Microsoft.Network/networkInterfaces"}, "the policy"),
+    ],
+)
+def test_a_partial_failure_is_told_and_the_next_run_finishes(
+    arm: LabArm, code: str, about: dict[str, t.Any], remedy: str
+) -> None:
+    arm.fault(code, **about)
+    failed = run(arm)
+    (problem,) = failed.problems
+    assert code in problem
+    assert remedy in problem
+    made = arm.show()["resources"]
+    assert made
+    finished = run(arm)
+    assert finished.problems == []
+    assert {*made} <= {*arm.show()["resources"]}
+    assert run(arm).done == []
+
+
+def test_a_throttled_resource_manager_is_asked_again(arm: LabArm) -> None:
+    arm.azure.fault("status", service="management", status=429, retry_after=0, count=3)
+    assert run(arm).problems == []
+
+
+def test_rights_that_are_seen_late_are_waited_for(arm: LabArm) -> None:
+    arm.set(role_delay_s=1.0)
+    try:
+        outcome = run(arm, azure_backup={"container": "etcd"}, options={"pauses": (0.5,) * 10})
+    finally:
+        arm.set(role_delay_s=0.0)
+    assert outcome.problems == []
+
+
+def planned(arm: LabArm, **data: t.Any) -> list[dict[str, t.Any]]:
+    return [thing.as_dict() for thing in run(arm, check=True, **data).things]
+
+
+def apply(arm: LabArm, plan: list[dict[str, t.Any]], marks: Begun | None = None) -> Outcome:
+    return bring_as_planned(kind(arm), plan, False, marks or Begun(None), lambda text: None)
+
+
+def test_a_stale_plan_is_refused(arm: LabArm) -> None:
+    plan = planned(arm)
+    run(arm, azure_machines=MACHINES[:1])
+    before = arm.show()["resources"]
+    outcome = apply(arm, plan)
+    assert "make a new plan" in outcome.problems[0]
+    assert arm.show()["resources"] == before
+    assert apply(arm, planned(arm)).problems == []
+    assert run(arm).done == []
+
+
+def deploy_in_a_process(arm: LabArm, data: dict[str, t.Any]) -> None:
+    run(arm, **data)
+
+
+def test_a_killed_controller_is_followed_and_nothing_is_made_twice(arm: LabArm) -> None:
+    arm.set(pace=0.05)
+    before = len(arm.show()["machines"])
+    try:
+        process = multiprocessing.get_context("fork").Process(target=deploy_in_a_process, args=(arm, {}))
+        process.start()
+        until = time.monotonic() + 60
+        while "put" not in {one["kind"] for one in arm.show()["running"]} and time.monotonic() < until:
+            time.sleep(0.02)
+        assert process.pid
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert arm.show()["running"]
+        said: list[str] = []
+        outcome = run(arm, say=said.append)
+    finally:
+        arm.set(pace=0.0)
+    assert outcome.problems == []
+    assert outcome.done[0] == f"follow {NAME}, which is being deployed, until all of it is there"
+    started = [name for call, name in arm.show()["machines"][before:] if call == "start"]
+    assert len(started) == len({*started}) == 6
+    assert run(arm).done == []
+
+
+def test_another_tenant_or_subscription_is_named_before_anything_is_made(arm: LabArm) -> None:
+    (problem,) = run(arm, azure_tenant="00000000-0000-4000-8000-000000000000").problems
+    assert f"is of the tenant {settings.TENANT}" in problem
+    assert arm.show()["resources"] == []
+
+
+def test_names_that_are_taken_are_problems_of_the_plan(arm: LabArm) -> None:
+    name = "acmebackupweu1"
+    arm.set(taken=[name])
+    try:
+        (problem,) = run(arm, azure_backup={"container": "etcd", "account": name}).problems
+    finally:
+        arm.set(taken=[])
+    assert f"the name {name} cannot be had" in problem
+    assert arm.show()["resources"] == []
