@@ -40,14 +40,20 @@ def ensure(lab: Path, layout: Layout) -> None:
     _keypair(private_key(lab), f"ironspan-lab-{layout.name}")
     lines = []
     for host in layout.hosts:
-        key = host_key(lab, host.name)
-        _keypair(key, host.name)
+        key = of_host(lab, host.name)
         public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         lines.append(f"{host.address},{host.name},{host.name}.{DOMAIN} {public}\n")
     files.write_if_changed(known_hosts(lab), "".join(lines), 0o600)
     store_key = lab / "pki.key"
     if not store_key.exists():
         files.write_atomic(store_key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n", 0o600)
+
+
+def of_host(lab: Path, host: str) -> Path:
+    """Return a host's private key, made when it is missing."""
+    path = host_key(lab, host)
+    _keypair(path, host)
+    return path
 
 
 def forget(lab: Path, host: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ironspan.lab import host, keys, mounts, processes, removal
 from ironspan.lab.layout import LabHost
 from ironspan.lab.machine import Machine
-from ironspan.lab.state import Resource, State
+from ironspan.lab.state import State
 
 #: Where a host that was a node of the cluster has what the kubelet logs in with.
 _NODE = "etc/kubernetes/kubelet.conf"
@@ -50,18 +50,32 @@ def remove_surplus(machine: Machine, current: State, progress: Callable[[str, st
         LabError: something of a host cannot be removed; another `up` tries again.
     """
     for one in surplus(current):
-        place = host.folder(current.folder, one)
-        was_node = (place / "upper" / _NODE).exists()
+        was_node = (host.folder(current.folder, one) / "upper" / _NODE).exists()
         progress(one.name, "start", "power off, and everything of it removed")
-        host.stop(current.folder, one, machine)
-        resources: list[Resource] = host.resources(machine, current.folder, one)
-        removal.remove_each(current.folder, resources, lambda _: None, again="lab up")
-        mounts.remove_tree(place)
-        keys.forget(current.folder, one.name)
-        processes.forget(current.folder, host.process_name(one))
-        # Last: until here another `up` finds it again.
-        current.forget(resources)
+        remove(machine, current, one, again="lab up")
         progress(one.name, "done", _farewell(one) if was_node else "removed")
+
+
+def remove(machine: Machine, current: State, one: LabHost, again: str) -> None:
+    """Take a host away with all it holds.
+
+    Args:
+        machine: What the machine has.
+        current: The lab.
+        one: The host.
+        again: The command that tries again what could not be removed.
+
+    Raises:
+        LabError: something of it cannot be removed.
+    """
+    host.stop(current.folder, one, machine)
+    resources = host.resources(machine, current.folder, one)
+    removal.remove_each(current.folder, resources, lambda _: None, again=again)
+    mounts.remove_tree(host.folder(current.folder, one))
+    keys.forget(current.folder, one.name)
+    processes.forget(current.folder, host.process_name(one))
+    # Last: until here it is found again.
+    current.forget(resources)
 
 
 def _farewell(one: LabHost) -> str:

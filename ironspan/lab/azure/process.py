@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab.azure import client, control, http, identity, settings
+from ironspan.lab.azure.arm.machines import Driver
 from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.config import Config, authority, server
 from ironspan.lab.azure.http import Broken, Handler, Request, Response
@@ -71,14 +72,25 @@ async def _create_container(world: World, upstream: Upstream) -> None:
         return
 
 
-async def _serve(folder: Path, config: Config) -> None:
+def _driver(config: Config, namespace: int) -> Driver | None:
+    """Return what makes virtual machines hosts of the lab; None outside of one."""
+    if not config.lab:
+        return None
+    # Late: tests on loopback need none of the lab's hosts.
+    from ironspan.lab.azure.machines import LabMachines
+
+    return LabMachines(config.lab, namespace)
+
+
+async def _serve(folder: Path, config: Config, namespace: int) -> None:
     world = World(folder)
     trusted = ssl.create_default_context(cafile=str(authority(folder)))
     upstream = Upstream(str(config.azurite[0]), int(config.azurite[1]), trusted)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*server(folder))
     where = config.endpoints
-    arm = Arm(folder)
+    arm = Arm(folder, _driver(config, namespace))
+    arm.resume()
     services: dict[str, Handler] = {
         "store": Store(world, upstream),
         "login": identity.Login(world),
@@ -138,6 +150,7 @@ def serve(folder: Path) -> None:
     """Run the emulated Azure of `folder` until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     config = Config.load(folder)
+    namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     if config.namespace:
         enter(config.namespace)
-    asyncio.run(_serve(folder, config))
+    asyncio.run(_serve(folder, config, namespace))

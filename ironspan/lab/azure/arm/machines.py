@@ -57,7 +57,7 @@ class Recorder:
 
 
 def described(state: State, resource: Resource) -> dict[str, Any]:
-    """Return what a driver is told of a machine: id, vm_id, name, zone, address, size, tags, identities."""
+    """Return what a driver is told of a machine."""
     address = ""
     for one in named(resource.properties.get("networkProfile", {}).get("networkInterfaces")):
         interface = state.find(reference(one))
@@ -67,6 +67,7 @@ def described(state: State, resource: Resource) -> dict[str, Any]:
         "id": resource.id,
         "vm_id": resource.properties.get("vmId", ""),
         "name": resource.document["name"],
+        "computer": resource.properties.get("osProfile", {}).get("computerName") or resource.document["name"],
         "zone": next(iter(resource.document.get("zones") or []), ""),
         "address": address,
         "size": resource.properties.get("hardwareProfile", {}).get("vmSize", ""),

@@ -20,6 +20,7 @@ from ironspan.lab.azure.arm.guards import Caller
 from ironspan.lab.azure.arm.ids import ResourceId
 from ironspan.lab.azure.arm.rules.access import ASSIGNMENT
 from ironspan.lab.azure.arm.rules.common import named
+from ironspan.lab.azure.arm.rules.compute import MACHINE
 from ironspan.lab.azure.arm.rules.interfaces import members
 from ironspan.lab.azure.arm.stack_whatif import StackWhatIfs
 from ironspan.lab.azure.arm.stacks import Stacks
@@ -45,6 +46,12 @@ class Arm:
         self._templated = Templated(self.engine, self.deployments, self.stacks, what_ifs)
         self._subscription = Subscription(self.state)
         self._actions = Actions(self.engine)
+
+    def resume(self) -> None:
+        """Start the machines that ran when the process ended; the driver leaves those alone that still do."""
+        for one in self.state.of_type(MACHINE):
+            if one.power == "running":
+                self.driver.start(machines.described(self.state, one))
 
     def tick(self) -> None:
         """Do what is due; called now and then while something runs."""
