@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, shape
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_ranges import expanded
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import (
@@ -238,10 +239,12 @@ def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> No
 
 def _read_values(host: str, node: yaml.Node | None, file: str, marks: Marks) -> None:
     """Keep what is written for one host; of the same value the first place."""
+    hosts, _wrong = expanded(host)
     for key, value in shape.pairs(node) if isinstance(node, yaml.MappingNode) else ():
         if isinstance(value, yaml.ScalarNode) and not is_null(value):
-            values = marks.of_hosts.setdefault((host, str(key.value)), {})
-            values.setdefault(str(value.value), _place(key, file))
+            for name in hosts:
+                values = marks.of_hosts.setdefault((name, str(key.value)), {})
+                values.setdefault(str(value.value), _place(key, file))
 
 
 def _read_single(group: str, section: str, content: yaml.Node, file: str, marks: Marks) -> None:
@@ -254,8 +257,19 @@ def _read_single(group: str, section: str, content: yaml.Node, file: str, marks:
 
 
 def _read_host(group: str, node: yaml.Node, file: str, marks: Marks) -> None:
-    marks.hosts.setdefault(str(node.value), _place(node, file))
-    marks.members.setdefault((group, str(node.value)), _place(node, file))
+    _mark_hosts(group, str(node.value), _place(node, file), marks)
+
+
+def _mark_hosts(group: str, name: str, place: Place, marks: Marks) -> list[str]:
+    """Keep where hosts are listed, and return them: one, or those of a range."""
+    hosts, wrong = expanded(name)
+    if wrong:
+        remedy = "write [FIRST:LAST], the first before the last, as in rack-[01:40]"
+        marks.misread.append(Problem(place.file, place.line, f"hosts.{name}", wrong, remedy))
+    for host in hosts:
+        marks.hosts.setdefault(host, place)
+        marks.members.setdefault((group, host), place)
+    return hosts
 
 
 def _read_ini(text: str, file: str, marks: Marks) -> None:
@@ -279,14 +293,14 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
             marks.children.setdefault(line.group, {}).setdefault(line.name, place)
             wanted.append((line.name, place, "is not there"))
         elif line.kind == "host":
-            marks.hosts.setdefault(line.name, place)
-            marks.members.setdefault((line.group, line.name), place)
+            _mark_hosts(line.group, line.name, place, marks)
         else:
             marks.variables.setdefault(line.name, place)
             first = set_on.setdefault((line.group, line.name), line.number)
             _group, of_host, host = line.group.partition(":")
             if of_host and first == line.number:
-                marks.of_hosts.setdefault((host, line.name), {}).setdefault(line.more, place)
+                for each in expanded(host)[0]:
+                    marks.of_hosts.setdefault((each, line.name), {}).setdefault(line.more, place)
             if first != line.number:
                 marks.duplicates.append(Duplicate(place, line.name, first))
     for name, place, message in wanted:

@@ -84,7 +84,9 @@ class _Lines:
             self._value(" " * indent + f"{name}:", value, (owner, name), indent)
 
     def _value(self, before: str, value: t.Any, key: Key, indent: int) -> None:
-        if isinstance(value, dict | list) and value and self._rng.random() < 0.6:
+        # The dash of an item is on the line of what it has, as people write it.
+        apart = not before.endswith("-")
+        if apart and isinstance(value, dict | list) and value and self._rng.random() < 0.6:
             self.add(before, *key)
             inner = indent + 2
             for step, item in value.items() if isinstance(value, dict) else enumerate(value):

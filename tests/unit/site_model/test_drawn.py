@@ -122,3 +122,29 @@ def test_hosts_may_be_named_like_addresses(example: Example) -> None:
 def test_how_hosts_are_reached(example: Example, line: str) -> None:
     example.append(GPU, f"{line}\n")
     assert named(example) == [(GPU, example.line(GPU, line))]
+
+
+@pytest.mark.parametrize("name", ["w-[9:1]", "w-[a:3]", "w-[1:9999999]", "w-[c:a]"])
+@pytest.mark.parametrize(
+    ("file", "text"), [("more.yml", "user_x:\n  hosts:\n    {}:\n"), ("more", "[user_x]\n\n{}\n")]
+)
+def test_a_range_that_is_none(example: Example, name: str, file: str, text: str) -> None:
+    example.append(file, text.format(name))
+    assert named(example) == [(file, 3)]
+
+
+def test_a_range_and_one_of_its_hosts(example: Example) -> None:
+    example.append(
+        "more.yml",
+        "user_x:\n  hosts:\n    gpu-a-[01:02]: {ansible_port: 2222}\n    gpu-a-02: {ansible_port: 22}\n",
+    )
+    assert named(example) == [("more.yml", 4)]
+    example.append(
+        "other", "[user_y]\ngpu-a-[03:04] ansible_port=2222\n[user_z]\ngpu-a-04 ansible_port=2223\n"
+    )
+    assert named(example) == [("more.yml", 4), ("other", 4)]
+
+
+def test_hosts_of_a_range_are_at_its_line(example: Example) -> None:
+    example.append("more.yml", "user_x:\n  hosts:\n    spare-[1:2]:\n")
+    assert set(named(example)) == {("more.yml", 3)}
