@@ -19,7 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -31,6 +31,7 @@ help:
 	@echo 'make durations  write tests/durations.yml from the last make test: the order of the files, and what they may take'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make fuzz       changed bytes for every reader of what others wrote: MINUTES=30 each by default; findings become tests'
+	@echo 'make refuse     drawn mistakes in drawn sites, each refused at its line: CASES=50000 GOOD=5000 by default; goes on where it ended'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
 	@echo '                after which make test runs a short version too'
@@ -157,6 +158,12 @@ MINUTES ?= 30
 FUZZ_SEED ?= 0
 fuzz: venv
 	@IRONSPAN_FUZZ_MINUTES=$(MINUTES) IRONSPAN_FUZZ_SEED=$(FUZZ_SEED) $(PYTHON) -m pytest -m long -rP tests/unit/fuzz
+
+CASES ?= 50000
+GOOD ?= 5000
+REFUSE_SEED ?= 0
+refuse: venv
+	@$(PYTHON) -m tests.unit.refuse --cases $(CASES) --good $(GOOD) --seed $(REFUSE_SEED) --report build/refuse-$(REFUSE_SEED).json
 
 NODES ?= 1000
 # NODES=5000 where the machine allows it (docs/sizes.md); SIMULATION has more options, --help says which.

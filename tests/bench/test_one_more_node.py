@@ -107,7 +107,11 @@ def added(hosts: Replayed) -> tuple[Cost, list[str]]:
     store = open_store(settings["site_pki_store"], settings["site_pki_key_file"])
     store.ensure_cas()
     with api_of(hosts, store) as api:
-        endpoint = {"site_api_endpoint": f"{API_NAME}:{api.port}", "site_api_address": "127.0.0.1"}
+        endpoint = {
+            "site_api_endpoint": f"{API_NAME}:{api.port}",
+            "site_api_address": "127.0.0.1",
+            "site_lab": True,
+        }
         worker.prepare(hosts, **endpoint)
         cost = hosts.play(
             ROOT / "playbooks" / "node_add.yml",

@@ -32,10 +32,12 @@ def check(draft: Draft) -> None:
         return
     for name, text in texts.items():
         if not text:
-            _add(
-                draft,
+            # The line that somebody wrote, not the one that is missing.
+            other = PODS if name == SERVICES else SERVICES
+            draft.problems.add(
+                draft.site_place(other),
                 name,
-                "is empty, and the other IPv6 network is not",
+                f"is empty, and {other} is not",
                 f"write for example {_EXAMPLES[name]}",
             )
     networks = {

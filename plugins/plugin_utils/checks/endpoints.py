@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names import is_subdomain
@@ -52,6 +53,12 @@ def check_endpoint(draft: Draft) -> None:
             "write for example api.example.com:6443, without https://",
         )
         return
+    if is_address(parts[0]) and (
+        kind := unusable(ipaddress.ip_address(parts[0]), bool(draft.site_value("site_lab")))
+    ):
+        draft.problems.add(
+            place, "site_api_endpoint", f"{parts[0]} is a {kind} address", "write that of the load balancer"
+        )
     name = parts[0].rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         draft.problems.add(
@@ -91,8 +98,8 @@ def check_api_address(draft: Draft) -> None:
             place, "site_api_address", f"{address!r} is not an IP address", "write for example 10.0.0.10"
         )
         return
-    # One of loopback is what a site on one machine has.
-    if kind := unusable(ipaddress.ip_address(str(address)), lab=True):
+    # One of loopback is what a site on one machine has (site_lab); anywhere else each host would ask itself.
+    if kind := unusable(ipaddress.ip_address(str(address)), bool(draft.site_value("site_lab"))):
         draft.problems.add(
             place,
             "site_api_address",
@@ -185,6 +192,8 @@ def mirror_problem(url: str) -> str:
         return "has a query or fragment"
     if url.endswith("/"):
         return "ends with a slash"
+    if not re.fullmatch(r"[A-Za-z0-9._~/%:+-]*", parts.path) or ".." in parts.path.split("/"):
+        return "has a path with characters that are not plain, or with '..'"
     return ""
 
 

@@ -17,6 +17,7 @@ WINDOW = re.compile(f"{_DAY}(?:,{_DAY})* {_TIME}-{_TIME}")
 
 def check_repair(draft: Draft) -> None:
     """Judge the variables of the role, each at the line that has it."""
+    _check_windows(draft)
     if not draft.site_value(ENABLED):
         return
     if not draft.members("gpu"):
@@ -31,17 +32,21 @@ def check_repair(draft: Draft) -> None:
             _problem(draft, f"{TESTS}[{index}]", f"{test!r} is no test", remedy)
     if isinstance(tests, list) and not tests:
         _problem(draft, TESTS, "is empty, and nodes would get in untested", "name at least A01")
-    windows = draft.site_value(WINDOWS)
-    for index, window in enumerate(windows if isinstance(windows, list) else ()):
-        if not WINDOW.fullmatch(str(window)):
-            remedy = 'write days and times in UTC, for example "mon,tue 22:00-04:00"'
-            _problem(draft, f"{WINDOWS}[{index}]", f"{window!r} is no window", remedy)
     numbers = {name: draft.site_value(name) for name in (AT_ONCE, PER_RACK, OUT)}
     if all(isinstance(number, int) and number > 0 for number in numbers.values()):
         for less, more in ((PER_RACK, AT_ONCE), (AT_ONCE, OUT)):
             if numbers[less] > numbers[more]:
                 message = f"{numbers[less]} is more than {more}, which is {numbers[more]}"
                 _problem(draft, less, message, f"write at most {numbers[more]}")
+
+
+def _check_windows(draft: Draft) -> None:
+    """Judge when repairs may be made, also while there are none."""
+    windows = draft.site_value(WINDOWS)
+    for index, window in enumerate(windows if isinstance(windows, list) else ()):
+        if not WINDOW.fullmatch(str(window)):
+            remedy = 'write days and times in UTC, for example "mon,tue 22:00-04:00"'
+            _problem(draft, f"{WINDOWS}[{index}]", f"{window!r} is no window", remedy)
 
 
 def _problem(draft: Draft, path: str, message: str, remedy: str) -> None:

@@ -41,7 +41,7 @@ def check_addresses(draft: Draft) -> None:
     networks = draft.site_value(NETWORKS)
     host = draft.writer(NETWORKS)
     for index, text in enumerate(networks if isinstance(networks, list) else ()):
-        if not _is(ipaddress.IPv4Network, text):
+        if not _is(ipaddress.IPv4Network, text) or str(ipaddress.IPv4Network(text)) != text:
             place = draft.inner_place(host, NETWORKS, index) if host else draft.home()
             message = f"{text!r} is no IPv4 network"
             draft.problems.add(place, f"{NETWORKS}[{index}]", message, "write for example 10.2.0.0/24")

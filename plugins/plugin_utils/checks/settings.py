@@ -16,6 +16,10 @@ PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
 
 
+OUR_CERTIFICATES_DAYS = 365
+"""Of pki/profiles.py, which this package does not import; a test compares."""
+
+
 def check_duplicates(draft: Draft) -> None:
     """No key may be there twice: readers keep the last without a word."""
     for duplicate in draft.marks.duplicates:
@@ -117,6 +121,23 @@ def check_plan_policy(draft: Draft) -> None:
         )
 
 
+def check_certificates(draft: Draft) -> None:
+    """What is renewed before it could have got older would be renewed in every run."""
+    renew, control_plane = "site_certificate_renew_days", "control_plane_certificate_days"
+    before, lifetime = draft.site_value(renew), draft.site_value(control_plane)
+    if not isinstance(before, int) or not isinstance(lifetime, int):
+        return
+    ours = min(lifetime, OUR_CERTIFICATES_DAYS)
+    if before >= ours:
+        wrong = renew if draft.writer(renew) else control_plane
+        draft.problems.add(
+            draft.site_place(wrong),
+            wrong,
+            f"certificates of {ours} days would be renewed {before} days before they end, so always",
+            f"write less than {ours}" if wrong == renew else f"write more than {before}, for example 365",
+        )
+
+
 def check_drain_policy(draft: Draft) -> None:
     """Waves need at least one host, and a number or a percentage to count by."""
     value = draft.site_value("site_max_unavailable")
@@ -128,4 +149,11 @@ def check_drain_policy(draft: Draft) -> None:
         draft.problems.add(place, variable, str(error), "write for example 10%, or 2")
 
 
-CHECKS = (check_required, check_site_wide, check_etcd_timing, check_plan_policy, check_drain_policy)
+CHECKS = (
+    check_required,
+    check_site_wide,
+    check_etcd_timing,
+    check_plan_policy,
+    check_certificates,
+    check_drain_policy,
+)

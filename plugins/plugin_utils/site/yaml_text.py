@@ -82,6 +82,8 @@ def parse(text: str, file: str) -> Text:
             if line <= mark.line:
                 reason = f"the {sign} that is opened here is not closed, or something in it is wrong"
                 return Text(broken=_better(Place(file, line), reason, text))
+        if "could not find expected ':'" in str(error.problem) and error.context_mark:
+            mark = error.context_mark  # where the key without a colon is, not where the next one begins
         line, reason = (mark.line + 1 if mark else 1), str(error.problem or error.context)
         return Text(broken=_better(Place(file, line), reason, text))
     except yaml.reader.ReaderError as error:

@@ -47,6 +47,8 @@ def in_value(site: Site, rng: Random) -> Mistake | None:
         return None
     owner = "all" if is_site_wide(name) or rng.random() < 0.6 else rng.choice([*site.owners(), *site.hosts])
     holder = site.hosts[owner] if owner in site.hosts else site.variables.setdefault(owner, {})
+    if found.kind == "expression" and owner not in site.hosts and not site.members(owner):
+        return None  # nobody computes it
     _only_here(site, name)
     holder[name] = found.value
     key = (owner, name, *found.path)
@@ -323,7 +325,6 @@ NAMES = (
     ".w",
     "w'1",
     "nodes",
-    "yes",
 )
 
 

@@ -162,6 +162,7 @@ BUNDLES: tuple[Callable[[Random], Values], ...] = (
 """Variables that mean something only together."""
 NOT_ALONE = (
     "access_",
+    "awx_",
     "admission_",
     "base_sysctls",
     "base_security_sysctls",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultSecret
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.settings import OUR_CERTIFICATES_DAYS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.profiles import LEAF_LIFETIME
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions import TooLong, is_too_long
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import is_encrypted
 
@@ -148,3 +150,41 @@ def test_a_range_and_one_of_its_hosts(example: Example) -> None:
 def test_hosts_of_a_range_are_at_its_line(example: Example) -> None:
     example.append("more.yml", "user_x:\n  hosts:\n    spare-[1:2]:\n")
     assert set(named(example)) == {("more.yml", 3)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "user_x 1",
+        "control_plane_certificate_days: 20",
+        "site_certificate_renew_days: 365",
+        "site_pod_cidr_ipv6: fd00:10:244::/48",
+        "gpu_repair_windows: [at night]",
+        "ironic_media_networks: [10.2.0.0]",
+    ],
+)
+def test_what_was_accepted_or_named_elsewhere(example: Example, line: str) -> None:
+    example.append("group_vars/all.yml", f"{line}\n")
+    assert ("group_vars/all.yml", example.line("group_vars/all.yml", line)) in named(example)
+
+
+@pytest.mark.parametrize("url", ["http://m/../x", "http://m/$(id)", "http://m/a b"])
+def test_the_path_of_a_mirror(example: Example, url: str) -> None:
+    old = "site_mirror_url: http://mirror.racks.example.internal:8080"
+    example.replace("group_vars/on_prem.yml", old, f"site_mirror_url: {url}")
+    assert named(example) == [("group_vars/on_prem.yml", example.line("group_vars/on_prem.yml", url))]
+
+
+def test_an_api_server_on_loopback_is_one_of_a_lab(example: Example) -> None:
+    example.replace("group_vars/all.yml", "api.example.internal:6443", "127.0.0.1:6443")
+    example.replace("group_vars/all.yml", "site_api_address: 10.20.0.10", "site_api_address: 127.0.0.1")
+    lines = {
+        example.line("group_vars/all.yml", f"{name}:") for name in ("site_api_endpoint", "site_api_address")
+    }
+    assert {line for _file, line in named(example)} == lines
+    example.append("group_vars/all.yml", "site_lab: true\n")
+    assert example.problems() == []
+
+
+def test_how_long_our_certificates_are_valid() -> None:
+    assert LEAF_LIFETIME.days == OUR_CERTIFICATES_DAYS

@@ -50,7 +50,7 @@ def test_a_good_site_has_no_problem() -> None:
     [
         (
             {"site_service_cidr_ipv6": ""},
-            "site_service_cidr_ipv6: is empty, and the other IPv6 network is not",
+            "site_service_cidr_ipv6: is empty, and site_pod_cidr_ipv6 is not",
         ),
         ({"site_pod_cidr_ipv6": ""}, "site_pod_cidr_ipv6: is empty"),
         ({"site_pod_cidr_ipv6": "10.0.0.0/8"}, "'10.0.0.0/8' is no IPv6 network"),
