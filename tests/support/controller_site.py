@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rendered import Rendered, rendered
@@ -53,3 +54,71 @@ def settings(workers: int = 600, **more: t.Any) -> Settings:
 def configuration(workers: int = 600, **more: t.Any) -> Rendered:
     """Return what is rendered of it."""
     return rendered(settings(workers, **more), HOST)
+
+
+SECRETS = (
+    "IRONSPAN_AWX_SSH_KEY", "IRONSPAN_PKI_KEY", "IRONSPAN_AWX_BMC_ACCOUNTS", "IRONSPAN_AWX_READER_TOKEN",
+    "SLACK_TOKEN", "PAGER_TOKEN", "PAGER_KEY",
+)  # fmt: skip
+"""The environment variables with secrets of such a site."""
+FEW = (
+    "site", "site (check)", "verify", "certs", "doctor", "backup drill", "what is left", "approval guard",
+    "change (plan)", "change members", "change workers",
+)  # fmt: skip
+
+
+def small(made: Rendered) -> Rendered:
+    """Return a configuration with few templates and one workflow, which loads in a moment."""
+    kept = {f"ironspan {name}" for name in FEW}
+    workflows = [
+        entry for entry in made["controller_workflows"] if entry["name"] == "ironspan change workflow"
+    ]
+    kept.update(entry["name"] for entry in workflows)
+    roles = []
+    for entry in made["controller_roles"]:
+        lists = {
+            key: [name for name in entry.get(key, ()) if name in kept]
+            for key in ("job_templates", "workflows")
+        }
+        roles.append({**entry, **{key: names for key, names in lists.items() if key in entry}})
+    templates = [entry for entry in made["controller_templates"] if entry["name"] in kept]
+    return {
+        **made,
+        "controller_templates": templates,
+        "controller_workflows": workflows,
+        "controller_roles": roles,
+    }
+
+
+def project(folder: pathlib.Path) -> str:
+    """Make a project whose playbooks do nothing but the guard's, and return its URL."""
+    import shutil
+
+    playbooks = folder / "playbooks"
+    playbooks.mkdir(parents=True)
+    for path in (ROOT / "playbooks").glob("*.yml"):
+        if path.stem in ("awx_guard",):
+            shutil.copy(path, playbooks)
+        else:
+            (playbooks / path.name).write_text(PLAY.format(name=path.stem))
+    inventory = folder / "inventories"
+    inventory.mkdir()
+    (inventory / "production").write_text("[nodes]\nlocalhost ansible_connection=local\n")
+    return f"file://{folder}"
+
+
+PLAY = """\
+- name: Stand-in of {name}
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Say what was given
+      ansible.builtin.debug:
+        msg: "{name} consent={{{{ ironspan_allow_destructive | default('none') }}}}"
+
+    - name: Break where it is asked for
+      ansible.builtin.assert:
+        that: lookup('ansible.builtin.env', 'BREAKS') != '{name}'
+        quiet: true
+"""

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import (
     rendered,
     teams,
@@ -36,7 +37,7 @@ CONSENT = "ironspan_allow_destructive"
 SIX = ("change", "rack", "repair", "upgrade", "restore", "authority")
 
 
-def operation_of(template: Content) -> catalogue.Operation:
+def operation_of(template: Content) -> Operation:
     return catalogue.OPERATIONS[pathlib.PurePath(template["playbook"]).stem]
 
 
@@ -317,7 +318,7 @@ class Loader(yaml.SafeLoader):
     """Reads ``!unsafe`` as Ansible does."""
 
 
-Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+Loader.add_constructor("!unsafe", lambda loader, node: str(node.value))
 
 
 def test_files_say_what_was_rendered_and_no_secret() -> None:
