@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, shape
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.child_groups import circles, only_named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_ranges import expanded
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
@@ -106,10 +107,11 @@ def read_marks(given: Sequence[str], decrypts: bool = True) -> Marks:
     marks.missing.extend(sources.missing)
     for source in sources.read:
         _read(source, marks, decrypts)
-    marks.misread.extend(_circles(marks))
+    marks.misread.extend(circles(marks.children))
     if not marks.misread:
         # With a file that says less than it should, names in others stand alone.
-        marks.misread.extend(_only_named(marks))
+        there = marks.filled | {name for kind, name in marks.variable_files if kind == "group_vars"}
+        marks.misread.extend(only_named(marks.children, there))
     return marks
 
 
@@ -308,40 +310,3 @@ def _read_ini(text: str, file: str, marks: Marks) -> None:
             near = nearest(name, declared - {"all", "ungrouped"})
             remedy = f"write {near}" if near else f"add a section [{name}] to this file"
             marks.misread.append(Problem(place.file, place.line, f"groups.{name}", message, remedy))
-
-
-def _circles(marks: Marks) -> Iterator[Problem]:
-    """Yield a problem for each group that is below itself, at the line that closes the circle."""
-    done: set[str] = set()
-
-    def visit(group: str, above: tuple[str, ...]) -> Iterator[Problem]:
-        for child, place in marks.children.get(group, {}).items():
-            if child in (*above, group):
-                way = " > ".join((*above, group, child))
-                message = f"is below itself: {way}"
-                yield Problem(place.file, place.line, f"groups.{child}", message, f"take it out of {group}")
-            elif child not in done:
-                yield from visit(child, (*above, group))
-        done.add(group)
-
-    for group in list(marks.children):
-        if group not in done:
-            yield from visit(group, ())
-
-
-def _only_named(marks: Marks) -> Iterator[Problem]:
-    """Yield a problem for each group that is listed below another one and is nothing anywhere."""
-    for group, children in marks.children.items():
-        for child, place in children.items():
-            if child in marks.filled or ("group_vars", child) in marks.variable_files:
-                continue
-            near = nearest(child, marks.filled)
-            remedy = f"write {near}, or " if near else "write "
-            message = f"is listed in {group} and is there nowhere: it has no hosts, children or variables"
-            yield Problem(
-                place.file,
-                place.line,
-                f"groups.{child}",
-                message,
-                f"{remedy}'{child}: {{}}' while it is empty",
-            )

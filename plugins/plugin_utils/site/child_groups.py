@@ -1,0 +1,58 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Groups below groups: circles, and names that nobody fills. Ansible passes over both with a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
+
+Children = Mapping[str, Mapping[str, Place]]
+"""Group to the groups below it, each with the place where it is listed."""
+
+
+def circles(children: Children) -> Iterator[Problem]:
+    """Yield a problem for each group that is below itself, at the line that closes the circle.
+
+    Args:
+        children: group to the groups below it, each with the place where it is listed.
+    """
+    done: set[str] = set()
+
+    def visit(group: str, above: tuple[str, ...]) -> Iterator[Problem]:
+        for child, place in children.get(group, {}).items():
+            if child in (*above, group):
+                way = " > ".join((*above, group, child))
+                message = f"is below itself: {way}"
+                yield Problem(place.file, place.line, f"groups.{child}", message, f"take it out of {group}")
+            elif child not in done:
+                yield from visit(child, (*above, group))
+        done.add(group)
+
+    for group in list(children):
+        if group not in done:
+            yield from visit(group, ())
+
+
+def only_named(children: Children, there: Collection[str]) -> Iterator[Problem]:
+    """Yield a problem for each group that is listed below another one and is nothing anywhere.
+
+    Args:
+        children: as for ``circles``.
+        there: groups that are more than a name somewhere.
+    """
+    for group, below in children.items():
+        for child, place in below.items():
+            if child in there:
+                continue
+            near = nearest(child, there)
+            remedy = f"write {near}, or " if near else "write "
+            message = f"is listed in {group} and is there nowhere: it has no hosts, children or variables"
+            yield Problem(
+                place.file,
+                place.line,
+                f"groups.{child}",
+                message,
+                f"{remedy}'{child}: {{}}' while it is empty",
+            )
