@@ -52,14 +52,22 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import (
     ADMINISTRATORS,
     SERVERS,
+    all_listeners,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import NODES as WORKERS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import load_specification
 
 GATEWAY_SUBNET = "GatewaySubnet"
 """The name that Azure asks for."""
-VARIABLES = tuple(name for name in load_specification().options if name.startswith(("azure_", "site_")))
-"""What an estate is made of, beside the ports of layers."""
+_OPTIONS = load_specification().options
+VARIABLES = tuple(
+    name
+    for name in _OPTIONS
+    if name.startswith(("azure_", "site_"))
+    # What decides which ports are open, and which.
+    or name in {named for row in all_listeners() for named in (row.port, row.address, *dict(row.needed))}
+)
+"""What an estate is made of."""
 _SIZES = {"vpn": "VpnGw2AZ", "express_route": "ErGw2AZ"}
 
 

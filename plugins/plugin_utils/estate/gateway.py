@@ -88,7 +88,7 @@ def _circuit(build: Builder, gateway: Gateway, made: str) -> None:
         build.estate.name_of("connection-circuit"),
         {
             "connectionType": "ExpressRoute",
-            "virtualNetworkGateway1": {"id": made},
+            "virtualNetworkGateway1": {"id": made, "properties": {}},
             "peer": {"id": gateway.circuit},
         },
         depends=[made],
@@ -113,8 +113,8 @@ def _peer(build: Builder, peer: Peer, made: str) -> None:
             "connectionType": "IPsec",
             "connectionProtocol": "IKEv2",
             "enableBgp": True,
-            "virtualNetworkGateway1": {"id": made},
-            "localNetworkGateway2": {"id": router},
+            "virtualNetworkGateway1": {"id": made, "properties": {}},
+            "localNetworkGateway2": {"id": router, "properties": {}},
             "ipsecPolicies": [_POLICY],
             # No shared key: it would be a secret in the deployment.
             "authenticationType": "Certificate",

@@ -156,6 +156,7 @@ def _disk(
             "diskSizeGB": disk.gib,
             "diskIOPSReadWrite": disk.iops,
             "diskMBpsReadWrite": disk.mbps,
+            "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
             "networkAccessPolicy": "DenyAll",
             "publicNetworkAccess": "Disabled",
         },

@@ -160,7 +160,8 @@ def _virtual_network(build: Builder, groups: dict[str, str], routes: str, nat: s
         estate.virtual_network.rpartition("/")[2],
         {
             "addressSpace": {"addressPrefixes": [str(estate.space)]},
-            "dhcpOptions": {"dnsServers": list(estate.dns_servers)},
+            # Without it machines ask Azure, which knows the private zones.
+            **({"dhcpOptions": {"dnsServers": list(estate.dns_servers)}} if estate.dns_servers else {}),
             "subnets": subnets,
         },
         depends=[*groups.values(), routes, nat],

@@ -31,6 +31,53 @@ SMALL: dict[str, t.Any] = {
 """Three members of etcd and three control planes, and nothing that has a default."""
 
 
+PERSON = "33333333-2222-4333-8444-555555555555"
+_HUB = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/hub/providers"
+RICH: dict[str, t.Any] = {
+    "azure_outbound": {"kind": "nat"},
+    "azure_pools": [
+        {
+            "name": "burst",
+            "size": "Standard_NC40ads_H100_v5",
+            "groups": ["nodes", "gpu"],
+            "most": 8,
+            "count": 1,
+            "spot": True,
+        }
+    ],
+    "azure_storage": [
+        {
+            "name": "weights",
+            "containers": ["models"],
+            "readers": ["burst"],
+            "writers": [PERSON],
+            "cool_after_days": 30,
+            "delete_after_days": 90,
+        }
+    ],
+    "azure_vault": {"keys": ["kms", "backup", "pki"], "administrators": [PERSON]},
+    "azure_backup": {"collectors": [PERSON]},
+    "azure_endpoints": [
+        {"name": "cosmos", "group": "Sql", "resource": f"{_HUB}/Microsoft.DocumentDB/databaseAccounts/state"}
+    ],
+    "azure_gateway": {
+        "kind": "vpn",
+        "peers": [
+            {
+                "name": "west",
+                "address": "8.8.8.8",
+                "asn": 64512,
+                "bgp_address": "10.1.0.1",
+                "certificate": "https://hub.vault.azure.net/certificates/vpn",
+                "subject": "router.example",
+                "chain": ["A" * 64],
+            }
+        ],
+    },
+}
+"""Something of everything."""
+
+
 def made(**more: t.Any) -> Estate:
     """Return the small estate with more in it."""
     estate = declared({**SMALL, **more})
