@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import time
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
@@ -19,7 +22,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 from ironspan.lab.azure import settings
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
-from tests.support.lab_estate import NAME, POOL, SMALL, kind, run
+from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
+from tests.support.playbooks import BIN, ROOT
+from tests.support.small_plays import run as play
 
 
 @pytest.fixture(autouse=True)
@@ -210,3 +215,31 @@ def test_names_that_are_taken_are_problems_of_the_plan(arm: LabArm) -> None:
         arm.set(taken=[])
     assert f"the name {name} cannot be had" in problem
     assert arm.show()["resources"] == []
+
+
+def hosts_of(inventory: Path) -> dict[str, t.Any]:
+    """Return what ansible-inventory lists."""
+    done = subprocess.run(
+        [str(BIN / "ansible-inventory"), "-i", str(inventory), "--list"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found: dict[str, t.Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_playbook_goes_from_no_host_to_hosts_whose_keys_are_known(arm: LabArm, tmp_path: Path) -> None:
+    inventory = site(arm, tmp_path)
+    before = hosts_of(inventory)
+    assert sorted(before["etcd"]["hosts"]) == ["etcd-1", "etcd-2", "etcd-3"]
+    assert not (tmp_path / "known_hosts").exists()
+    deployed = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
+    assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+    assert "create" in deployed.stdout
+    again = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "changed=0" in again.stdout
+    after = hosts_of(inventory)
+    known = {line.split()[0] for line in (tmp_path / "known_hosts").read_text().splitlines()}
+    variables = after["_meta"]["hostvars"]
+    assert known == {f"{one['ansible_host']},{name}" for name, one in variables.items()}
+    assert variables["etcd-1"]["site_measured_labels"]["topology.kubernetes.io/zone"] == "westeurope-1"

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Callable
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Consent, Outcome, bring
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import State
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds._azure_estate import AzureEstate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.azure_estate import declared
 
 from ironspan.lab.azure import settings
+from ironspan.lab.azure.config import authority
 from tests.support.lab_arm import LabArm
+from tests.support.small_plays import mirror_index
 
 SMALL: dict[str, t.Any] = {
     "site_name": "example",
@@ -62,3 +67,39 @@ def run(
 ) -> Outcome:
     """Bring the estate to what the data want."""
     return bring(kind(arm, **(options or {})), wanted(**more), Consent(allowed), say, check=check)
+
+
+def site(arm: LabArm, folder: Path, **more: t.Any) -> Path:
+    """Write an inventory without a single host: its machines come from the estate; return its folder.
+
+    Args:
+        arm: where the estate is.
+        folder: for it, and for what stands beside it.
+        more: variables beside those that the site needs, or instead of them.
+    """
+    inventory = folder / "site"
+    inventory.mkdir()
+    (folder / "index.json").write_text(mirror_index())
+    url = arm.azure.url("management")
+    variables = {
+        **SMALL,
+        "site_mirror_url": "http://10.1.0.2:8080",
+        "site_pki_store": str(folder / "pki"),
+        "site_pki_key_file": str(generate_key_file(folder / "key")),
+        "site_artifacts_index": str(folder / "index.json"),
+        "azure_known_hosts": str(folder / "known_hosts"),
+        "azure_management": {
+            "kind": "workload_identity",
+            "tenant_id": settings.TENANT,
+            "client_id": settings.IDENTITIES["operator"].client_id,
+            "token_file": str(arm.azure.service_account("operator")),
+            "authority": arm.azure.url("login"),
+            "url": url,
+            "ca": str(authority(arm.azure.folder)),
+        },
+        "azure_pools": [POOL],
+        **more,
+    }
+    (inventory / "hosts.yml").write_text(json.dumps({"all": {"vars": variables}}))
+    (inventory / "azure.yml").write_text(json.dumps({"plugin": "ironspan.hybrid.azure"}))
+    return inventory

@@ -1,0 +1,163 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Machines as Azure lists them, as hosts of the inventory, and the file with their keys."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import (
+    Declared,
+    Seen,
+    handed_over,
+    keys_in,
+    listed,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+from hypothesis import given
+from hypothesis import strategies as st
+
+SCOPE = "/subscriptions/s/providers"
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIEJhc2U2NEJhc2U2NEJhc2U2NEJhc2U2NEJhc2U2NA"
+DECLARED = {"etcd-1": Declared(("etcd",), "10.0.0.4", "westeurope", "1")}
+POOLS = {"burst": ("gpu",)}
+
+
+class Rest:
+    subscription = "s"
+
+    def __init__(self, machines: list[t.Any], interfaces: list[t.Any]) -> None:
+        self._answers = {
+            f"{SCOPE}/Microsoft.Compute/virtualMachines": machines,
+            f"{SCOPE}/Microsoft.Network/networkInterfaces": interfaces,
+        }
+        self.asked = 0
+
+    def listed(self, path: str, version: str, what: str) -> list[t.Any]:
+        self.asked += 1
+        return self._answers[path]
+
+
+def vm(name: str, interface: str, **tags: str) -> dict[str, t.Any]:
+    return {
+        "id": f"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/{name}",
+        "name": name,
+        "location": "westeurope",
+        "zones": ["2"],
+        "tags": {"ironspan-site": "lab", **{key.replace("_", "-"): value for key, value in tags.items()}},
+        "properties": {
+            "vmId": f"id-{name}",
+            "provisioningState": "Succeeded",
+            "osProfile": {"computerName": f"{name}-PC"},
+            "networkProfile": {"networkInterfaces": [{"id": interface.upper()}]},
+        },
+    }
+
+
+def nic(name: str, *addresses: tuple[str, bool]) -> dict[str, t.Any]:
+    configurations = [
+        {"properties": {"privateIPAddress": text, "primary": primary}} for text, primary in addresses
+    ]
+    return {"id": name, "properties": {"ipConfigurations": configurations}}
+
+
+def test_machines_of_the_site_are_found_in_two_lists() -> None:
+    rest: t.Any = Rest(
+        [
+            vm("etcd-1", "/n/1", ironspan_host="etcd-1"),
+            vm("pool_0a1b", "/n/2", ironspan_pool="burst"),
+            {**vm("other", "/n/3"), "tags": {"ironspan-site": "elsewhere"}},
+            {**vm("bare", "/n/4"), "tags": None},
+        ],
+        [nic("/n/1", ("10.0.0.9", False), ("10.0.0.4", True)), nic("/n/2", ("10.0.8.4", True))],
+    )
+    first, second = listed(rest, "lab")
+    assert (first.name, first.address, first.zone, first.pool, first.identity) == (
+        "etcd-1", "10.0.0.4", "2", "", "id-etcd-1",
+    )  # fmt: skip
+    assert (second.name, second.address, second.pool, second.ready) == (
+        "pool-0a1b-pc", "10.0.8.4", "burst", True,
+    )  # fmt: skip
+    assert rest.asked == 2
+
+
+def seen(name: str, **more: t.Any) -> Seen:
+    made = Seen(f"/{name}", f"id-{name}", name, "10.0.8.4", "westeurope", "1", "burst", "succeeded")
+    return made._replace(**more)
+
+
+ETCD = seen("etcd-1", pool="", address="10.0.0.4")
+
+
+def test_declared_machines_are_hosts_before_they_are_there_and_instances_only_when_they_run() -> None:
+    handed = handed_over(DECLARED, POOLS, [seen("a")], {})
+    assert {name: groups for name, (groups, _) in handed.hosts.items()} == {
+        "etcd-1": ("azure", "etcd"),
+        "a": ("azure", "nodes", "gpu"),
+    }
+    assert "not in Azure" in handed.held["etcd-1"]
+    labels = handed.hosts["a"][1]["site_measured_labels"]
+    assert labels["topology.kubernetes.io/zone"] == "westeurope-1"
+    assert labels["ironspan.io/pool"] == "burst"
+    assert handed_over(DECLARED, POOLS, [ETCD], {}).held == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "unknown", "reason"),
+    [
+        (seen("a", state="creating"), {}, "Azure says that it is creating"),
+        (seen("a", address=""), {}, "no address yet"),
+        (seen("a", pool="former"), {}, "its pool former is none of the site's"),
+        (seen("a", pool=""), {}, "the site does not declare it any more"),
+        (seen("a"), {"a": "no key"}, "no key"),
+        (seen("-bad-"), {}, "its name is none of a host"),
+        (seen("a" * 64), {}, "its name is none of a host"),
+    ],
+)
+def test_what_is_no_host_has_a_reason(machine: Seen, unknown: dict[str, str], reason: str) -> None:
+    handed = handed_over({}, POOLS, [machine], unknown)
+    assert handed.hosts == {}
+    assert reason in handed.held[machine.name]
+
+
+def test_two_machines_of_one_name_are_no_host_and_a_moved_address_is_told() -> None:
+    handed = handed_over({}, POOLS, [seen("a"), seen("a", id="/other", identity="2")], {})
+    assert handed.hosts == {}
+    assert "two machines have this name" in handed.held["a"]
+    moved = handed_over(DECLARED, POOLS, [ETCD._replace(address="10.0.0.7")], {})
+    assert moved.hosts["etcd-1"][1]["ansible_host"] == "10.0.0.4"
+    assert "it has the address 10.0.0.7" in moved.held["etcd-1"]
+
+
+def test_keys_are_taken_out_of_what_a_machine_printed_and_nothing_else_is() -> None:
+    printed = (
+        f"Enable succeeded: \n[stdout]\nssh-ed25519 {KEY} root@etcd-1\nssh-ed25519 {KEY} again\n"
+        f"@cert-authority * ssh-ed25519 {KEY}\nssh-dss {KEY}\nssh-rsa short\n[stderr]\n"
+    )
+    assert keys_in(printed) == [f"ssh-ed25519 {KEY}"]
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_a_second_line(text: str) -> None:
+    for key in keys_in(f"{text}\nssh-ed25519 {KEY} {text}"):
+        assert "\n" not in key
+        assert len(key.split()) == 2
+
+
+def test_keys_are_recorded_replaced_and_removed(tmp_path: Path) -> None:
+    file = KnownHostsFile(str(tmp_path / "known_hosts"), "azure_known_hosts")
+    assert file.entries() == []
+    (tmp_path / "known_hosts").write_text("# ours\nold.example ssh-rsa AAAA\n")
+    file.record([Entry("10.0.0.4", "etcd-1", ("ssh-ed25519 A", "ssh-rsa B"), "id-1")])
+    assert [entry.identity for entry in file.entries()] == ["", "id-1", "id-1"]
+    file.record([Entry("10.0.0.4", "etcd-1", ("ssh-ed25519 C",), "id-2")])
+    assert (tmp_path / "known_hosts").read_text() == (
+        "# ours\nold.example ssh-rsa AAAA\n10.0.0.4,etcd-1 ssh-ed25519 C id-2\n"
+    )
+    file.record([], gone=["id-2"])
+    assert (tmp_path / "known_hosts").read_text() == "# ours\nold.example ssh-rsa AAAA\n"
+    with pytest.raises(RemoteError, match="write azure_known_hosts"):
+        KnownHostsFile("", "azure_known_hosts").record([])
