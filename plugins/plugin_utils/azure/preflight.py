@@ -24,6 +24,8 @@ VERSIONS: t.Final[Mapping[str, str]] = {
 }
 """Versions of what is asked here, those that the SDKs of 2026 send."""
 VAULTS, ACCOUNTS = "Microsoft.KeyVault/vaults", "Microsoft.Storage/storageAccounts"
+UNREGISTERED = "missingsubscriptionregistration"
+"""What Azure says, in lower case, of a provider that a step of the plan registers."""
 Needs = Mapping[str, Mapping[str, int]]
 """Id of a resource, in lower case, to what it takes of which quota (``Microsoft.Compute/cores``)."""
 
@@ -79,7 +81,7 @@ def examined(
     """
     rest = api.rest
     ids = {one.lower() for one in created}
-    problems = [one.text() for one in api.validated(wanted)]
+    problems = [one.text() for one in api.validated(wanted) if one.code.lower() != UNREGISTERED]
     problems += _rights(rest, wanted, deletes)
     wrong, notes = _quota(rest, wanted.region, {key: value for key, value in needs.items() if key in ids})
     declared = templates.by_id(wanted.template, f"/subscriptions/{rest.subscription}")

@@ -31,6 +31,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 )
 
 Connect = Callable[[str], Deployments]
+_NEW = "its resource provider is not registered yet"
 
 
 class AzureEstate:
@@ -82,7 +83,11 @@ class AzureEstate:
             foreseen = api.foreseen(wanted)
         except Refused as refused:
             foreseen = Foreseen()
-            problems += [one.text() for one in refused.said]
+            problems += [one.text() for one in refused.said if one.code.lower() != preflight.UNREGISTERED]
+            if not problems:
+                # Azure foresees nothing of what it is not used for yet: all of it is new to it.
+                ids = templates.by_id(wanted.template, f"/subscriptions/{api.rest.subscription}")
+                foreseen = Foreseen(tuple(Change(one, "unsupported", reason=_NEW) for one in ids))
         changes = [one for one in foreseen.changes if one.type.lower() != "microsoft.resources/deployments"]
         found: dict[str, t.Any] = {
             "exists": standing is not None,
