@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import subprocess
 import time
@@ -102,6 +103,9 @@ def test_a_machine_is_a_host(lab: Lab, tmp_path: Path) -> None:
         return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
 
     assert eventually(lambda: ssh("hostname")) == "cp-1"
+    ask = "curl -s -H Metadata:true http://169.254.169.254/metadata/instance?api-version=2021-02-01"
+    itself = json.loads(ssh(ask))["compute"]
+    assert (itself["name"], itself["zone"], itself["resourceId"]) == ("cp-1", "1", lab_arm.MACHINE)
     boot = ssh("cat /proc/sys/kernel/random/boot_id; touch /root/kept; stat -c %Y /proc/1")
     machines.begin_deallocate("vms", "cp-1").result()
     eventually(lambda: not ssh("true; echo up"))

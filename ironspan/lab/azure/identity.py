@@ -16,11 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ironspan.lab.azure import faults, settings, tokens
+from ironspan.lab.azure.arm.metadata import Instances
 from ironspan.lab.azure.config import ARC_FOLDER
 from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.world import World
 
 TOKEN_PATH = "/metadata/identity/oauth2/token"
+INSTANCE_PATH = "/metadata/instance"
 #: Writes the challenge into a machine: (its address, path, content) -> whether that machine is known.
 Place = Callable[[str, str, str], bool]
 
@@ -67,7 +69,7 @@ class _Service:
         """Do what the request asks for."""
         raise NotImplementedError
 
-    def token(self, identity: settings.Identity, resource: str) -> Response:
+    def token(self, identity: settings.Principal, resource: str) -> Response:
         """Return the answer with a managed identity's token."""
         now = int(time.time())
         lifetime = int(self.world.token_lifetime_s)
@@ -87,6 +89,10 @@ class _Service:
             },
         )
 
+    def assigned(self, request: Request) -> list[settings.Assigned]:
+        """Return the identities that an estate gave to the machine that asks."""
+        return []
+
     def managed(self, request: Request) -> Response:
         """Answer a request for a managed identity's token, once its caller has shown who it is."""
         query = request.query
@@ -95,7 +101,9 @@ class _Service:
         if not query.get("resource"):
             return _refused(400, "invalid_request", "Required query variable 'resource' is missing")
         resource_id = query.get("msi_res_id") or query.get("mi_res_id") or ""
-        identity = settings.chosen(query.get("client_id", ""), query.get("object_id", ""), resource_id)
+        identity = settings.chosen(
+            query.get("client_id", ""), query.get("object_id", ""), resource_id, self.assigned(request)
+        )
         if identity is None:
             return _refused(400, "invalid_request", "Identity not found")
         return self.token(identity, query["resource"])
@@ -106,15 +114,26 @@ class Metadata(_Service):
 
     name = "metadata"
 
+    def __init__(self, world: World, instances: Instances | None = None) -> None:
+        super().__init__(world)
+        self._instances = instances
+
+    def assigned(self, request: Request) -> list[settings.Assigned]:
+        """Return the identities of the virtual machine that asks."""
+        return self._instances.identities(request.peer) if self._instances is not None else []
+
     async def serve(self, request: Request) -> Response:
-        """Answer a request for a token; everything else is not found."""
-        if request.path != TOKEN_PATH:
+        """Answer a request for a token, or a virtual machine's for what it is; all else is not found."""
+        if request.path not in (TOKEN_PATH, INSTANCE_PATH):
             return answer(404, {"error": "Not found"})
         if request.headers.get("metadata", "").lower() != "true":
             return _refused(400, "bad_request_102", "Required metadata header not specified")
         if "x-forwarded-for" in request.headers:
             return _refused(400, "bad_request", "requests that were forwarded are refused")
-        return self.managed(request)
+        if request.path == TOKEN_PATH:
+            return self.managed(request)
+        found = self._instances.document(request.peer) if self._instances is not None else None
+        return answer(200, found) if found is not None else answer(404, {"error": "Not found"})
 
 
 class Arc(_Service):
@@ -228,7 +247,7 @@ class Login(_Service):
             },
         )
 
-    def _doubt(self, identity: settings.Identity, assertion: str) -> str:
+    def _doubt(self, identity: settings.Principal, assertion: str) -> str:
         """Say why a service account's token is not accepted for this identity; nothing when it is."""
         reason = "AADSTS70021: No matching federated identity record found for presented assertion."
         for federation in self.world.federations:

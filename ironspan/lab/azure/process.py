@@ -16,6 +16,7 @@ from typing import Any
 
 from ironspan.lab.azure import client, control, http, identity, settings
 from ironspan.lab.azure.arm.machines import Driver
+from ironspan.lab.azure.arm.metadata import Instances
 from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.config import Config, authority, server
 from ironspan.lab.azure.http import Broken, Handler, Request, Response
@@ -95,7 +96,7 @@ async def _serve(folder: Path, config: Config, namespace: int) -> None:
         "store": Store(world, upstream),
         "login": identity.Login(world),
         "management": Management(world, upstream, arm),
-        "metadata": identity.Metadata(world),
+        "metadata": identity.Metadata(world, Instances(arm.state)),
         "arc": identity.Arc(world, _placer(config), config.arc_folder),
     }
     groups: dict[tuple[str, int], dict[str, Handler]] = collections.defaultdict(dict)

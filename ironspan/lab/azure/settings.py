@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 ACCOUNT = "labstore"
 CONTAINER = "etcd"
@@ -40,6 +42,31 @@ ROLES: dict[str, frozenset[str]] = {
     "operator": _READ | _WRITE | _DELETE | {"containers/write", "containers/delete", "management"},
     "none": frozenset(),
 }
+
+
+class Principal(Protocol):
+    """Whom a token is for."""
+
+    @property
+    def client_id(self) -> str:
+        """What a program names it by."""
+
+    @property
+    def object_id(self) -> str:
+        """What role assignments name it by."""
+
+    @property
+    def resource_id(self) -> str:
+        """Its name in the resource manager."""
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """An identity that an estate made and gave to a machine; the lab's own services give it no role."""
+
+    resource_id: str
+    client_id: str
+    object_id: str
 
 
 @dataclass(frozen=True)
@@ -82,15 +109,31 @@ def by_object(object_id: object) -> Identity | None:
     return _BY_OBJECT.get(str(object_id))
 
 
-def chosen(client_id: str = "", object_id: str = "", resource_id: str = "") -> Identity | None:
-    """Return the identity that a token request names; every machine's own, the writer, if it names none."""
+def chosen(
+    client_id: str = "", object_id: str = "", resource_id: str = "", assigned: Iterable[Assigned] = ()
+) -> Principal | None:
+    """Return the identity that a token request names.
+
+    Args:
+        client_id: Its client id, or empty.
+        object_id: Its object id, or empty.
+        resource_id: Its resource id, or empty.
+        assigned: The identities of the machine that asks, beside the lab's own, which every machine has.
+
+    Returns:
+        The identity; when none is named the machine's only one, or the writer for a machine without any.
+    """
+    own = list(assigned)
     if not (client_id or object_id or resource_id):
+        if own:
+            return own[0] if len(own) == 1 else None
         return IDENTITIES["writer"]
-    for identity in IDENTITIES.values():
+    known: list[Principal] = [*own, *IDENTITIES.values()]
+    for identity in known:
         given = (client_id, object_id, resource_id.lower())
         if any(
-            value and value == own
-            for value, own in zip(
+            value and value == its
+            for value, its in zip(
                 given, (identity.client_id, identity.object_id, identity.resource_id.lower()), strict=True
             )
         ):

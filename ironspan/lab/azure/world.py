@@ -99,7 +99,7 @@ class World:
         return time.time() + self.clock_offset_s
 
     def issue(
-        self, identity: settings.Identity, audience: str, lifetime_s: float | None = None, tenant: str = ""
+        self, identity: settings.Principal, audience: str, lifetime_s: float | None = None, tenant: str = ""
     ) -> str:
         """Return a token for an identity, as Entra ID issues it for `audience`; `tenant` is another one."""
         now, tenant = int(time.time()), tenant or settings.TENANT
