@@ -42,7 +42,8 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
     Raises:
         ControllerError: the inventory does not say where the playbooks are.
     """
-    if not variables.get("awx_project_url"):
+    variables = _whole(variables)
+    if not variables["awx_project_url"]:
         raise ControllerError(
             "the inventory does not say where the controller finds the playbooks",
             "write awx_project_url, the URL of the git repository",
@@ -62,7 +63,8 @@ def opened(variables: Mapping[str, t.Any]) -> ControllerObjects:
     Raises:
         ControllerError: neither its URL nor a token is known.
     """
-    host = str(variables.get(HOST) or "")
+    variables = _whole(variables)
+    host = str(variables[HOST])
     if not host:
         raise ControllerError("the inventory does not say where the controller is", "write awx_host, its URL")
     api = Api(host, token_of_environment(), _ca_file(variables))
@@ -153,6 +155,12 @@ class ControllerObjects:
     def lane(self, name: str, wanted: State | None) -> str:
         """Return the same for all: what comes first is what the others refer to."""
         return ""
+
+
+def _whole(variables: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the variables with the role's defaults, which a task does not have; all hosts have the same."""
+    host = next(iter(variables["site"].hosts.values()))
+    return {name: host.variables[name] for name in VARIABLES if name in host.variables} | dict(variables)
 
 
 def _ca_file(variables: Mapping[str, t.Any]) -> str:

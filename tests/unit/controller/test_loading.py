@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import types
 import typing as t
 from collections.abc import Callable, Iterator
 
@@ -361,6 +362,12 @@ def test_a_login_that_is_not_taken(controller: Controller, wanted: Wanted) -> No
         assert says in text
 
 
+def site_of(variables: dict[str, t.Any]) -> t.Any:
+    """Return a site of one worker."""
+    host = types.SimpleNamespace(variables=variables)
+    return types.SimpleNamespace(hosts={"w1": host}, group=lambda name: [host])
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -372,13 +379,9 @@ def test_a_login_that_is_not_taken(controller: Controller, wanted: Wanted) -> No
 def test_what_the_inventory_lacks(
     changes: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Site:
-        @staticmethod
-        def group(_: str) -> list[str]:
-            return ["w1"]
-
     monkeypatch.setenv("IRONSPAN_AWX_TOKEN", "x")
-    variables = {**variables_of(), "site": Site, **changes}
+    # A task has what the inventory says, not what the role has by default.
+    variables = {"site": site_of(variables_of()), **changes}
     with pytest.raises(RemoteError, match=says):
         compared(controller_object.opened(variables), controller_object.declared(variables, {}))
 
@@ -386,4 +389,4 @@ def test_what_the_inventory_lacks(
 def test_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IRONSPAN_AWX_TOKEN", raising=False)
     with pytest.raises(RemoteError, match="IRONSPAN_AWX_TOKEN is not set"):
-        controller_object.opened(variables_of())
+        controller_object.opened({"site": site_of(variables_of()), **variables_of()})
