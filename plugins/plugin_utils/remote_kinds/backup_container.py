@@ -8,7 +8,7 @@ ironspan deletes none: one that leaves the inventory stays as it is, and so does
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import container
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import connection
@@ -19,10 +19,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import
     judge,
     wanted_principals,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import VARIABLES as ESTATE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared as estate_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Effect, Found, State, Step
 
 CONTAINERS, MANAGEMENT, LOCK = "etcd_backup_containers", "etcd_backup_management", "ironspan_lock"
-VARIABLES = (CONTAINERS, MANAGEMENT)
+VARIABLES = tuple(dict.fromkeys((CONTAINERS, MANAGEMENT, *ESTATE)))
 Connect = Callable[[str], Management]
 _PLACE = ("subscription", "resource_group", "account", "container")
 _PRINCIPALS = tuple(role.key for role in ROLES)
@@ -35,14 +37,14 @@ _SECONDS = 3
 
 
 def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> dict[str, State | None]:
-    """Return the containers of the inventory; the argument ``ironspan_lock`` names the one to lock.
+    """Return the containers of the inventory, the estate's first; ``ironspan_lock`` names the one to lock.
 
     Raises:
         StoreSetupError: days that Azure refuses, or a container to lock that is none of the site's.
     """
     lock = str(arguments.get(LOCK) or "")
     made: dict[str, State | None] = {}
-    for entry in variables.get(CONTAINERS) or ():
+    for entry in (*_of_estate(variables), *(variables.get(CONTAINERS) or ())):
         wanted = _wanted(entry)
         days = wanted.retention_days
         if not container.DAYS[0] <= days <= container.DAYS[1]:
@@ -60,9 +62,23 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
     return made
 
 
+def _of_estate(variables: Mapping[str, t.Any]) -> Iterator[Mapping[str, t.Any]]:
+    """Return the container that the estate makes; its policy is made here, and nowhere else."""
+    estate = estate_of(variables)
+    if estate is None or estate.backup is None or estate.backup.exists:
+        return
+    yield {
+        "subscription": estate.subscription,
+        "resource_group": estate.groups["data"],
+        "account": estate.backup.account,
+        "container": estate.backup.container,
+        "retention_days": estate.backup.retention_days,
+    }
+
+
 def opened(variables: Mapping[str, t.Any]) -> BackupContainer:
     """Return the kind; the resource manager is spoken to once something is asked."""
-    settings = {**(variables.get(MANAGEMENT) or {})}
+    settings = {**(variables.get(MANAGEMENT) or variables.get("azure_management") or {})}
 
     def connect(subscription: str) -> Management:
         return Management(connection(settings), subscription)
