@@ -114,7 +114,9 @@ class Resolver:
         settings = [
             setting
             for setting in self._draft.inventory.every_setting()
-            if str(setting.key).startswith(prefixes) or not from_plugin(setting.key)
+            if str(setting.key).startswith(prefixes)
+            or not from_plugin(setting.key)
+            or str(setting.key) in self._draft.marks.variables  # Ansible does not say where keys of JSON are
         ]
         # Playbooks take their own switches with -e; only what looks like a role's variable is checked there.
         settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))

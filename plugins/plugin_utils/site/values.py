@@ -138,7 +138,12 @@ def _to_path(value: t.Any, option: Option) -> str:
         raise Rejected(
             f"holds characters that no path has ({_shown(value, option)})", "write the path without them"
         )
-    return str(Path(text).expanduser()) if text else ""
+    try:
+        return str(Path(text).expanduser()) if text else ""
+    except RuntimeError:
+        raise Rejected(
+            f"{_shown(text, option)} begins with nobody's home", "write the path from / on"
+        ) from None
 
 
 def without_value(option: Option) -> str:

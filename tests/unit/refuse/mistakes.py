@@ -193,6 +193,7 @@ def meaning(site: Site, rng: Random) -> Mistake:
     _only_here(site, name)
     for other in RELATED.get(name, ()):
         _only_here(site, other)
+    _only_here(site, "site_lab")
     site.variables["all"][name] = value
     keys: list[Key] = [("all", name)]
     if isinstance(value, dict | list):

@@ -163,6 +163,7 @@ BUNDLES: tuple[Callable[[Random], Values], ...] = (
 NOT_ALONE = (
     "access_",
     "awx_",
+    "azure_",
     "admission_",
     "base_sysctls",
     "base_security_sysctls",

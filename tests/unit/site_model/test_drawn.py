@@ -49,6 +49,7 @@ def test_a_value_that_refers_to_itself(example: Example) -> None:
         ('{\n  "base_sshd_settings":\n    {"$(id)": 1}\n}\n', 2),
         ('{\n  "base_packages": [\n    "kmod",\n    "a;b"\n  ]\n}\n', 4),
         ('{"user_a": 1,\n "base_min_cpu": 1}\n', 2),
+        ('{"user_a": 1,\n "dzns_managed": true}\n', 2),
         ('{\n  "base_min_cpus": "{{ nothing }}"\n}\n', 2),
     ],
 )
@@ -156,6 +157,7 @@ def test_hosts_of_a_range_are_at_its_line(example: Example) -> None:
     "line",
     [
         "user_x 1",
+        "site_artifacts_index: ~nosuchuser/index.json",
         "control_plane_certificate_days: 20",
         "site_certificate_renew_days: 365",
         "site_pod_cidr_ipv6: fd00:10:244::/48",
