@@ -58,7 +58,7 @@ FULL: dict[str, t.Any] = {
 MORE = [*MACHINES, {"name": "spare", "groups": ["nodes"], "count": 1}]
 
 
-@pytest.mark.parametrize("how", ["stack", "plain"])
+@pytest.mark.parametrize("how", ["stack", pytest.param("plain", marks=pytest.mark.long)])
 def test_everything_that_an_estate_can_have(arm: LabArm, how: str) -> None:
     deployed = run(arm, azure_deployment=how, **FULL)
     assert deployed.problems == []
