@@ -102,7 +102,8 @@ KINDS: t.Final[dict[str, Kind]] = {
     ),
     "projects": Kind(
         "project", "Project",
-        {**_NAMED, "organization": None, "scm_type": "", "scm_url": "", "scm_branch": "", "scm_refspec": "",
+        {**_NAMED, "organization": None, "scm_type": "", "scm_url": "", "scm_branch": "",
+        "scm_refspec": "", "scm_revision": "",
          "scm_clean": False, "scm_delete_on_update": False, "scm_track_submodules": False, "credential": None,
          "signature_validation_credential": None, "timeout": 0, "scm_update_on_launch": False,
          "scm_update_cache_timeout": 0, "allow_override": False, "default_environment": None,

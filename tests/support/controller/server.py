@@ -247,7 +247,7 @@ class Controller:
         folder = pathlib.Path(urllib.parse.urlsplit(project["scm_url"]).path)
         if project["scm_url"].startswith("file://") and folder.is_dir():
             files = sorted(str(file.relative_to(folder)) for file in folder.glob("playbooks/*.yml"))
-            project.update(status="successful", playbook_files=files)
+            project.update(status="successful", playbook_files=files, scm_revision="0" * 40)
         else:
             project.update(status="failed", playbook_files=[])
 
