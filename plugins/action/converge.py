@@ -97,7 +97,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: Result = super().run(tmp, task_vars)
         try:
             return {**result, **self._in_mode(task_vars or {})}
-        except (ExchangeError, PlanError, SiteError) as error:
+        except SiteError as error:
+            # As for validate: nothing was touched, and the run ends with 2.
+            return {**result, "failed": True, "refused": True, "msg": str(error)}
+        except (ExchangeError, PlanError) as error:
             return {**result, "failed": True, "msg": str(error)}
 
     def _in_mode(self, variables: dict[str, t.Any]) -> Result:
