@@ -164,6 +164,9 @@ NOT_ALONE = (
     "access_",
     "awx_",
     "azure_",
+    "etcd_quota_bytes",
+    "etcd_events_quota_bytes",
+    "base_min_kernel",
     "admission_",
     "base_sysctls",
     "base_security_sysctls",
@@ -290,6 +293,8 @@ def _more(site: Site, rng: Random) -> None:
     """Add variables of layers, each for the whole site, for a group or for a host."""
     for bundle in rng.sample(BUNDLES, rng.choice([0, 1, 1, 2, 3])):
         site.variables["all"].update(bundle(rng))
+    if site.variables["all"].get("site_cni") == "cilium":
+        site.variables["all"].pop("flannel_port", None)
     for name in rng.sample(alone(), rng.randint(0, 8)):
         value = good(options()[name], rng)
         if is_site_wide(name) or rng.random() < 0.5:
