@@ -19,11 +19,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
-=======
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz checkov simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
->>>>>>> e61f493 (checkov over the estate's deployment, docs of the estate, tests of address plan, roles and security groups)
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -35,11 +31,8 @@ help:
 	@echo 'make durations  write tests/durations.yml from the last make test: the order of the files, and what they may take'
 	@echo 'make random     random workload, faults, backups and restores: RUNS=1000 SEED=0 by default'
 	@echo 'make fuzz       changed bytes for every reader of what others wrote: MINUTES=30 each by default; findings become tests'
-<<<<<<< HEAD
 	@echo 'make refuse     drawn mistakes in drawn sites, each refused at its line: CASES=50000 GOOD=5000 by default; goes on where it ended'
-=======
 	@echo 'make checkov    checkov over the deployment of an estate in Azure (docs/azure.md); installs it first, 2 minutes'
->>>>>>> e61f493 (checkov over the estate's deployment, docs of the estate, tests of address plan, roles and security groups)
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
 	@echo '                after which make test runs a short version too'
