@@ -31,7 +31,10 @@ def split_endpoint(endpoint: str) -> tuple[str, int] | None:
     """Return host and port of ``host:port``, None when it is something else."""
     host, colon, port = endpoint.rpartition(":")
     host = host.strip("[]") if host.startswith("[") else host
-    if not colon or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65_535:
+    # No zero in front: programs that are given the text itself read it as they like.
+    if not colon or not (port.isascii() and port.isdigit()) or port != str(int(port)):
+        return None
+    if not 1 <= int(port) <= 65_535:
         return None
     if not is_address(host) and not is_subdomain(host):
         return None

@@ -170,7 +170,7 @@ def test_haproxy_checks_the_certificate_of_what_it_asks(render: Render) -> None:
 
 HAPROXY = [
     ({"haproxy_maxconn": 42}, "global", ["maxconn", "42"]),
-    ({"haproxy_connect_timeout_ms": 77}, "defaults", ["timeout", "connect", "77ms"]),
+    ({"haproxy_connect_timeout_ms": 177}, "defaults", ["timeout", "connect", "177ms"]),
     ({"haproxy_idle_timeout_seconds": 77}, "defaults", ["timeout", "server", "77s"]),
     ({"control_plane_port": 7443}, "backend control_planes", ["server", "az-1", "10.98.0.11:7443"]),
     ({"site_api_endpoint": "api.lab.internal:9443"}, "frontend api", ["bind", ":9443"]),

@@ -66,6 +66,7 @@ def test_overlaps(one: int, other: int, pods_prefix: int, services_prefix: int) 
         ("10.0.0.1:443", ("10.0.0.1", 443)),
         ("[fd00::1]:6443", ("fd00::1", 6443)),
         ("api:0", None),
+        ("api:06443", None),
         ("api:65536", None),
         ("api", None),
         (":6443", None),
