@@ -8,6 +8,7 @@ without the controller: whoever comes next follows it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 import uuid
@@ -211,7 +212,9 @@ class Deployments:
             poller = asked(what, lambda: begin(wanted.name, plain_body(wanted)))
         begun = time.monotonic()
         while not poller.done():
-            poller.wait(self._every_s)
+            # It raises what ended the deployment meanwhile; the result below does so again, and is read.
+            with contextlib.suppress(sdk("azure.core.exceptions").AzureError):
+                poller.wait(self._every_s)
             self._insist_on_time(wanted, begun)
             if not poller.done():
                 say(self._progress(self._seen(wanted), wanted))
