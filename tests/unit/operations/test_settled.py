@@ -44,6 +44,7 @@ EXEMPT = {
     "server_retire": "what is reset is forgotten, and erased",
     "backup_store": "no host takes part",
     "azure": "no host takes part",
+    "awx_configure": "no host takes part",
     "bmc_setup": "servers without a system take part, and no host",
     "member_remove": "what is reset is forgotten; the others follow",
     "node_remove": "what is reset is forgotten",
