@@ -111,6 +111,7 @@ def test_a_full_disk_does_not_keep_a_host_from_going_back(hosts: Cluster) -> Non
     while configuration(hosts) != "# first":
         assert time.monotonic() < until
         time.sleep(1)
+    comes_back(hosts, 60)  # sshd restarts once its file is back
     hosts.on(HOST, "rm /var/lib/ironspan/filler")
     assert "rolled back" in hosts.command("rollback", HOST, "--list", "-i", str(hosts.inventory)).stdout
 

@@ -53,19 +53,36 @@ def request(folder: Path, changes: dict[str, Any] | None = None, timeout_s: floa
     Raises:
         LabError: The process does not run or refused the change.
     """
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(socket_path(folder)))
-            connection.sendall(json.dumps({"set": changes or {}}).encode() + b"\n")
-            reply: dict[str, Any] = json.loads(connection.makefile("rb").readline())
-    except (OSError, ValueError) as error:
-        raise LabError(
-            f"the WAN link does not answer ({error}); `ironspan lab up` starts it again", 1
-        ) from error
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            reply = _asked(folder, changes or {}, timeout_s)
+            break
+        except (BrokenPipeError, ConnectionResetError, EOFError) as error:
+            # It waits 50 ms for what is asked, which a machine with much to do may take longer for.
+            if time.monotonic() > until:
+                raise _silent(error) from error
+        except (OSError, ValueError) as error:
+            raise _silent(error) from error
     if "error" in reply:
         raise LabError(f"the WAN link refused: {reply['error']}")
     return reply
+
+
+def _asked(folder: Path, changes: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(str(socket_path(folder)))
+        connection.sendall(json.dumps({"set": changes}).encode() + b"\n")
+        line = connection.makefile("rb").readline()
+    if not line:
+        raise EOFError("it hung up")
+    reply: dict[str, Any] = json.loads(line)
+    return reply
+
+
+def _silent(error: Exception) -> LabError:
+    return LabError(f"the WAN link does not answer ({error}); `ironspan lab up` starts it again", 1)
 
 
 def wait_ready(folder: Path, timeout_s: float = 10.0) -> None:

@@ -186,3 +186,23 @@ def test_rate_without_sense_is_refused(text: str) -> None:
 def test_loss_without_sense_is_refused(text: str) -> None:
     with pytest.raises(LabError):
         control.parse_loss(text)
+
+
+def test_a_request_that_was_too_late_is_made_again(tmp_path: Path) -> None:
+    """The process hangs up on who connects and says nothing for 50 ms, as happens on a busy machine."""
+    path = process.socket_path(tmp_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+
+        def serve() -> None:
+            listener.accept()[0].close()
+            with listener.accept()[0] as connection:
+                connection.makefile("rb").readline()
+                connection.sendall(b'{"settings": {}}\n')
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert control.request(tmp_path) == {"settings": {}}
+        thread.join()
