@@ -10,8 +10,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action.reboot import ActionModule as Reboot
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_run import site_of_run
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children
 
 Result = dict[str, t.Any]
+
+bind_children()  # here, because the main process imports this file before it starts workers
 
 
 class ActionModule(Reboot):  # type: ignore[misc]

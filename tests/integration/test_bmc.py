@@ -311,6 +311,7 @@ def serving(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.long
 def test_ironic_has_the_account_that_holds_also_after_a_kill(
     site: Path, fronts: list[Front], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ SPACE = "pod_security:\n  exemptions:\n    - {namespace: a, owner: b, reason: ''
         ),
         (f"version: 1\n{SPACE}", 4, "pod_security.exemptions[0].reason: is empty"),
         ("version: 1\nkeepers: []\nkeepers: [a]\n", 3, "keepers: is there twice, first on line 2"),
-        ("version: 1\nrules: {\n", 3, "is not valid YAML"),
+        ("version: 1\nrules: {\n", 2, "is not valid YAML"),
         ("version: 1\nkeepers: ['a\u0000']\n", 2, "is not valid YAML"),
     ],
 )

@@ -131,7 +131,7 @@ def test_reboots_are_counted_and_nobody_else_reboots() -> None:
     assert ("reboots", "1") in facts(made.content)
     (said,) = [warning for warning in made.content["warnings"] if "next boot" in warning]
     assert said.startswith("Takes effect with the next boot of w1 (the kernel has new arguments).")
-    assert "drain and reboot one after the other" in said
+    assert "rebooted in waves by `ironspan upgrade NODE ...` only" in said
     assert MADE.content["summary"]["reboots"] == 0
     assert not [warning for warning in MADE.content["warnings"] if "next boot" in warning]
 

@@ -169,7 +169,7 @@ CLUSTER = [
         ("etcd", "external", "endpoints"),
         ["https://10.98.0.11:2379", "https://10.98.0.12:2379", "https://10.98.0.13:2379"],
     ),
-    ({"control_plane_certificate_days": 30}, ("certificateValidityPeriod",), "720h0m0s"),
+    ({"control_plane_certificate_days": 60}, ("certificateValidityPeriod",), "1440h0m0s"),
     ({}, ("apiServer", "certSANs"), ["api.lab.internal", "10.98.0.13", "az-1", "10.98.0.11"]),
     (
         {"control_plane_extra_names": ["k8s.example.com"]},
