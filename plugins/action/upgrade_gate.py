@@ -119,7 +119,7 @@ def _problems(session: Session, phase: str, hosts: list[Host], boots: t.Mapping[
     api = session.api()
     if phase == "addons":
         return gate.rollout_problems(api, session.site.kubernetes_version, _coredns(session.site))
-    return [*gate.boot_problems(api, hosts, boots), *gate.node_problems(api, hosts)]
+    return gate.node_problems(api, hosts, boots)
 
 
 def _coredns(site: Site) -> str:

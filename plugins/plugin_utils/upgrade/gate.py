@@ -51,8 +51,17 @@ def control_plane_problems(session: Session, changed: Sequence[Host]) -> list[st
     return problems
 
 
-def node_problems(api: Api, changed: Sequence[Host]) -> list[str]:
-    """Return what is wrong with nodes that were changed, and with disruption budgets anywhere."""
+def node_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with nodes that were changed, and with disruption budgets anywhere.
+
+    A Node stays Ready for most of a minute while its host is away, so only the boot that the kubelet reports
+    proves that it is back. What a host says of its boot decides about that host alone.
+
+    Args:
+        api: the API.
+        changed: hosts of the wave.
+        boots: boot IDs as the hosts have them now, by their names; hosts that are not in it may have any.
+    """
     now = live.look(api)
     problems: list[str] = []
     for host in changed:
@@ -60,6 +69,10 @@ def node_problems(api: Api, changed: Sequence[Host]) -> list[str]:
         if node is None:
             problems.append(f"{host.name} is not in the cluster")
             continue
+        reported = str(node["status"].get("nodeInfo", {}).get("bootID", ""))
+        if host.name in boots and reported != boots[host.name]:
+            problems.append(f"{host.name} was rebooted, and its kubelet has not reported since")
+        problems += _preflight(host, node)
         if not cordon.is_ready(node):
             reason = str(cordon.ready_condition(node).get("message", "its kubelet has not reported"))
             problems.append(f"{host.name} is not Ready: {reason}")
@@ -71,30 +84,6 @@ def node_problems(api: Api, changed: Sequence[Host]) -> list[str]:
                 problems.append(f"{host.name} runs {what} {current}, wanted {wanted}")
     problems += _system_pods(api, {host.name for host in changed})
     return [*problems, *budget_problems(api.get("/apis/policy/v1/poddisruptionbudgets")["items"])]
-
-
-def boot_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -> list[str]:
-    """Return which nodes have not come back from the boot that they were given, or not with healthy GPUs.
-
-    A Node stays Ready for most of a minute while its host is away, so only the boot that the kubelet reports
-    proves that it is back. What a host says of its boot decides about that host alone.
-
-    Args:
-        api: the API.
-        changed: hosts of the wave.
-        boots: boot IDs as the hosts have them now, by their names; hosts that are not in it may have any.
-    """
-    nodes = live.look(api).nodes
-    problems = []
-    for host in changed:
-        node = nodes.get(host.name)
-        if node is None:
-            continue  # the other problems name it
-        reported = str(node["status"].get("nodeInfo", {}).get("bootID", ""))
-        if host.name in boots and reported != boots[host.name]:
-            problems.append(f"{host.name} was rebooted, and its kubelet has not reported since")
-        problems += _preflight(host, node)
-    return problems
 
 
 def _preflight(host: Host, node: Object) -> Iterator[str]:

@@ -46,7 +46,7 @@ def test_the_gate_after_nodes(change: Content, says: str) -> None:
             "status": {"conditions": conditions},
         }
         api.answers["/api/v1/namespaces/kube-system/pods"] = {"items": [pod]}
-    found = gate.node_problems(t.cast(t.Any, api), [WORKER])
+    found = gate.node_problems(t.cast(t.Any, api), [WORKER], {})
     assert says in " ".join(found)
     assert bool(found) == bool(says)
 
@@ -77,7 +77,7 @@ def test_a_rebooted_node_is_back_when_its_kubelet_and_its_gpus_say_so(
         back["status"]["conditions"].append({**PREFLIGHT, **condition})
     declared = {"gpu_repair_enabled": bool(mode), "gpu_repair_mode": mode}
     changed = dataclasses.replace(WORKER, variables={**WORKER.variables, **declared})
-    found = gate.boot_problems(t.cast(t.Any, cluster({}, [back])), [changed], boots)
+    found = gate.node_problems(t.cast(t.Any, cluster({}, [back])), [changed], boots)
     assert " ".join(found).startswith(says)
     assert bool(found) == bool(says)
 
