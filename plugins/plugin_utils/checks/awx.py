@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rrule import fault_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.templates import offered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import Wrong, wrong_value
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
@@ -71,6 +69,12 @@ def check_notifications(draft: Draft) -> None:
 
 def check_schedules(draft: Draft) -> None:
     """Each schedule is of an operation that may run by itself, at a time that controllers take."""
+    if not draft.site_value(SCHEDULES):
+        return
+    # Only sites that have some pay for reading what a controller offers.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rrule import fault_of
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.templates import offered
+
     fit = {entry.name: entry for entry in offered() if not entry.approved}
     seen = set()
     for entry in entries(draft, SCHEDULES):

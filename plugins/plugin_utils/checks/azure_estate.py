@@ -8,28 +8,13 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import (
-    faults_machines,
-    faults_network,
-    faults_place,
-    faults_services,
-)
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import (
-    Path,
-    given,
-    without_subscription,
-)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SUBSCRIPTION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
-_STAGES = (
-    (without_subscription,),
-    (*faults_place.JUDGES, *faults_network.FIRST, *faults_machines.FIRST, *faults_services.FIRST),
-    (*faults_network.JUDGES, *faults_machines.JUDGES, *faults_services.JUDGES),
-)
-"""What a stage finds would make most of the next stage's findings: these are said when it finds nothing."""
+if t.TYPE_CHECKING:
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Path
 
 
 def check_estate(draft: Draft) -> None:
@@ -42,10 +27,14 @@ def check_estate(draft: Draft) -> None:
     written = {name for name in options if name.startswith("azure_") and draft.writer(name)}
     if not written or any(problem.path.startswith("azure_") for problem in draft.problems):
         return
+    # Only sites that have an estate pay for reading it.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import given
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.stages import STAGES
+
     variables = {name: value for name in options if (value := draft.site_value(name)) is not None}
     hosts = {host.name: (str(address_of(host)), host.groups) for host in draft.hosts.values()}
     found = given(variables, hosts)
-    for stage in _STAGES if found.values[SUBSCRIPTION] else _STAGES[:1]:
+    for stage in STAGES if found.values[SUBSCRIPTION] else STAGES[:1]:
         faults = [fault for judge in stage for fault in judge(found)]
         for path, message, remedy in faults:
             draft.problems.add(_place(draft, path), _called(path), message, remedy)

@@ -1,0 +1,20 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""All judges of an estate, in the stages in which they are asked."""
+
+from __future__ import annotations
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import (
+    faults_machines,
+    faults_network,
+    faults_place,
+    faults_services,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import without_subscription
+
+STAGES = (
+    (without_subscription,),
+    (*faults_place.JUDGES, *faults_network.FIRST, *faults_machines.FIRST, *faults_services.FIRST),
+    (*faults_network.JUDGES, *faults_machines.JUDGES, *faults_services.JUDGES),
+)
+"""What a stage finds would make most of the next stage's findings: these are said when it finds nothing."""
