@@ -87,7 +87,7 @@ class Operation:
         limit: whether ``--limit`` may leave hosts out.
         slices: whether it runs in a job that a controller has sliced.
         steps: actions of the steps that it may have; each play names the steps that it performs. An operation
-            that can be planned has a module of its name in ``operations``.
+            that has some has a module of its name in ``operations``.
         said: actions of steps that only say what is left to people; no play performs them.
         compared: hosts whose documents a plan compares: ``named`` by the operator, ``targets`` of the steps,
             ``others``: targets that nobody named.

@@ -11,4 +11,4 @@ SITE = "site"
 """What site.yml does: hosts are made to match their documents, and there are no steps beside that."""
 
 OPERATIONS: dict[str, Operation] = {name: catalogue.OPERATIONS[name] for name in catalogue.PLANNED}
-"""Operations that can be planned: the module of their name here works out their steps."""
+"""Operations that can be planned; the module of the name works out the steps of one that has some."""

@@ -136,29 +136,37 @@ def _hosts_of(site: Site, group: str) -> list[str]:
 
 
 def module_of(operation: str) -> t.Any:
-    """Return the module that knows the steps of an operation.
+    """Return the module that knows the steps of an operation; None for one that has none.
+
+    Such are ``site``, and those whose every change is of a remote thing: it stands with that in the plan.
 
     Raises:
         OperationError: there is no such operation.
     """
-    if operation not in OPERATIONS:
+    if operation == SITE:
+        return None
+    declared = OPERATIONS.get(operation)
+    if declared is None:
         raise OperationError(
             f"there is no operation {operation!r}", f"write one of {', '.join(sorted([SITE, *OPERATIONS]))}"
         )
+    if not declared.steps:
+        return None
     package = __name__.rpartition(".")[0]
     return importlib.import_module(f"{package}.{operation}")
 
 
 def steps_of(operation: str, context: Context) -> list[Step]:
-    """Return the steps of an operation, none for ``site``.
+    """Return the steps of an operation, see ``module_of``.
 
     Raises:
         OperationError: it is refused.
         ValueError: it has a step that it does not declare, so that no play is known to perform it.
     """
-    if operation == SITE:
+    module = module_of(operation)
+    if module is None:
         return []
-    steps: list[Step] = list(module_of(operation).steps(context))
+    steps: list[Step] = list(module.steps(context))
     declared = {*OPERATIONS[operation].steps, *OPERATIONS[operation].said}
     if undeclared := {step.action for step in steps} - declared:
         raise ValueError(f"{operation} does not declare {', '.join(sorted(undeclared))} among its steps")
@@ -172,7 +180,7 @@ def left_for_site(operation: str, steps: Sequence[Step]) -> list[str]:
         operation: its name.
         steps: what it does; of one that does nothing nothing is said.
     """
-    tell = None if operation == SITE else getattr(module_of(operation), "left_for_site", None)
+    tell = getattr(module_of(operation), "left_for_site", None)
     return list(tell(steps)) if tell and steps else []
 
 
@@ -183,8 +191,6 @@ def hosts_in_any_order(operation: str) -> bool:
 
 def bound_to(operation: str, context: Context) -> dict[str, t.Any]:
     """Return the state that a plan is for, by the operation's ``bound_to``; empty when it has none."""
-    if operation == SITE:
-        return {}
     bound = getattr(module_of(operation), "bound_to", None)
     return dict(bound(context)) if bound is not None else {}
 
@@ -195,7 +201,7 @@ def insist_on_the_state(operation: str, context: Context, planned: Mapping[str, 
     Raises:
         OperationError: the plan was applied before, or something else was done meanwhile.
     """
-    insist = getattr(module_of(operation), "insist_on_bound", None) if operation != SITE else None
+    insist = getattr(module_of(operation), "insist_on_bound", None)
     if insist is not None:
         insist(context, planned)
 
