@@ -14,7 +14,7 @@ Content = dict[str, t.Any]
 MACHINE = "Machine"
 PKI, BMC, AZURE, READER = "PKI key", "BMC accounts", "Azure identity", "controller reader"
 FACTORY = "ironspan_factory"
-HOST, TOKEN, VERIFY = "IRONSPAN_CONTROLLER_HOST", "IRONSPAN_CONTROLLER_TOKEN", "IRONSPAN_CONTROLLER_VERIFY"
+HOST, TOKEN = "IRONSPAN_CONTROLLER_HOST", "IRONSPAN_CONTROLLER_TOKEN"
 """What a guard's job gets in its environment."""
 SSH_KEY: t.Final = Secret("IRONSPAN_AWX_SSH_KEY")
 PKI_KEY: t.Final = Secret("IRONSPAN_PKI_KEY")

@@ -49,6 +49,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values impo
     filled,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import (
     ADMINISTRATORS,
     SERVERS,
@@ -177,7 +178,6 @@ class _Maker:
             storage=tuple(self._storage(entry) for entry in values["azure_storage"]),
             endpoints=tuple(Endpoint(**entry) for entry in values["azure_endpoints"]),
             gateway=self._gateway(),
-            pod_network=values["site_pod_cidr"],
         )
 
     def _subnets(self, network: str) -> t.Iterator[tuple[str, Subnet]]:
@@ -249,7 +249,7 @@ class _Maker:
 
     def _dns_zones(self, api: Api | None) -> dict[str, str]:
         existing = self._values[EXISTING]["dns_zones"]
-        wanted = [api.host] if api and not _is_address(api.host) else []
+        wanted = [api.host] if api and fault_of(api.host, "address") else []
         wanted += [zone_of("vault")] if self._vault() else []
         accounts = self._values["azure_storage"]
         wanted += [zone_of("blob")] if self._backup() or accounts else []
@@ -320,11 +320,3 @@ def _groups_by_subnet(machines: Collection[Machine], pools: Collection[Pool]) ->
     for pool in pools:
         found["nodes"].update(dict.fromkeys((NODES, *pool.groups)))
     return {subnet: list(groups) for subnet, groups in found.items()}
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -227,7 +227,6 @@ class Estate:
         storage: accounts for weights and checkpoints.
         endpoints: private endpoints for what others made.
         gateway: the way to the racks; None without.
-        pod_network: of the site, which routes of routed pods name.
     """
 
     site: str
@@ -264,7 +263,6 @@ class Estate:
     storage: tuple[Storage, ...]
     endpoints: tuple[Endpoint, ...]
     gateway: Gateway | None
-    pod_network: str
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import named_by, short_hash
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import ETCD, Estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.services import Backup, Storage
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 
 READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 """Storage Blob Data Reader."""
@@ -148,7 +149,7 @@ def _storage_grants(estate: Estate, storage: Storage, container: str) -> Iterabl
             if set(known_as) & set(wanted):
                 yield Grant(container, role, identity)
         for person in wanted:
-            if person.count("-") == 4 and len(person) == 36:
+            if not fault_of(person, "uuid"):
                 yield Grant(container, role, principal=person)
 
 

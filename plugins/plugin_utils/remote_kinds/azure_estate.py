@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estate_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import facts
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import group_id, resource_id
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.template import template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError, State
@@ -72,15 +73,14 @@ def needs_of(estate: Estate) -> dict[str, dict[str, int]]:
     """Return what each machine and pool takes of quota, by resource id in lower case."""
     found: dict[str, dict[str, int]] = {}
     bare = dataclasses.replace(estate, machines=(), pools=())
-    group = f"/subscriptions/{estate.subscription}/resourceGroups"
     for machine in estate.machines:
-        place = (
-            f"{group}/{estate.groups['machines']}/providers/Microsoft.Compute/virtualMachines/{machine.name}"
-        )
+        group = group_id(estate.subscription, estate.groups["machines"])
+        place = resource_id(group, "Microsoft.Compute/virtualMachines", machine.name)
         found[place.lower()] = _more(bare, dataclasses.replace(bare, machines=(machine,)))
     for pool in estate.pools:
+        group = group_id(estate.subscription, estate.groups["nodes"])
         name = estate.name_of(f"pool-{pool.name}")
-        place = f"{group}/{estate.groups['nodes']}/providers/Microsoft.Compute/virtualMachineScaleSets/{name}"
+        place = resource_id(group, "Microsoft.Compute/virtualMachineScaleSets", name)
         found[place.lower()] = _more(bare, dataclasses.replace(bare, pools=(pool,)))
     return found
 
