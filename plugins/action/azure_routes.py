@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes impor
     routes_of,
     template,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 
 
@@ -35,7 +36,7 @@ class ActionModule(ClusterAction):
         most = ROUTES_OF_A_MANAGED_TABLE if arguments["managed"] else ROUTES_OF_A_TABLE
         try:
             routes = routes_of(_nodes(session), most)
-            tags = {"ironspan-site": site.name}
+            tags = {SITE: site.name}
             report = template(table, arguments["location"], routes, tags)
         except RouteError as error:
             return {"failed": True, "refused": True, "msg": str(error)}

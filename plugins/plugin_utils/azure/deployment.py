@@ -11,10 +11,9 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers import Said, leaves
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import DIGEST
 
 Json = Mapping[str, t.Any]
-DIGEST, SITE = "ironspan-digest", "ironspan-site"
-"""Tags of the deployment: SHA-256 of its template, and the site's name."""
 OVER = frozenset({"succeeded", "failed", "canceled"})
 """States, in lower case, in which nothing goes on."""
 

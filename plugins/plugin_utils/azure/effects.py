@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import templates
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import GROUPS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.whatif import Change
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import Effect
 
@@ -117,6 +118,6 @@ def groups_of_machines(template: Mapping[str, t.Any]) -> dict[str, tuple[str, ..
     found = {}
     for one in templates.resources(template):
         if str(one.get("type")).lower() == _MACHINES:
-            text = str((one.get("tags") or {}).get("ironspan-groups") or "")
+            text = str((one.get("tags") or {}).get(GROUPS) or "")
             found[str(one.get("name")).lower()] = tuple(filter(None, text.split(",")))
     return found

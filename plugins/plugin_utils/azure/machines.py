@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers import asked
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import HOST, POOL, SITE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-SITE, HOST, POOL = "ironspan-site", "ironspan-host", "ironspan-pool"
-"""Tags of machines."""
-_COMPUTE, _NETWORK = "2026-04-01", "2026-03-01"
+_MACHINES, _INTERFACES = "Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _KEY = re.compile(
     r"^(ssh-ed25519|ecdsa-sha2-nistp(?:256|384|521)|ssh-rsa) ([A-Za-z0-9+/]{40,2000}={0,3})(?= |$)", re.M
@@ -61,13 +61,11 @@ def listed(rest: Rest, site: str) -> list[Seen]:
         RemoteError: Azure cannot be asked.
     """
     scope = f"/subscriptions/{rest.subscription}/providers"
-    machines = rest.listed(f"{scope}/Microsoft.Compute/virtualMachines", _COMPUTE, "to list virtual machines")
+    machines = rest.listed(f"{scope}/{_MACHINES}", api_version(_MACHINES), "to list virtual machines")
     machines = [one for one in machines if _tags(one).get(SITE) == site]
     if not machines:
         return []
-    interfaces = rest.listed(
-        f"{scope}/Microsoft.Network/networkInterfaces", _NETWORK, "to list network interfaces"
-    )
+    interfaces = rest.listed(f"{scope}/{_INTERFACES}", api_version(_INTERFACES), "to list network interfaces")
     addresses = {str(one.get("id")).lower(): _address(one) for one in interfaces}
     return sorted((_seen(one, addresses) for one in machines), key=lambda one: (one.name, one.id))
 

@@ -16,9 +16,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.container im
     Wanted,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.roles import Allowed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 
-_ASSIGNMENTS = "2022-04-01"
-"""Version of the API of Microsoft.Authorization."""
+_ASSIGNMENTS = api_version("Microsoft.Authorization")
 
 
 class Management:

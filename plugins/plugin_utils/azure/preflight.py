@@ -13,16 +13,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment import Wanted
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import SITE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 
-VERSIONS: t.Final[Mapping[str, str]] = {
-    "Microsoft.Authorization": "2022-04-01",
-    "Microsoft.Compute": "2026-04-01",
-    "Microsoft.KeyVault": "2026-05-15",
-    "Microsoft.Network": "2026-03-01",
-    "Microsoft.Resources": "2022-12-01",
-    "Microsoft.Storage": "2026-09-01",
-}
-"""Versions of what is asked here, those that the SDKs of 2026 send."""
 VAULTS, ACCOUNTS = "Microsoft.KeyVault/vaults", "Microsoft.Storage/storageAccounts"
 UNREGISTERED = "missingsubscriptionregistration"
 """What Azure says, in lower case, of a provider that a step of the plan registers."""
@@ -48,7 +41,7 @@ def subscription_problems(rest: Rest, tenant: str) -> list[str]:
     """Return why the subscription is not the one of the data. Raises RemoteError when nobody says."""
     found = rest.get(
         f"/subscriptions/{rest.subscription}",
-        VERSIONS["Microsoft.Resources"],
+        api_version("Microsoft.Resources"),
         "to show the subscription",
     )
     if found is None:
@@ -97,9 +90,9 @@ def left_behind(rest: Rest, wanted: Wanted, site: str) -> list[str]:
     """
     listed = rest.listed(
         f"/subscriptions/{rest.subscription}/resources",
-        VERSIONS["Microsoft.Resources"],
+        api_version("Microsoft.Resources"),
         "to list the resources of the site",
-        **{"$filter": f"tagName eq 'ironspan-site' and tagValue eq '{site}'"},
+        **{"$filter": f"tagName eq '{SITE}' and tagValue eq '{site}'"},
     )
     declared = templates.by_id(wanted.template, f"/subscriptions/{rest.subscription}")
     return sorted(str(one["id"]) for one in listed if str(one.get("id")).lower() not in declared)
@@ -114,7 +107,7 @@ def _unregistered(rest: Rest, wanted: Wanted) -> list[str]:
     needed = {kind.partition("/")[0] for kind in types_of(wanted.template)}
     found = rest.listed(
         f"/subscriptions/{rest.subscription}/providers",
-        VERSIONS["Microsoft.Resources"],
+        api_version("Microsoft.Resources"),
         "to list the resource providers",
     )
     states = {str(one.get("namespace")).lower(): str(one.get("registrationState")) for one in found}
@@ -140,7 +133,7 @@ def _rights(rest: Rest, wanted: Wanted, deletes: bool) -> list[str]:
         actions += [f"{named}/write", *([f"{named}/delete"] if deletes else [])]
     scope = f"/subscriptions/{rest.subscription}/providers/Microsoft.Authorization/permissions"
     try:
-        found = rest.listed(scope, VERSIONS["Microsoft.Authorization"], "to list the controller's rights")
+        found = rest.listed(scope, api_version("Microsoft.Authorization"), "to list the controller's rights")
     except Refused:
         return []
     if not found:
@@ -168,7 +161,7 @@ def _quota(rest: Rest, region: str, needs: Needs) -> tuple[list[str], list[str]]
     problems, notes = [], []
     for provider in sorted({name.partition("/")[0] for name in wanted}):
         path = f"/subscriptions/{rest.subscription}/providers/{provider}/locations/{region}/usages"
-        listed = rest.listed(path, VERSIONS[provider], f"to list the quota of {provider} in {region}")
+        listed = rest.listed(path, api_version(provider), f"to list the quota of {provider} in {region}")
         found = {f"{provider}/{(one.get('name') or {}).get('value')}".lower(): one for one in listed}
         for name, number in sorted(wanted.items()):
             if name.partition("/")[0] != provider:
@@ -195,7 +188,7 @@ def _taken(rest: Rest, wanted: Wanted, resource: Mapping[str, t.Any]) -> list[st
         region = str(resource.get("location") or wanted.region)
         deleted = rest.get(
             f"{path}/locations/{region}/deletedVaults/{name}",
-            VERSIONS["Microsoft.KeyVault"],
+            api_version("Microsoft.KeyVault"),
             f"to show the deleted vault {name}",
         )
         if deleted is not None:
@@ -214,7 +207,7 @@ def _taken(rest: Rest, wanted: Wanted, resource: Mapping[str, t.Any]) -> list[st
 def _said(rest: Rest, path: str, provider: str, name: str, kind: str) -> list[str]:
     try:
         body = {"name": name, "type": kind}
-        answer = rest.post(path, VERSIONS[provider], f"whether the name {name} is free", body)
+        answer = rest.post(path, api_version(provider), f"whether the name {name} is free", body)
     except Refused:
         return []
     if answer is None or answer.get("nameAvailable", True):

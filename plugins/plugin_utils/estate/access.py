@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import api_version, named_by
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import named_by
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
 
 _IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities"

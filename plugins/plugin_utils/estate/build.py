@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import (
-    api_version,
     group_id,
     resource_id,
 )

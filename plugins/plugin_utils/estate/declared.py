@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 from collections.abc import Collection, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses, names, ports
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import suggested
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints import zone_of
@@ -154,7 +155,7 @@ class _Maker:
             groups=self._groups,
             prefix=self._prefix,
             names=self._names,
-            tags={**values["azure_tags"], "ironspan-site": self._site},
+            tags={**values["azure_tags"], SITE: self._site},
             space=Network(values[SPACE]),
             virtual_network=network,
             network_exists=bool(existing["virtual_network"]),

@@ -1,40 +1,14 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Identifiers in Azure: resource ids, versions of interfaces, names that follow from what they name."""
+"""Identifiers in Azure: resource ids, names that follow from what they name."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
 
 _NAMESPACE = uuid.UUID("6f0c1d2e-6f0b-5a55-9d9c-1f2a7c6a4c11")
 """Of this project's own: role assignments that others make never get the same name."""
-
-API_VERSIONS: Mapping[str, str] = {
-    # What the locked azure-mgmt libraries send; tests/unit/estate compares.
-    "Microsoft.Resources/resourceGroups": "2025-04-01",
-    "Microsoft.Resources/deployments": "2025-04-01",
-    "Microsoft.Network": "2026-03-01",
-    "Microsoft.Network/privateDnsZones": "2024-06-01",
-    "Microsoft.Compute": "2026-04-01",
-    "Microsoft.Compute/disks": "2026-03-02",
-    "Microsoft.ManagedIdentity": "2024-11-30",
-    "Microsoft.Authorization": "2022-04-01",
-    "Microsoft.KeyVault": "2026-05-15",
-    "Microsoft.Storage": "2026-09-01",
-}
-"""Type of resources, or the provider of all others of it -> version."""
-
-
-def api_version(kind: str) -> str:
-    """Return the version of the interface for a type of resources.
-
-    Args:
-        kind: such as ``Microsoft.Network/privateDnsZones/A``.
-    """
-    provider, first, *_ = kind.split("/")
-    return API_VERSIONS.get(f"{provider}/{first}") or API_VERSIONS[provider]
 
 
 def group_id(subscription: str, group: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import GROUPS, HOST
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
@@ -27,7 +28,7 @@ def add_machines(build: Builder) -> None:
 
 def host_tags(name: str, groups: tuple[str, ...]) -> dict[str, str]:
     """Return the tags from which the inventory plugin makes a host."""
-    return {"ironspan-host": name, "ironspan-groups": ",".join(groups)}
+    return {HOST: name, GROUPS: ",".join(groups)}
 
 
 def os_profile(estate: Estate, computer: t.Mapping[str, str]) -> dict[str, t.Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import GROUPS, POOL
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.machines import (
     controller_of,
@@ -75,7 +76,7 @@ def _pool(build: Builder, pool: Pool) -> None:
             "singlePlacementGroup": False,
             "virtualMachineProfile": profile,
         },
-        tags={"ironspan-pool": pool.name, "ironspan-groups": ",".join(pool.groups)},
+        tags={POOL: pool.name, GROUPS: ",".join(pool.groups)},
         more={
             "sku": {"name": pool.size, "tier": "Standard", "capacity": pool.count},
             "identity": {"type": "UserAssigned", "userAssignedIdentities": {pool.identity: {}}},

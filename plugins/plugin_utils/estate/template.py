@@ -11,12 +11,12 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.access import add_identities
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder, Resource
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints import add_others
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.gateway import add_gateway
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import (
-    api_version,
     group_id,
     resource_id,
 )

@@ -15,13 +15,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import (
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers import Refused
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment import (
-    DIGEST,
-    SITE,
     Standing,
     Wanted,
     digest_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import DIGEST, SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.whatif import Change, Foreseen
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import (
     Found,
