@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, read_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import (
@@ -263,9 +265,18 @@ def test_an_unknown_phase_is_refused() -> None:
         all_layers().in_phase("upgrade_node")
 
 
+def least(run: Callable[[], object]) -> float:
+    """Return the processor seconds of a call: the least of five, because other work only adds to it."""
+    spent = []
+    for _ in range(5):
+        began = time.process_time()
+        run()
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
 def test_reading_them_costs_little() -> None:
-    """A run of site.yml does it once."""
-    began = time.process_time()
-    for _ in range(10):
-        read_layers(ROLES_FOLDER)
-    assert (time.process_time() - began) / 10 < 0.05
+    """A run of site.yml does it once: 10 times what libyaml takes for the same files (22 ms) was measured."""
+    files = [file.read_bytes() for file in ROLES_FOLDER.glob("*/meta/layer.yml")]
+    parsed = least(lambda: [yaml.compose(data, Loader=yaml.CSafeLoader) for data in files])
+    assert least(lambda: read_layers(ROLES_FOLDER)) < 20 * parsed
