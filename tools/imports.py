@@ -54,6 +54,7 @@ ORDER: t.Mapping[str, str] = {
     # Domains.
     "plugin_utils.azure": "Azure's interfaces",
     "plugin_utils.estate": "what a site has in Azure, and the deployment made from it",
+    "plugin_utils.terraform": "Terraform beside ironspan: what it has, and an estate written for it",
     "plugin_utils.bare_metal": "servers from rack to operating system",
     "plugin_utils.redfish": "management controllers of servers (BMC), spoken to directly",
     "plugin_utils.controller": "configuration of AWX and its likes, and their interface",

@@ -8,6 +8,7 @@ import collections.abc
 import contextlib
 import importlib
 import os
+import pathlib
 import sys
 import typing as t
 
@@ -40,6 +41,34 @@ def read_site(given: list[str]) -> t.Any:
     Raises:
         CommandError: the inventory has problems (exit 2).
     """
+    project = _prepared()
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
+
+    site, problems = load_site(inventories(given, project))
+    if site is None:
+        raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
+    return site
+
+
+def read_draft(given: list[str]) -> t.Any:
+    """Return the values of an inventory with their places, whether they make a site yet or not.
+
+    Raises:
+        CommandError: it cannot be read (exit 2).
+    """
+    project = _prepared()
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_draft
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
+
+    draft, problems = load_draft(inventories(given, project))
+    if draft is None:
+        raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
+    return draft
+
+
+def _prepared() -> pathlib.Path:
+    """Return the project's folder, when Ansible is ready to read an inventory."""
     project = project_folder()
     # Ansible reads its settings when it is imported.
     os.environ.setdefault("ANSIBLE_CONFIG", str(project / "ansible.cfg"))
@@ -50,10 +79,4 @@ def read_site(given: list[str]) -> t.Any:
         # Imported by this command before Ansible's loader was there, which reads metadata at the import.
         sys.modules.pop(COLLECTION, None)
         importlib.import_module(COLLECTION)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
-
-    site, problems = load_site(inventories(given, project))
-    if site is None:
-        raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
-    return site
+    return project

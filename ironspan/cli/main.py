@@ -31,6 +31,7 @@ PARTS = (
     "ironspan.cli.net",
     "ironspan.cli.gpu",
     "ironspan.cli.awx",
+    "ironspan.cli.azure",
     "ironspan.cli.operations",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",

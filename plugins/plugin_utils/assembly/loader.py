@@ -65,11 +65,50 @@ def load_site(
     Returns:
         The site (None when there are problems) and all problems, ordered by file and line.
     """
+    parsed, problems = _parsed(inventory_paths, loader or _own_loader())
+    if parsed is None:
+        return None, problems
+    return load_from_ansible(
+        parsed.manager,
+        parsed.loader,
+        parsed.hostvars,
+        extra_vars,
+        roles_folder,
+        environment,
+        marks=parsed.marks,
+    )
+
+
+def load_draft(inventory_paths: Sequence[str | Path]) -> tuple[Draft | None, list[Problem]]:
+    """Read the values of an inventory, each with its place, whether they make a site or not.
+
+    Args:
+        inventory_paths: files and folders, as given to ``ansible-playbook -i``.
+
+    Returns:
+        The values, with what is wrong with each by itself in ``problems``; None, and why, where an inventory
+        cannot be read.
+    """
+    parsed, problems = _parsed(inventory_paths, _own_loader())
+    if parsed is None:
+        return None, problems
+    return _drafted(parsed, None, ROLES_FOLDER, None)
+
+
+class _Parsed(t.NamedTuple):
+    """An inventory as Ansible has it, and what its files say."""
+
+    manager: t.Any
+    loader: t.Any
+    hostvars: Mapping[str, t.Any]
+    marks: Marks
+
+
+def _parsed(inventory_paths: Sequence[str | Path], loader: t.Any) -> tuple[_Parsed | None, list[Problem]]:
     from ansible.inventory.manager import InventoryManager
     from ansible.vars.hostvars import HostVars
     from ansible.vars.manager import VariableManager
 
-    loader = loader or _own_loader()
     sources = [str(Path(path).absolute()) for path in inventory_paths]
     # Before Ansible opens a file: some are never read to their end.
     marks = read_marks(sources, decrypts=has_password(loader))
@@ -81,7 +120,7 @@ def load_site(
         hostvars = HostVars(inventory=manager, variable_manager=variables, loader=loader)
     except AnsibleError as error:
         return None, list(_not_decrypted(loader, marks)) or [problem_of(error, sources[0])]
-    return load_from_ansible(manager, loader, hostvars, extra_vars, roles_folder, environment, marks=marks)
+    return _Parsed(manager, loader, hostvars, marks), []
 
 
 def _own_loader() -> t.Any:
@@ -122,9 +161,25 @@ def load_from_ansible(
     Returns:
         As ``load_site``.
     """
+    marks = marks or marks_of_run(sources_in(manager), has_password(loader))
+    parsed = _Parsed(manager, loader, hostvars, marks)
+    draft, problems = _drafted(parsed, extra_vars, roles_folder, environment)
+    if draft is None:
+        return None, problems
+    (run_slice_checks if is_slice else run_checks)(draft)
+    if len(draft.problems):
+        return None, sharpened(draft.problems)
+    return build_site(draft, is_slice), []
+
+
+def _drafted(
+    parsed: _Parsed,
+    extra_vars: Mapping[str, t.Any] | None,
+    roles_folder: Path,
+    environment: Mapping[str, str] | None,
+) -> tuple[Draft | None, list[Problem]]:
+    manager, loader, hostvars, marks = parsed
     sources = sources_in(manager)
-    problems = Problems()
-    marks = marks or marks_of_run(sources, has_password(loader))
     if misread := [*marks.missing, *marks.misread, *not_parsed(manager, marks)]:
         return None, sorted(misread)
     try:
@@ -142,17 +197,14 @@ def load_from_ansible(
         inventory=inventory,
         specification=specification,
         marks=marks,
-        problems=problems,
+        problems=Problems(),
         environment=os.environ if environment is None else environment,
     )
     groups = {
         str(name): [str(host.name) for host in group.get_hosts()] for name, group in manager.groups.items()
     }
     Resolver(draft, loader, {"groups": groups, "hostvars": hostvars}).run()
-    (run_slice_checks if is_slice else run_checks)(draft)
-    if len(problems):
-        return None, sharpened(problems)
-    return build_site(draft, is_slice), []
+    return draft, []
 
 
 def _not_decrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:

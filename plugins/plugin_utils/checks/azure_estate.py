@@ -37,18 +37,18 @@ def check_estate(draft: Draft) -> None:
     for stage in STAGES if found.values[SUBSCRIPTION] else STAGES[:1]:
         faults = [fault for judge in stage for fault in judge(found)]
         for path, message, remedy in faults:
-            draft.problems.add(_place(draft, path), _called(path), message, remedy)
+            draft.problems.add(place_in(draft, path), called(path), message, remedy)
         if faults:
             return
 
 
-def _called(path: Path) -> str:
+def called(path: Path) -> str:
     """Return how a place is called: ``azure_machines[0].disk.kind``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
     return f"{path[0]}{''.join(steps)}"
 
 
-def _place(draft: Draft, path: Path) -> Place:
+def place_in(draft: Draft, path: Path) -> Place:
     """Return the line of a value, or of what it would stand in."""
     variable, *steps = path
     host = draft.writer(str(variable))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
 
 _ENDPOINT = "Microsoft.Network/privateEndpoints"
-_ZONES = {
+ZONES = {
     "blob": "privatelink.blob.core.windows.net",
     "dfs": "privatelink.dfs.core.windows.net",
     "vault": "privatelink.vaultcore.azure.net",
@@ -24,7 +24,7 @@ def zone_of(group: str) -> str:
     Args:
         group: as Azure calls it, such as ``blob``.
     """
-    return _ZONES[group]
+    return ZONES[group]
 
 
 def add_endpoint(build: Builder, what: str, resource: str, group: str) -> None:

@@ -1,0 +1,118 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""``ironspan azure``: the operation of that name, and Terraform beside it: ``import`` and ``export``."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import typing as t
+
+from ironspan.cli import apply, console, operations
+from ironspan.cli.declared import add_operation, catalogue, escaped
+from ironspan.cli.inventory import read_draft, read_site
+from ironspan.cli.outcome import CommandError, Exit, ending
+
+OPERATION = "azure"
+
+
+def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
+    """Add the ``azure`` command: an operation that has commands below it."""
+    operation = catalogue().OPERATIONS[OPERATION]
+    parser = subparsers.add_parser(
+        OPERATION, help=escaped(operation.summary), description=operations.about(operation)
+    )
+    add_operation(parser, OPERATION)
+    apply.add_run_options(parser)
+    apply.add_check_options(parser)
+    parser.set_defaults(func=operations.run, operation=operation)
+    commands = parser.add_subparsers(title="without Azure being asked", metavar="COMMAND")
+    taken = commands.add_parser(
+        "import",
+        help="variables of the site, filled with what Terraform says there is",
+        description="Read outputs or a state of Terraform or OpenTofu, print the variables azure_* that "
+        "refer to what it has, and name what contradicts the inventory, with file and line. Nothing is "
+        "written, and nobody is asked. Of a state only resource ids and a few plain attributes are looked "
+        "at, so no secret is printed. Exit code 2 when something contradicts.",
+    )
+    taken.add_argument(
+        "file",
+        metavar="FILE",
+        help="written by terraform output -json, terraform show -json or terraform state pull; - is stdin",
+    )
+    _inventory(taken)
+    taken.set_defaults(func=take)
+    given = commands.add_parser(
+        "export",
+        help="the estate as import blocks of Terraform",
+        description="Print an import block for each resource of the estate, with what to do around it, so "
+        "that a team can go on with Terraform (1.5 or later, azurerm 4.x). Nobody is asked.",
+    )
+    _inventory(given)
+    given.set_defaults(func=give)
+
+
+def _inventory(parser: argparse.ArgumentParser) -> None:
+    # Without a default of its own, what was said before the command's name stays.
+    parser.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        default=argparse.SUPPRESS,
+        metavar="INVENTORY",
+        help="of the site (may repeat)",
+    )
+
+
+def take(arguments: argparse.Namespace) -> int:
+    """Print what Terraform's file fills in and contradicts; return the exit code."""
+    draft = read_draft(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.terraform import compared
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.read import (
+        TerraformError,
+        found_in,
+        read,
+    )
+
+    with ending(Exit.BAD_INPUT, TerraformError):
+        if arguments.file == "-":
+            found = found_in(sys.stdin.buffer.read(), "standard input")
+        else:
+            found = read(pathlib.Path(arguments.file))
+    filled, problems = compared(draft, found)
+    display = console.from_arguments(arguments)
+    if display.mode == "json":
+        display.event(
+            "terraform",
+            form=found.form,
+            variables=filled.variables,
+            sources=filled.sources,
+            notes=filled.notes,
+            conflicts=[problem.as_dict() for problem in problems],
+        )
+    else:
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.text import as_text
+
+        sys.stdout.write(as_text(found, filled))
+    if problems:
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import listed
+
+        raise CommandError(listed(problems), code=Exit.BAD_INPUT)
+    return int(Exit.OK)
+
+
+def give(arguments: argparse.Namespace) -> int:
+    """Print the estate's import blocks; return the exit code."""
+    site = read_site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.export import as_text
+
+    hosts = list(site.hosts.values())
+    estate = declared(hosts[0].variables) if hosts else None
+    if estate is None:
+        raise CommandError(
+            "this site has no estate in Azure", "write azure_subscription, see docs/azure.md", Exit.BAD_INPUT
+        )
+    sys.stdout.write(as_text(estate))
+    return int(Exit.OK)
