@@ -8,47 +8,20 @@ tools/checkov.lock. It asks nobody but package registries, once.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import typing as t
-import venv
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.template import template
 
 from tests.unit.estate.conftest import RICH, made
+from tools.locked import environment
 
-LOCK = pathlib.Path(__file__).with_name("checkov.lock")
 KNOWN = pathlib.Path(__file__).with_name("checkov.yml")
-
-
-def environment() -> pathlib.Path:
-    """Return the folder of the programs of an environment with checkov; made where it is not there."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    folder = cache / "ironspan" / f"checkov-{digest}"
-    done = folder / "installed"
-    if not done.exists():
-        print(
-            f"== checkov (tools/checkov.lock, checked by hash) into {folder}, about two minutes", flush=True
-        )
-        venv.create(folder, with_pip=True, clear=True)
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
-        done.touch()
-    return folder / "bin"
 
 
 def judged(programs: pathlib.Path, rendered: t.Mapping[str, t.Any]) -> tuple[int, dict[str, set[str]]]:
@@ -88,7 +61,7 @@ def judged(programs: pathlib.Path, rendered: t.Mapping[str, t.Any]) -> tuple[int
 def main() -> int:
     """Say what failed and is not known, and what is known and did not fail; 0 when nothing is either."""
     known = yaml.safe_load(KNOWN.read_text())
-    passed, failed = judged(environment(), template(made(**RICH)))
+    passed, failed = judged(environment("checkov", "about two minutes"), template(made(**RICH)))
     for check in sorted(set(failed) - set(known)):
         print(f"{check}: {', '.join(sorted(failed[check]))}; correct it, or write why not into {KNOWN.name}")
     for check in sorted(set(known) - set(failed)):

@@ -88,6 +88,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.etcd": "etcd, for programs on hosts",
     "ironspan.kubernetes": "a cluster, for programs on hosts and in pods",
     "ironspan.gpu_repair": "the controller that repairs GPU nodes",
+    "ironspan.events": "the program that launches job templates for alerts",
     "ironspan.backup": "the backup agent",
     "ironspan.kms": "the program that encrypts secrets with a vault",
     "ironspan.gpud": "the agent of GPU hosts",

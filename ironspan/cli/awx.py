@@ -50,11 +50,14 @@ def write(arguments: argparse.Namespace) -> int:
             "write awx_project_url, the URL of the git repository",
             Exit.BAD_INPUT,
         )
-    made = rendered.rendered(settings_of(variables, len(site.group("nodes"))), variables["awx_host"])
+    settings = settings_of(variables, len(site.group("nodes")))
+    made = rendered.rendered(settings, variables["awx_host"])
+    groups = {name: [host.name for host in site.group(name)] for name in ("etcd", "nodes")}
+    events = rendered.event_files(settings, variables["awx_host"], variables["awx_ca_file"], groups)
     folder = pathlib.Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in rendered.files(made).items():
+    for name, text in {**rendered.files(made), **events}.items():
         path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_file(path, text.encode())
     counts = ", ".join(f"{len(entries)} {name.removeprefix('controller_')}" for name, entries in made.items())

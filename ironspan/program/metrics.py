@@ -13,18 +13,12 @@ Every program has these, behind its prefix:
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
-import socket
-import socketserver
-import ssl
-import sys
 import threading
 import time
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import (
     CollectorRegistry,
@@ -36,9 +30,9 @@ from prometheus_client import (
 )
 
 from ironspan.program.errors import KeyMissing, LeaseLost, ProgramError, Refused, ServiceError
+from ironspan.program.http import Server
 from ironspan.program.listen import Listen
 
-LOG = logging.getLogger(__name__)
 Kinds = Sequence[tuple[type[BaseException], str]]
 KINDS: Kinds = (
     (LeaseLost, "lease"),
@@ -49,8 +43,6 @@ KINDS: Kinds = (
     (OSError, "system"),
 )
 """Errors and what they are counted as; the first that fits counts, ``other`` where none does."""
-_PATIENCE_SECONDS = 10.0
-"""For who asks and then says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +136,7 @@ class Metrics:
             ProgramError: the address cannot be listened on, or the certificate cannot be used.
         """
         try:
-            server = _Server(at)
+            server = Server(at)
         except OSError as error:  # what is wrong with a certificate is one, too
             raise ProgramError(
                 f"Metrics cannot be served on {at.address}, port {at.port}: {error.strerror or error}.",
@@ -167,37 +159,3 @@ class Metrics:
             "503 Service Unavailable" if late else "200 OK", [("Content-Type", "text/plain; charset=utf-8")]
         )
         return ["".join(f"{line}\n" for line in late or ["ok"]).encode()]
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = _PATIENCE_SECONDS
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: Prometheus asks every few seconds."""
-
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-    def __init__(self, at: Listen) -> None:
-        self.address_family = socket.AF_INET6 if ":" in at.address else socket.AF_INET
-        super().__init__((at.address, at.port), _Handler)
-        if at.certificate:
-            try:
-                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-                context.load_cert_chain(at.certificate, at.key)
-            except OSError:
-                self.server_close()
-                raise
-            # The handshake is left to the thread that answers: who does not finish one keeps nobody waiting.
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    def server_bind(self) -> None:
-        """Bind without asking the resolver for this host's name, which may take long."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say little about who went away or spoke no HTTP."""
-        LOG.debug("metrics for %s: %s", client_address, sys.exception())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pathlib
 import typing as t
+from collections.abc import Collection
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rendered import Rendered, rendered
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import (
@@ -67,11 +68,17 @@ FEW = (
 )  # fmt: skip
 
 
-def small(made: Rendered) -> Rendered:
-    """Return a configuration with few templates and one workflow, which loads in a moment."""
-    kept = {f"ironspan {name}" for name in FEW}
+def small(made: Rendered, more: Collection[str] = (), workflow: str = "change") -> Rendered:
+    """Return a configuration with few templates and one workflow, which loads in a moment.
+
+    Args:
+        made: the whole configuration.
+        more: further templates, without the prefix.
+        workflow: the one that stays.
+    """
+    kept = {f"ironspan {name}" for name in (*FEW, *more)}
     workflows = [
-        entry for entry in made["controller_workflows"] if entry["name"] == "ironspan change workflow"
+        entry for entry in made["controller_workflows"] if entry["name"] == f"ironspan {workflow} workflow"
     ]
     kept.update(entry["name"] for entry in workflows)
     roles = []

@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 ANSWERS, NOTIFICATIONS, SCHEDULES = "awx_answers", "awx_notifications", "awx_schedules"
+LEFT_ALONE = "awx_alerts_left_alone"
 _NEEDED = {
     "webhook": ("url",),
     "slack": ("channels", "secret_variable"),
@@ -96,6 +97,26 @@ def check_schedules(draft: Draft) -> None:
                 entry.problem("answers", f"{key}: {wrong.message}", wrong.remedy)
 
 
+def check_alerts(draft: Draft) -> None:
+    """Alerts that launch nothing here are such that launch something elsewhere."""
+    named = draft.site_value(LEFT_ALONE)
+    host = draft.writer(LEFT_ALONE)
+    if not isinstance(named, list) or not named or host is None:
+        return
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.events import REACTIONS
+
+    for index, name in enumerate(named):
+        if isinstance(name, str) and name not in REACTIONS:
+            near = nearest(name, REACTIONS)
+            remedy = f"write {near}" if near else "leave it out; docs/events.md lists those that do"
+            draft.problems.add(
+                draft.inner_place(host, LEFT_ALONE, index),
+                LEFT_ALONE,
+                f"{name} launches nothing anyway",
+                remedy,
+            )
+
+
 def _unfit(entry: Entry, name: str, fit: Mapping[str, t.Any]) -> None:
     if name in catalogue.OPERATIONS:
         entry.problem("operation", f"{name} does not run by itself", f"write one of {', '.join(fit)}")
@@ -105,4 +126,4 @@ def _unfit(entry: Entry, name: str, fit: Mapping[str, t.Any]) -> None:
         entry.problem("operation", f"there is no operation {name!r}", remedy)
 
 
-CHECKS = (check_names, check_answers, check_notifications, check_schedules)
+CHECKS = (check_names, check_answers, check_notifications, check_schedules, check_alerts)

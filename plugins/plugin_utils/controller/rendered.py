@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import (
     content,
     credentials,
+    events,
     teams,
     templates,
     workflows,
@@ -21,10 +23,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.values 
 Content = dict[str, t.Any]
 Rendered = dict[str, list[Content]]
 _WIDTH = 120
-_HEAD = (
+_MADE = (
     "# Written by `ironspan awx render` from the inventory and the operations that there are; do not edit.\n"
-    "# Data of the roles of infra.controller_configuration. Secrets come from the environment.\n"
-    "---\n"
+)
+_HEAD = (
+    f"{_MADE}# Data of the roles of infra.controller_configuration. Secrets come from the environment.\n---\n"
 )
 
 
@@ -58,6 +61,25 @@ def files(made: Mapping[str, list[Content]]) -> dict[str, str]:
     return {f"{name}.yml": f"{_HEAD}{_text({name: value})}" for name, value in made.items()}
 
 
+def event_files(
+    settings: Settings, host: str, ca_file: str, groups: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """Return the text of each file about alerts, by its path: settings, rulebook, receiver.
+
+    Args:
+        settings: of the site.
+        host: URL of the controller.
+        ca_file: of the authority of its certificate, or "".
+        groups: hosts of each group of the inventory that an alert may name.
+    """
+    program = events.program_settings(settings, host, ca_file, groups)
+    return {
+        "events/events.json": f"{json.dumps(program, indent=2)}\n",
+        "events/rulebook.yml": f"{_MADE}---\n{_text(events.rulebook(settings, groups))}",
+        "events/alertmanager.yml": f"{_MADE}---\n{_text(events.receiver())}",
+    }
+
+
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: t.Any) -> bool:
         return True
@@ -79,5 +101,5 @@ _Dumper.add_representer(Secret, _secret)
 _Dumper.add_representer(Literal, _literal)
 
 
-def _text(value: Content) -> str:
+def _text(value: Content | list[Content]) -> str:
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True))

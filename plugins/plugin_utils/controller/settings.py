@@ -31,6 +31,7 @@ VARIABLES: t.Final = (
     "awx_answers",
     "awx_notifications",
     "awx_schedules",
+    "awx_alerts_left_alone",
 )
 """What the configuration is made from; where it is loaded to is another matter (``awx_host``)."""
 
@@ -65,6 +66,7 @@ class Settings:
     answers: Mapping[str, t.Any]
     notifications: Sequence[Mapping[str, t.Any]]
     schedules: Sequence[Mapping[str, t.Any]]
+    alerts_left_alone: Sequence[str]
 
     @property
     def slices(self) -> int:

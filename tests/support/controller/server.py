@@ -119,6 +119,9 @@ class Controller:
         words = [
             urllib.parse.unquote(word) for word in parts.path.removeprefix(self.prefix).strip("/").split("/")
         ]
+        if not parts.path.endswith("/"):
+            # Django sends GET there; other methods break.
+            raise Refusal(301 if method == "GET" else 500, None)
         if words == ["ping"]:
             return 200, {"version": self.version, "ha": False, "instances": [], "instance_groups": []}
         if user is None:
