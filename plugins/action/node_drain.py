@@ -164,7 +164,7 @@ def _report(
         "failed": True,
         "stuck": stuck,
         "notes": notes,
-        "msg": f"Not drained: {names}. Pods that went stay away; nodes that were cordoned stay cordoned.\n"
+        "msg": f"Got stuck: {names}. Pods that went stay away; nodes that were cordoned stay cordoned.\n"
         f"{stuck_text(stuck)}\n"
         "Fix that and run the same again; to give up instead: kubectl uncordon NODE.",
     }

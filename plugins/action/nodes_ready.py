@@ -23,17 +23,21 @@ class ActionModule(ClusterAction):
         "hosts": {"type": "list", "elements": "str", "required": True},
         "timeout_s": {"type": "int"},
         "replaced": {"type": "bool", "default": False},
+        "boots": {"type": "dict", "default": {}},
     }
 
     def visit(self, session: Session, arguments: Result) -> Result:
         """Wait; fails with what is wrong when time is over."""
         names = set(arguments["hosts"])
+        if not names:
+            return {"changed": False, "ready": []}
         declared = (session.site.hosts[name].variables["site_ready_timeout_seconds"] for name in names)
-        limit = seconds(arguments["timeout_s"] or max(declared, default=0), "timeout_s")
+        limit = seconds(arguments["timeout_s"] or max(declared), "timeout_s")
         if self._task.check_mode:
             return {"changed": False, "msg": "Not checked: in check mode nothing has joined."}
         nodes = [node for node in expected(session.site).nodes if node.name in names]
-        problems = check_named(session.api(), nodes, limit, self.say)
+        boots = {str(name): str(boot) for name, boot in arguments["boots"].items()}
+        problems = check_named(session.api(), nodes, limit, self.say, boots)
         if problems:
             return {"failed": True, "msg": "\n".join(problems)}
         if arguments["replaced"]:

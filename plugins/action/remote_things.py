@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.ansible_r
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError, PlanError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_report
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import CONSENT_VARIABLE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import add_stuck
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.run import (
     insist_on_a_plan,
     plan_file,
@@ -50,6 +51,22 @@ SITE = "site"
 """What a kind names among its variables when it reads the model of the site."""
 
 
+class Chosen(t.NamedTuple):
+    """Which things a task is about.
+
+    Args:
+        only: their names; None for all.
+        without: names of those that it is not about.
+    """
+
+    only: t.Sequence[str] | None
+    without: t.Sequence[str]
+
+    def has(self, name: str) -> bool:
+        """Tell whether it is about a thing."""
+        return (self.only is None or name in self.only) and name not in self.without
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """The action ``ironspan.hybrid.remote_things``."""
 
@@ -62,6 +79,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
         "held": {"type": "list", "elements": "str", "default": []},
         "held_because": {"type": "str", "default": ""},
+        "only": {"type": "list", "elements": "str"},
+        "without": {"type": "list", "elements": "str", "default": []},
+        "on_failure": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
     }
     _variables: Mapping[str, t.Any] = {}  # replaced, never changed
 
@@ -74,10 +94,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if arguments["mode"] == "plan":
                 return {**result, **self._plan()}
             held = dict.fromkeys(arguments["held"], arguments["held_because"])
-            outcomes = [self._brought(name, held) for name in arguments["kinds"]]
+            chosen = Chosen(arguments["only"], arguments["without"])
+            outcomes = [self._brought(name, held, chosen) for name in arguments["kinds"]]
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
         answer = _answer(outcomes, self.say)
+        if arguments["on_failure"] == "continue" and answer.pop("failed", False):
+            stuck = {name: [why] for outcome in outcomes for name, why in outcome.failed.items()}
+            add_stuck(RunFolder().path, stuck)
         report = {key: answer[key] for key in ("things", "timings")}
         write_report(
             str(self._variables.get("ironspan_report") or ""), {**report, "failed": answer.get("msg", "")}
@@ -95,22 +119,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         steps = [step.what for thing in things for step in thing.steps]
         return {"changed": False, "steps": steps}
 
-    def _brought(self, name: str, held: Mapping[str, str]) -> Outcome:
+    def _brought(self, name: str, held: Mapping[str, str], chosen: Chosen) -> Outcome:
         kind, variables = self._opened(name)
         allowed = bool(value_of(self._variables, CONSENT_VARIABLE))
         if plan_file(self._variables):
-            return self._as_planned(kind, allowed, held)
+            return self._as_planned(kind, allowed, held, chosen)
         site = site_of_run(dict(self._variables))
         if not self._task.check_mode:
             insist_on_a_plan(site.plan.approvals)
         named = str(self._variables.get(kind.consent) or "") if kind.consent else ""
-        wanted = kind_file(name).declared(variables, self._variables)
+        declared = kind_file(name).declared(variables, self._variables)
+        wanted = {each: state for each, state in declared.items() if chosen.has(each)}
         consent = Consent(allowed, (named,) if named else ())
         return bring(kind, wanted, consent, self.say, held=held, check=self._task.check_mode)
 
-    def _as_planned(self, kind: Kind, allowed: bool, held: Mapping[str, str]) -> Outcome:
+    def _as_planned(self, kind: Kind, allowed: bool, held: Mapping[str, str], chosen: Chosen) -> Outcome:
         head = plan_of_run(self._variables).head()
-        planned = [thing for thing in head["remote"] if thing["kind"] == kind.name]
+        planned = [
+            thing for thing in head["remote"] if thing["kind"] == kind.name and chosen.has(thing["name"])
+        ]
         free = head["free"]
         if free is not None and kind.name not in free and any(thing["steps"] for thing in planned):
             raise PlanError(
@@ -152,6 +179,9 @@ def _answer(outcomes: list[Outcome], say: t.Callable[[str], None]) -> Result:
         "changes": done,
         "diff": [*(diff_of(thing) for thing in things if thing.steps), *map(diff_of_file, changed)],
         "things": [{**thing.as_dict(), "more": dict(thing.found.more)} for thing in things],
+        "brought": [
+            thing.name for outcome in outcomes for thing in outcome.things if thing.name not in outcome.failed
+        ],
     }
     answer["timings"] = {
         name: [{"step": what, "seconds": round(seconds, 3)} for what, seconds in steps]

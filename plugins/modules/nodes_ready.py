@@ -37,6 +37,12 @@ options:
     description: The replacement of their machines ends with this.
     type: bool
     default: false
+  boots:
+    description:
+      - Boot IDs of hosts by their names. A node stays Ready for most of a minute while its host is away, so
+        it is waited for until its kubelet has reported from that boot.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -64,6 +70,7 @@ def main() -> None:
             "hosts": {"type": "list", "elements": "str", "required": True},
             "timeout_s": {"type": "int"},
             "replaced": {"type": "bool", "default": False},
+            "boots": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

@@ -51,6 +51,22 @@ options:
     description: Why they must not be touched.
     type: str
     default: ""
+  only:
+    description: Names of the things that it is about. Without it, all.
+    type: list
+    elements: str
+  without:
+    description: Names of things that it is not about.
+    type: list
+    elements: str
+    default: []
+  on_failure:
+    description:
+      - V(continue) does not fail; C(brought) has the things that are as they are wanted, and
+        M(ironspan.hybrid.node_drain) with C(state=reported) tells the others in the end.
+    type: str
+    choices: [fail, continue]
+    default: fail
 """
 
 EXAMPLES = r"""
@@ -73,6 +89,11 @@ things:
   returned: success
   type: list
   elements: dict
+brought:
+  description: Names of the things that did not fail, and were not held.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -86,6 +107,9 @@ def main() -> None:
             "mode": {"type": "str", "choices": ["apply", "plan"], "default": "apply"},
             "held": {"type": "list", "elements": "str", "default": []},
             "held_because": {"type": "str", "default": ""},
+            "only": {"type": "list", "elements": "str"},
+            "without": {"type": "list", "elements": "str", "default": []},
+            "on_failure": {"type": "str", "choices": ["fail", "continue"], "default": "fail"},
         },
         supports_check_mode=True,
     )

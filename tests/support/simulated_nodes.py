@@ -19,6 +19,7 @@ from tests.support.playbooks import ROOT
 from tests.support.simulated_site import API_NAME, ROLES, SimulatedSite
 
 PODS = "/api/v1/pods"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 LOOPBACK = {"a1": "127.88.0.1", "w1": "127.88.0.2", "w2": "127.88.0.3"}
 """Addresses that a test may try to reach a kubelet at; nobody answers there."""
 
@@ -124,7 +125,7 @@ class NodeApi(FakeApi):
             node["status"] = {
                 "conditions": [{"type": "Ready", "status": ready}],
                 "addresses": [{"type": "InternalIP", "address": LOOPBACK[name]}],
-                "nodeInfo": {"kubeletVersion": "v1.36.4"},
+                "nodeInfo": {"kubeletVersion": "v1.36.4", "bootID": BOOT.read_text().strip()},
             }
 
     def _do(

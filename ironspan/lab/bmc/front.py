@@ -21,6 +21,7 @@ from ironspan.lab.bmc.faults import Faults
 from ironspan.lab.bmc.listener import Listener, handler_of
 from ironspan.lab.bmc.resources import ACCOUNTS, CERTIFICATES, ROOT, Document, State, error
 from ironspan.lab.bmc.servers import Answer, Server
+from ironspan.lab.bmc.updates import SERVICE, Updates
 
 
 class Front:
@@ -46,6 +47,7 @@ class Front:
     ) -> None:
         self._keep = keep
         self.state, self.server, self.faults = state, server, Faults()
+        self.updates = Updates(state)
         self.address = address
         self.seen: list[tuple[str, str]] = []
         """Method and path of every request that an account was shown with."""
@@ -107,8 +109,10 @@ class Front:
             found = self._own(method, path, target, body)
         if found is not None:
             return found
-        if method == "POST" and path.endswith("ComputerSystem.Reset") and self.faults.power:
-            return Answer(204)
+        if method == "POST" and path.endswith("ComputerSystem.Reset"):
+            if self.faults.power:
+                return Answer(204)
+            self.updates.reset()
         answer = self.server.ask(method, path if path != ROOT else f"{ROOT}/", body)
         if method == "GET" and answer.status == 200 and answer.body is not None:
             return Answer(200, self._completed(path, answer.body))
@@ -144,6 +148,8 @@ class Front:
             return self._changed(path, body or {}, system, manager)
         if method == "POST" and path.startswith(CERTIFICATES):
             return self._signed(path, body or {})
+        if (answer := self.updates.answer(method, path, body)) is not None:
+            return answer
         if method != "GET":
             return None
         skip = int((parse_qs(urlsplit(target).query).get("$skip") or ["0"])[0])
@@ -184,7 +190,11 @@ class Front:
         kind = path.removeprefix(f"{ROOT}/").partition("/")[0] if path != ROOT else "root"
         here = path.count("/") == ROOT.count("/") + 2
         if path == ROOT:
-            services = {"AccountService": ACCOUNTS, "CertificateService": CERTIFICATES}
+            services = {
+                "AccountService": ACCOUNTS,
+                "CertificateService": CERTIFICATES,
+                "UpdateService": SERVICE,
+            }
             return {**body, "Product": "ironspan lab BMC", **_links(services)}
         if path == f"{ROOT}/Systems":
             return resources.collection(path, "ComputerSystem", [f"{path}/{self.server.identity}"])
@@ -193,6 +203,7 @@ class Front:
                 **body,
                 "SerialNumber": self.faults.serial or self.state.serial,
                 "Model": self.state.model,
+                "BiosVersion": self.state.bios,
                 "PowerState": self._claimed(str(body.get("PowerState"))),
                 "LocationIndicatorActive": self.state.light,
             }

@@ -107,10 +107,13 @@ def handler_of(front: Answering) -> type[http.server.BaseHTTPRequestHandler]:
                 self.connection.shutdown(socket.SHUT_RDWR)
 
         def _send(self, answer: Answer) -> None:
-            self._send_bytes(answer.status, b"" if answer.body is None else json.dumps(answer.body).encode())
+            content = b"" if answer.body is None else json.dumps(answer.body).encode()
+            self._send_bytes(answer.status, content, answer.location)
 
-        def _send_bytes(self, status: int, content: bytes) -> None:
+        def _send_bytes(self, status: int, content: bytes, location: str = "") -> None:
             self.send_response(status)
+            if location:
+                self.send_header("Location", location)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

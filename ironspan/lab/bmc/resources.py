@@ -46,6 +46,7 @@ class State:
         accounts: by number.
         model: of the server.
         firmware: version of the BMC's.
+        bios: version of the server's.
         least: characters of the shortest password.
         most: characters of the longest one.
         lockout: failed logins after which nobody gets in; 0 for never.
@@ -61,6 +62,7 @@ class State:
     accounts: dict[str, Account]
     model: str = "Lab Server 8"
     firmware: str = "1.02.3"
+    bios: str = "1.0.0"
     least: int = 8
     most: int = 20
     lockout: int = 0

@@ -17,10 +17,11 @@ ANSWERS_WITHIN_S = 300.0
 
 
 class Answer(t.NamedTuple):
-    """An answer of a BMC; its body is JSON."""
+    """An answer of a BMC; its body is JSON, ``location`` is where to ask how it goes on."""
 
     status: int
     body: Document | None = None
+    location: str = ""
 
 
 class Server(t.Protocol):

@@ -75,6 +75,17 @@ def endpoint(site: Site) -> str:
     return f"https://{host.variables['ironic_address'] or host.address}:{host.variables['ironic_api_port']}"
 
 
+def images_url(site: Site) -> str:
+    """Return the address of the images of the site's own Ironic, a folder for each digest; "" without one."""
+    hosts = site.group(GROUP)
+    if not hosts:
+        return ""
+    host = hosts[0]
+    address = host.variables["ironic_address"] or host.address
+    scheme = "https" if host.variables["ironic_http_tls"] else "http"
+    return f"{scheme}://{address}:{host.variables['ironic_http_port']}/images"
+
+
 def _file_with(text: str) -> str:
     """Return a file with a text, which is gone when the process ends: what checks TLS takes nothing else."""
     descriptor, path = tempfile.mkstemp(prefix="ironspan-ca-")

@@ -97,6 +97,7 @@ def wanted_of(state: State) -> Wanted:
         t.cast("Goal", state["goal"]),
         inspect=bool(state["inspect"]),
         clean=tuple(state.get("clean", ())),
+        service=tuple(state.get("service", ())),
         deploy=bool(state.get("redeploy")),
     )
 

@@ -91,8 +91,12 @@ class Record(t.NamedTuple):
 
 
 def digest_of(server: ExpectedServer) -> str:
-    """Return the digest of what was declared of a server; where it is written does not matter."""
-    plain = dataclasses.asdict(dataclasses.replace(server, origin=Origin("", 0, 0)))
+    """Return the digest of what was declared of a server.
+
+    Where it is written does not matter, and neither does firmware: another baseline is brought to servers
+    that run, and takes none of them out of the inventory meanwhile.
+    """
+    plain = dataclasses.asdict(dataclasses.replace(server, origin=Origin("", 0, 0), firmware=()))
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 

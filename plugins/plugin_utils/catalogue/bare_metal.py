@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import (
     ALLOW_DESTRUCTIVE,
+    EMPTIED,
     EVERYWHERE,
     EXPECTED,
     FORCE_DRAIN,
@@ -96,6 +97,36 @@ OPERATIONS = (
         remote=("bare_metal_retire",),
         cluster=False,
         minutes=240,
+    ),
+    Operation(
+        name="server_firmware",
+        summary="servers that run get the firmware that is declared of them, through Ironic's servicing",
+        details="Nodes go wave after wave: drained, updated, restarted where the firmware needs it, and "
+        "opened once they are Ready from that boot. A server that refuses, or still runs another version "
+        "afterwards, is named with its slot and stays closed. BMCs get files from the site's own Ironic, by "
+        "digest.",
+        command=("server", "firmware"),
+        hosts="servers that are nodes of the cluster",
+        arguments=(
+            SERVERS,
+            EXPECTED,
+            _MAPPING,
+            _NO_CLUSTER,
+            FORCE_DRAIN,
+            ALLOW_DESTRUCTIVE,
+            PLAN,
+            *EVERYWHERE,
+        ),
+        consent="steps",
+        limit=False,
+        steps=(*EMPTIED, "update-firmware", "uncordon"),
+        compared="none",
+        remote=("bare_metal_firmware",),
+        cluster=False,
+        grouped=True,
+        any_order=True,
+        minutes=240,
+        approval=True,
     ),
     Operation(
         name="ironic_password",

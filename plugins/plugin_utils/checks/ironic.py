@@ -8,9 +8,10 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
-GROUP = "ironic"
+GROUP, FIRMWARE = "ironic", firmware.FILES
 ADDRESS, NETWORKS, HARDWARE = "ironic_address", "ironic_media_networks", "ironic_hardware_types"
 SETTINGS, FOLDER = "ironic_settings", "ironic_backup_folder"
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -78,6 +79,15 @@ def check_settings(draft: Draft) -> None:
                     draft.problems.add(place, f"{path}.{option}", *reason)
 
 
+def check_firmware(draft: Draft) -> None:
+    """Files with firmware can be fetched, checked, and told apart."""
+    host = draft.writer(FIRMWARE)
+    for where, what, remedy in firmware.problems_of(draft.site_value(FIRMWARE)):
+        index = int(where[1:].partition("]")[0])
+        place = draft.inner_place(host, FIRMWARE, index) if host else draft.home()
+        draft.problems.add(place, f"{FIRMWARE}{where}", what, remedy)
+
+
 def _wrong(section: str, option: str, value: object) -> tuple[str, str] | None:
     if (section, option) in _OURS:
         return "is set by the role", f"take it out: {_OURS[section, option]}"
@@ -96,4 +106,4 @@ def _is(kind: Callable[[str], object], text: object) -> bool:
     return True
 
 
-CHECKS = (check_hosts, check_addresses, check_what_is_served, check_settings)
+CHECKS = (check_hosts, check_addresses, check_what_is_served, check_settings, check_firmware)

@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 
 _POLL_SECONDS = 0.5
+_ANY_BOOT: t.Final[t.Mapping[str, str]] = {}
 
 
 class NodesCheck(t.NamedTuple):
@@ -74,6 +75,7 @@ def check_named(
     nodes: t.Sequence[ExpectedNode],
     seconds: float,
     progress: t.Callable[[str], None] = lambda text: None,
+    boots: t.Mapping[str, str] = _ANY_BOOT,
 ) -> list[str]:
     """Wait for a few nodes to be as they should be, asking for each and not for all of the cluster.
 
@@ -82,6 +84,7 @@ def check_named(
         nodes: what the inventory says of them.
         seconds: how long to wait for those that are not Ready yet.
         progress: told whom it waits for, whenever that changes.
+        boots: boot IDs that kubelets have to report from; those of hosts that are not in it may be any.
 
     Returns:
         What is wrong in the end.
@@ -90,9 +93,18 @@ def check_named(
     told: list[str] = []
     while True:
         found = {node.name: api.find(f"/api/v1/nodes/{node.name}") for node in nodes}
-        waiting = [node.name for node in nodes if not _is_ready(found[node.name] or {})]
+        waiting = [
+            node.name
+            for node in nodes
+            if not _is_ready(found[node.name] or {}) or _is_of_another_boot(found[node.name] or {}, boots)
+        ]
         if not waiting or time.monotonic() > end:
-            return [problem for node in nodes if (problem := node_problem(node, found[node.name]))]
+            silent = [
+                f"{node.name} was restarted, and its kubelet has not reported since"
+                for node in nodes
+                if _is_of_another_boot(found[node.name] or {}, boots)
+            ]
+            return [*silent, *filter(None, (node_problem(node, found[node.name]) for node in nodes))]
         if waiting != told:
             progress(f"waiting for {', '.join(waiting)} to be Ready")
             told = waiting
@@ -113,6 +125,11 @@ def node_problem(expected: ExpectedNode, item: Object | None) -> str:
     if _address(item) != expected.address:
         return f"{expected.name} has the address {_address(item)}, wanted {expected.address}"
     return ""
+
+
+def _is_of_another_boot(item: Object, boots: t.Mapping[str, str]) -> bool:
+    name = item.get("metadata", {}).get("name")
+    return name in boots and item["status"]["nodeInfo"].get("bootID") != boots[name]
 
 
 def _is_ready(item: Object) -> bool:

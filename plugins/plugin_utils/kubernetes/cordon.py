@@ -34,6 +34,11 @@ def cordoned_here(node: Object) -> bool:
     return ANNOTATION in (node["metadata"].get("annotations") or {})
 
 
+def closed_at(node: Object) -> str:
+    """Return when ``cordon`` cordoned a node, in UTC as the API writes times, "" where it did not."""
+    return str((node["metadata"].get("annotations") or {}).get(ANNOTATION) or "")
+
+
 def is_ready(node: Object) -> bool:
     """Tell whether a node's kubelet says that it is ready."""
     return ready_condition(node).get("status") == "True"

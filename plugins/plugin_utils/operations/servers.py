@@ -1,9 +1,12 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""What happens first to a server that is to be wiped: the node of the cluster that runs on it leaves."""
+"""Servers that are nodes of the cluster: which are, and how a node leaves before its server is wiped."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.workers import (
@@ -14,6 +17,36 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
 
 SERVERS, NO_CLUSTER = "ironspan_servers", "ironspan_no_cluster"
+
+
+def nodes_on(context: Context, named: Sequence[str]) -> dict[str, Object] | None:
+    """Return the nodes of the cluster by their names; None where there is said to be no cluster.
+
+    Args:
+        context: of the operation.
+        named: servers, as their file calls them.
+
+    Raises:
+        OperationError: a server is a control plane or an etcd member, the cluster cannot be asked, or the
+            inventory lacks one of its nodes.
+    """
+    known = context.site.hosts
+    insist_on_workers([known[name] for name in named if name in known])
+    if value_of(context.arguments, NO_CLUSTER):
+        return None
+    try:
+        nodes = context.nodes()
+    except ClusterError as error:
+        raise OperationError(
+            f"the cluster cannot be asked whether it has nodes on these servers: {error}",
+            f"if there is no cluster yet, write -e {NO_CLUSTER}=true (ironspan: --no-cluster)",
+        ) from None
+    if lost := [name for name in named if name in nodes and name not in known]:
+        raise OperationError(
+            f"{', '.join(lost)}: nodes of the cluster, and no hosts of the inventory of {context.site.name}",
+            "put them back into the inventory, or drain and delete them with kubectl first",
+        )
+    return nodes
 
 
 def nodes_leave(context: Context) -> list[Step]:
@@ -28,21 +61,7 @@ def nodes_leave(context: Context) -> list[Step]:
     named = [str(name) for name in value_of(context.arguments, SERVERS)]
     if not named:
         raise OperationError("no server is named", "name servers of the file of expected servers")
-    known = context.site.hosts
-    insist_on_workers([known[name] for name in named if name in known])
-    if value_of(context.arguments, NO_CLUSTER):
+    nodes = nodes_on(context, named)
+    if nodes is None:
         return []
-    try:
-        nodes = context.nodes()
-    except ClusterError as error:
-        raise OperationError(
-            f"the cluster cannot be asked whether it has nodes on these servers: {error}",
-            f"if there is no cluster yet, write -e {NO_CLUSTER}=true (ironspan: --no-cluster)",
-        ) from None
-    running = [name for name in named if name in nodes]
-    if lost := [name for name in running if name not in known]:
-        raise OperationError(
-            f"{', '.join(lost)}: nodes of the cluster, and no hosts of the inventory of {context.site.name}",
-            "put them back into the inventory, or drain and delete them with kubectl first",
-        )
-    return leaving_steps(context, [known[name] for name in running], nodes)
+    return leaving_steps(context, [context.site.hosts[name] for name in named if name in nodes], nodes)

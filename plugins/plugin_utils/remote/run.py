@@ -45,6 +45,7 @@ class Outcome:
         things: as they were compared.
         problems: what failed or was refused, one text a thing.
         done: the steps that were taken; in a check those that would be.
+        failed: name of each thing that failed or was refused to the reason, without its name.
         left: the file that the kind leaves, None where it leaves none.
         timings: name of a thing to its steps, those that were begun, with the seconds that they took.
     """
@@ -52,6 +53,7 @@ class Outcome:
     things: list[Thing]
     problems: list[str]
     done: list[str]
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
     left: Left | None = None
     timings: dict[str, list[tuple[str, float]]] = dataclasses.field(default_factory=dict)
 
@@ -89,11 +91,13 @@ def bring(
             compare.insist_on_consent(things, consent.allowed, consent.named)
     except RemoteError as error:
         raise RemoteError(f"{error}; nothing was changed") from None
-    problems = [f"{thing.title}: {thing.found.fault}" for thing in things if thing.found.fault]
+    failed = {thing.name: thing.found.fault for thing in things if thing.found.fault}
+    problems = [f"{kind.name} {name}: {reason}" for name, reason in failed.items()]
     if check:
-        outcome = Outcome(things, problems, [step.what for thing in things for step in thing.steps])
+        done = [step.what for thing in things for step in thing.steps]
+        outcome = Outcome(things, problems, done, failed)
     else:
-        outcome = _worked(kind, things, problems, say, lambda thing: None)
+        outcome = _worked(kind, things, problems, failed, say, lambda thing: None)
     return _left(kind, outcome, check)
 
 
@@ -132,12 +136,12 @@ def bring_as_planned(
     left = [thing for thing in things if thing.name not in reasons and thing.name not in held]
     problems = [f"{kind.name} {name}: {reason}; make a new plan" for name, reason in reasons.items()]
     problems += [f"{thing.title}: {thing.found.fault}" for thing in things if thing.name in held]
+    failed = {**reasons, **{thing.name: thing.found.fault for thing in things if thing.name in held}}
     if check:
-        return _left(
-            kind, Outcome(things, problems, [one.what for each in left for one in each.steps]), check
-        )
+        done = [one.what for each in left for one in each.steps]
+        return _left(kind, Outcome(things, problems, done, failed), check)
     compare.insist_on_consent(left, allowed)
-    worked = _worked(kind, left, problems, say, begun.mark)
+    worked = _worked(kind, left, problems, failed, say, begun.mark)
     return _left(kind, dataclasses.replace(worked, things=things), check)
 
 
@@ -150,14 +154,20 @@ def _held(thing: Thing, held: Mapping[str, str]) -> Thing:
 
 
 def _worked(
-    kind: Kind, things: list[Thing], problems: list[str], say: Say, begin: Callable[[Thing], None]
+    kind: Kind,
+    things: list[Thing],
+    problems: list[str],
+    failed: Mapping[str, str],
+    say: Say,
+    begin: Callable[[Thing], None],
 ) -> Outcome:
     outcomes = work.apply(kind, [thing for thing in things if not thing.found.fault], say, begin)
     problems = [*problems, *(outcome.problem for outcome in outcomes if outcome.problem)]
     steps = {thing.name: [step.what for step in thing.steps] for thing in things}
     timings = {one.name: list(zip(steps[one.name], one.seconds, strict=False)) for one in outcomes}
     done = [step for outcome in outcomes for step in outcome.done]
-    return Outcome(things, problems, done, timings=timings)
+    failed = {**failed, **{one.name: one.error for one in outcomes if one.error}}
+    return Outcome(things, problems, done, failed, timings=timings)
 
 
 def _left(kind: Kind, outcome: Outcome, check: bool) -> Outcome:

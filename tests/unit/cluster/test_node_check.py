@@ -50,6 +50,20 @@ def test_a_node_that_becomes_ready_is_waited_for() -> None:
     assert said == ["waiting for w1 to be Ready"]
 
 
+def test_a_node_counts_once_its_kubelet_has_reported_from_the_boot() -> None:
+    made = cluster()
+    about = made.nodes["w1"]["status"]["nodeInfo"]
+    about["bootID"] = "before"
+    with serving(made) as api:
+        (problem,) = check_named(api, [W1], 0.2, boots={"w1": "after", "w2": "other"})
+        assert problem == "w1 was restarted, and its kubelet has not reported since"
+
+        def told(text: str) -> None:
+            about["bootID"] = "after"
+
+        assert check_named(api, [W1], 10, told, {"w1": "after"}) == []
+
+
 def test_labels_of_a_few_nodes_do_not_list_all() -> None:
     made = cluster()
     with serving(made) as api:

@@ -42,6 +42,7 @@ EXEMPT = {
     "bare_metal": "no host takes part",
     "server_redeploy": "what is reset is forgotten, and written again",
     "server_retire": "what is reset is forgotten, and erased",
+    "server_firmware": "a host's document stays as it is: only its server changes",
     "backup_store": "no host takes part",
     "azure": "no host takes part",
     "awx_configure": "no host takes part",

@@ -123,6 +123,24 @@ def test_only_files_of_the_site_are_served_by_their_digest(render: Render) -> No
     }
 
 
+FIRMWARE = {"component": "bios", "version": "2.1", "file": "firmware/dgx/bios-2.1.fwpkg", "sha256": "ab" * 32,
+            "size": 33554432}  # fmt: skip
+
+
+def test_firmware_comes_from_the_mirror_and_is_served_by_its_digest(render: Render) -> None:
+    files = [FIRMWARE, {**FIRMWARE, "model": "DGX H100"}]
+    found = rendered(render, site_bare_metal_firmware=files).resources("deploy-1")
+    (name,) = [name for name, one in found.items() if "firmware" in name and one["kind"] == "artifact"]
+    wanted = {
+        "url_path": "/firmware/dgx/bios-2.1.fwpkg", "sha256": "ab" * 32, "size": 33554432, "mode": "0644",
+        "path": f"/srv/ironspan-ironic/{'ab' * 32}/bios-2.1.fwpkg",
+    }  # fmt: skip
+    assert {key: found[name][key] for key in wanted} == wanted
+    assert f"{name}-folder" in found
+    # BMCs are told of the very place.
+    assert "location /images/ { alias /srv/ironspan-ironic/; }" in found["ironic/web-settings"]["content"]
+
+
 def test_a_database_in_a_file_brings_no_mariadb(render: Render) -> None:
     found = rendered(render, ironic_database="sqlite").resources("deploy-1")
     assert not [name for name in found if "mariadb" in name]
@@ -158,6 +176,11 @@ def test_who_may_fetch_media_is_the_sites_matter(render: Render) -> None:
         ({"ironic_hardware_types": []}, "ironic_hardware_types"),
         ({"ironic_backup_folder": "backups"}, "ironic_backup_folder"),
         ({"ironic_http_port": 6385}, "ironic_http_port"),
+        (
+            {"site_bare_metal_firmware": [{**FIRMWARE, "file": "https://vendor.example/bios.bin"}]},
+            "site_bare_metal_firmware[0].file",
+        ),
+        ({"site_bare_metal_firmware": ["bios"]}, "site_bare_metal_firmware[0]"),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_place(
