@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 import typing as t
 
 from ironspan.cli import console, inventory, rack_page
@@ -20,8 +21,9 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     parser = subparsers.add_parser(
         "status",
         help="the state of the cluster and its hosts",
-        description="Ask the API server and the etcd members how they and the nodes are. "
-        "No host is contacted and nothing is made; `ironspan verify` looks deeper.",
+        description="Ask the API server and the etcd members how they and the nodes are, and Azure what "
+        "deploying the site's estate would change, where it has one. No host is contacted and nothing "
+        "is made; `ironspan verify` looks deeper.",
     )
     parser.add_argument(
         "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
@@ -75,9 +77,24 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError(str(error), code=Exit.HOSTS) from error
     if arguments.html:
         rack_page.write(arguments.html, site.name, report.as_text(), places)
+    found = _estate(site)
     if display.mode == "json":
-        display.event("status", **report.as_json())
+        display.event("status", **report.as_json(), estate=[finding._asdict() for finding in found])
     else:
         display.note(f"site {site.name}, API at https://{site.api_endpoint}")
         display.note(report.as_text())
-    return int(Exit.OK if report.ok else Exit.FAILED)
+        for finding in found:
+            display.note(f"{finding.level}: {finding.what}\n    -> {finding.remedy}")
+    wrong = not report.ok or any(finding.level == "problem" for finding in found)
+    return int(Exit.FAILED if wrong else Exit.OK)
+
+
+def _estate(site: t.Any) -> list[t.Any]:
+    """Return what is to be said of the site's estate in Azure, nothing where it has none."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import has_estate, told
+
+    if not has_estate(site):
+        return []
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import ask_estate
+
+    return list(told(site, ask_estate(site), time.time()))

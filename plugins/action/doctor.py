@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.page impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import ask, table
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import has_estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.ironic_checks import ask_ironic
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.misfits import examined
@@ -52,12 +53,14 @@ class ActionModule(PageAction):
         members: list[Member] = []
         etcd_error = ""
         ironic: Result = {}
-        if controller.built:
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            asked_of_azure = pool.submit(_estate, evidence.site)
+            if controller.built:
                 asked = pool.submit(ask.ask_api, session)
                 asked_of_servers = pool.submit(ask_ironic, session)
                 members, etcd_error = ask.ask_etcd(session)
                 api, ironic = asked.result(), asked_of_servers.result()
+            estate = asked_of_azure.result()
         whole = dataclasses.replace(
             evidence,
             now=time.time(),
@@ -67,9 +70,19 @@ class ActionModule(PageAction):
             events=ask.ask_events(session) if members else (),
             controller=controller,
             ironic=ironic,
+            estate=estate,
+            fsync=ask.ask_fsync(session, members),
         )
         return examined(whole, lambda known: table.examine(known, started, time.time() - began))
 
     def page(self, report: Content) -> str:
         """Return the report for people."""
         return page(report)
+
+
+def _estate(site: Site) -> Result:
+    if not has_estate(site):
+        return {}
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import ask_estate
+
+    return ask_estate(site)

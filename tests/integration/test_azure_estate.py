@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -15,9 +16,14 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import ask_estate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import told
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Outcome, bring_as_planned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
+from azure.mgmt.authorization import AuthorizationManagementClient
+from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab.azure import settings
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
@@ -25,6 +31,7 @@ from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
 from tests.support.playbooks import BIN, ROOT
 from tests.support.small_plays import run as play
+from tests.unit.doctor import samples
 
 
 @pytest.fixture(autouse=True)
@@ -233,6 +240,39 @@ def test_names_that_are_taken_are_problems_of_the_plan(arm: LabArm) -> None:
         arm.set(taken=[])
     assert f"the name {name} cannot be had" in problem
     assert arm.show()["resources"] == []
+
+
+def doctor_says(arm: LabArm, **data: t.Any) -> list[tuple[str, str]]:
+    """What doctor and status say of the estate."""
+    here = samples.site()
+    variables = {**SMALL, **data}
+    hosts = {name: dataclasses.replace(one, variables=variables) for name, one in here.hosts.items()}
+    whole = dataclasses.replace(here, hosts=hosts)
+    asked = ask_estate(
+        whole, lambda subscription: Deployments(arm.azure.management("operator"), subscription)
+    )
+    return [(finding.level, finding.what) for finding in told(whole, asked, time.time())]
+
+
+def test_doctor_and_status_know_the_estate(arm: LabArm) -> None:
+    data: dict[str, t.Any] = {"azure_backup": {"container": "etcd"}, "azure_pools": [POOL]}
+    assert doctor_says(arm, **data) == [("problem", f"the estate {NAME} was never deployed")]
+    assert run(arm, **data).problems == []
+    assert doctor_says(arm, **data) == []
+    roles = arm.client(AuthorizationManagementClient).role_assignments
+    mine = [one.id for one in roles.list_for_subscription() if "/containers/etcd/" in str(one.id)]
+    roles.delete_by_id(mine[0])
+    arm.client(ComputeManagementClient).virtual_machines.begin_delete(
+        "ironspan-example-machines", "etcd-2"
+    ).wait()
+    assert doctor_says(arm, **data) == [
+        ("problem", f"the estate {NAME} lacks role assignments on etcd"),
+        ("problem", f"the estate {NAME} lacks what the data have: etcd-2"),
+    ]
+    arm.set(limits={"StandardNCadsH100v5Family": 40, "cores": 400})
+    assert run(arm, **data).problems == []
+    ((level, what),) = doctor_says(arm, **data)
+    assert (level, "160 wanted = 160 of 40" in what) == ("notice", True)
 
 
 def hosts_of(inventory: Path) -> dict[str, t.Any]:

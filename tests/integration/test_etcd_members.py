@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_metrics import fsync_p99
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls import client_context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
@@ -46,6 +47,9 @@ def call(control: Control, name: str, path: str, body: object) -> None:
 
 def test_one_healthy_cluster(three: Control) -> None:
     call(three, "etcd-1", "/v3/kv/put", {"key": "YQ==", "value": "Yg=="})
+    p99 = fsync_p99(three.members["etcd-1"], three.etcd_context(), three.etcd_port)
+    # It has written its log: above nothing, and below the last bound of its histogram.
+    assert p99 is not None and 0 < p99 <= 8.192
     three.wait(lambda: {member.revision for member in ask(three)} == {2}, 10)
     members = ask(three)
     assert etcd.problems(members, "3.6.14") == []

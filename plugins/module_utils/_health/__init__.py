@@ -26,11 +26,12 @@ def probes(wanted: t.Mapping[str, t.Any]) -> Answer:
     Args:
         wanted: ``peers`` (a list of name, address and mtu in bytes), ``dns`` (server and name), ``api`` (host
             and port); for the check of the network also ``paths`` (peers to send echoes to), ``pods`` (peers'
-            ends of the tunnel) and ``names`` (more of what ``dns`` is); what is missing is not asked.
+            ends of the tunnel) and ``names`` (more of what ``dns`` is); ``resolve``, names that the host's
+            own resolver is asked for; what is missing is not asked.
 
     Returns:
         ``mtu`` (a list), ``dns`` and ``api``, those that were asked; ``paths``, ``pods``, ``names`` and
-        ``here``, this host's own routes and tables, where there are paths.
+        ``here``, this host's own routes and tables, where there are paths; ``resolved``, by name.
     """
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         peers = [pool.submit(network.path_mtu, peer, int(peer["mtu"])) for peer in wanted.get("peers") or ()]
@@ -47,6 +48,9 @@ def probes(wanted: t.Mapping[str, t.Any]) -> Answer:
             answer["names"] = [name.result() for name in names]
             answer["paths"] = list(pool.map(paths.round_trips, wanted["paths"]))
             answer["here"] = paths.look()
+        if wanted.get("resolve"):
+            looked = pool.map(network.addresses_of, wanted["resolve"])
+            answer["resolved"] = dict(zip(wanted["resolve"], looked))
         if named:
             answer["dns"] = named.result()
         if dialled:

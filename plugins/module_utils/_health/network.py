@@ -146,6 +146,15 @@ def resolve(server: str, name: str) -> t.Dict[str, t.Any]:
     return {"error": error}
 
 
+def addresses_of(name: str) -> t.Dict[str, t.Any]:
+    """Return the IPv4 ``addresses`` that this host's own resolver has for a name, or ``error``."""
+    try:
+        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        return {"error": error.strerror or str(error)}
+    return {"addresses": sorted({str(entry[4][0]) for entry in found})}
+
+
 def connect_time(host: str, port: int) -> t.Dict[str, t.Any]:
     """Return the median time of opening a connection in milliseconds (one round trip), or ``error``."""
     took = []

@@ -76,7 +76,7 @@ def examined(
     ids = {one.lower() for one in created}
     problems = [one.text() for one in api.validated(wanted) if one.code.lower() != UNREGISTERED]
     problems += _rights(rest, wanted, deletes)
-    wrong, notes = _quota(rest, wanted.region, {key: value for key, value in needs.items() if key in ids})
+    wrong, notes = quota(rest, wanted.region, {key: value for key, value in needs.items() if key in ids})
     declared = templates.by_id(wanted.template, f"/subscriptions/{rest.subscription}")
     new = [one for key, one in declared.items() if key in ids]
     names = [said for one in new for said in _taken(rest, wanted, one)]
@@ -152,8 +152,14 @@ def _allows(permission: Mapping[str, t.Any], action: str) -> bool:
     return covered("actions") and not covered("notActions")
 
 
-def _quota(rest: Rest, region: str, needs: Needs) -> tuple[list[str], list[str]]:
-    """Return what does not fit, and the arithmetic of the rest."""
+def quota(rest: Rest, region: str, needs: Needs) -> tuple[list[str], list[str]]:
+    """Return what does not fit, and the arithmetic of the rest. Raises RemoteError.
+
+    Args:
+        rest: of the subscription.
+        region: its short name.
+        needs: what is wanted more than there is.
+    """
     wanted: dict[str, int] = {}
     for each in needs.values():
         for name, number in each.items():

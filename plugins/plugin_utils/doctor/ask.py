@@ -9,10 +9,11 @@ import json
 import statistics
 import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_metrics import fsync_p99
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Controller
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
@@ -84,6 +85,22 @@ def ask_etcd(session: Session) -> tuple[list[Member], str]:
     except PkiError as error:
         return [], str(error)
     return ask_members({host.name: host.address for host in site.group("etcd")}, context), ""
+
+
+def ask_fsync(session: Session, members: Sequence[Member]) -> dict[str, float]:
+    """Return how long writes of the log take on members' disks: p99 of fdatasync in seconds.
+
+    Args:
+        session: with the client certificate of etcd.
+        members: that answered; others are left out.
+    """
+    asked = [member for member in members if not member.error]
+    if not asked:
+        return {}
+    context = session.etcd_context()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda member: fsync_p99(member.address, context), asked)
+    return {member.name: p99 for member, p99 in zip(asked, found, strict=True) if p99 is not None}
 
 
 def ask_events(session: Session) -> list[Member]:

@@ -25,6 +25,9 @@ FRAGMENTED = 0.5
 """Share of the file that is not in use; below that a defragmentation is not worth the pause."""
 SMALLEST_BYTES = 100 * 2**20
 """Smaller databases are not worth it either: etcd's own default of etcd-defrag rules, dbSize over 100 MiB."""
+SLOW_FSYNC_S, VERY_SLOW_FSYNC_S = 0.010, 0.100
+"""p99 of fdatasync: etcd's own advice is below 10 ms (etcd, Hardware recommendations and FAQ); at 100 ms, the
+default interval of heartbeats, leaders get lost."""
 CLIENT = "'set -a; . /etc/etcd/etcdctl.env; etcdctl {command}'"
 
 
@@ -47,6 +50,19 @@ def health(evidence: Evidence) -> Iterator[Finding]:
             # site.yml refuses another minor version.
             remedy = "ironspan plan upgrade"
         yield Finding(PROBLEM, problem, remedy, hosts)
+
+
+def latency(evidence: Evidence) -> Iterator[Finding]:
+    """Disks that are too slow for etcd's log."""
+    for host, p99 in evidence.fsync.items():
+        if p99 <= SLOW_FSYNC_S:
+            continue
+        yield Finding(
+            PROBLEM if p99 > VERY_SLOW_FSYNC_S else NOTICE,
+            f"the disk of etcd takes {p99 * 1000:.0f} ms for a write of the log (p99 since it started)",
+            "give etcd a faster disk of its own, or look for what else writes to it: docs/sizes.md",
+            (host,),
+        )
 
 
 def alarms(evidence: Evidence) -> Iterator[Finding]:

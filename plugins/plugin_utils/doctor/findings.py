@@ -71,6 +71,8 @@ class Evidence:
         controller: what is known without asking anybody.
         events: what the members of the etcd for events say, empty where there is none.
         ironic: what the site's own Ironic says, empty where there is none; ``error`` in it says why nothing.
+        estate: how the estate in Azure stands, as ``estate_checks.ask_estate`` says it.
+        fsync: member of etcd to its p99 of fdatasync in seconds.
     """
 
     site: Site
@@ -82,6 +84,8 @@ class Evidence:
     controller: Controller = Controller()
     events: Sequence[Member] = ()
     ironic: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    estate: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    fsync: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def answers(self) -> Iterator[tuple[str, Content]]:
         """Yield the hosts that answered."""

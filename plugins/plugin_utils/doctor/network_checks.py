@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import has_estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import (
     NOTICE,
     PROBLEM,
@@ -32,6 +33,11 @@ def probes_for(site: Site) -> dict[str, Content]:
     """
     sides = {"azure": "on_prem", "on_prem": "azure"}
     peers = {side: _peers(site.group(side)) for side in sides}
+    resolved: list[str] = []
+    if has_estate(site):
+        from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import names_of
+
+        resolved = names_of(site)
     probes: dict[str, Content] = {}
     for host in site.hosts.values():
         wanted: Content = {
@@ -46,6 +52,8 @@ def probes_for(site: Site) -> dict[str, Content]:
                 "name": f"kubernetes.default.svc.{site.cluster_domain}",
             }
             wanted["api"] = {"host": site.api_address, "port": site.api_port}
+        if resolved and host.site_group == "azure":
+            wanted["resolve"] = resolved
         probes[host.name] = wanted
     return probes
 

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
 
 _ENDPOINT = "Microsoft.Network/privateEndpoints"
 ZONES = {
@@ -16,6 +19,55 @@ ZONES = {
     "Sql": "privatelink.documents.azure.com",
 }
 """Part of a service -> the private zone that its endpoints' names lie in (Azure, Private endpoint DNS)."""
+
+_PUBLIC = {
+    "blob": "blob.core.windows.net",
+    "dfs": "dfs.core.windows.net",
+    "vault": "vault.azure.net",
+    "registry": "azurecr.io",
+    "postgresqlServer": "postgres.database.azure.com",
+    "Sql": "documents.azure.com",
+}
+"""Part of a service -> the domain of its names, which lead into the private zone (as above)."""
+_PORTS = {"postgresqlServer": (5432,), "Sql": (443, "10250-10256")}
+"""Ports of what is not HTTPS alone: PostgreSQL, and Cosmos DB in direct mode (Azure, Connectivity modes)."""
+
+
+class Service(t.NamedTuple):
+    """What is reached by a private endpoint.
+
+    Args:
+        what: the endpoint is named after.
+        host: name that clients use.
+        ports: that it answers at; a range is a text.
+        pods: it is for pods: accounts of weights and what others made, not the vault and the backup.
+    """
+
+    what: str
+    host: str
+    ports: tuple[int | str, ...]
+    pods: bool
+
+
+def services(estate: Estate) -> list[Service]:
+    """Return all that the estate has private endpoints for.
+
+    Args:
+        estate: of the site.
+    """
+    found: list[tuple[str, str, str, bool]] = []
+    if estate.vault:
+        found.append(("vault", "vault", estate.vault.name, False))
+    if estate.backup:
+        found.append(("backup", "blob", estate.backup.account, False))
+    for one in estate.storage:
+        parts = ("blob", "dfs") if one.hierarchical else ("blob",)
+        found += [(one.name, part, one.account, True) for part in parts]
+    found += [(one.name, one.group, one.resource.rpartition("/")[2], True) for one in estate.endpoints]
+    return [
+        Service(what, f"{name.lower()}.{_PUBLIC[group]}", _PORTS.get(group, (443,)), pods)
+        for what, group, name, pods in found
+    ]
 
 
 def zone_of(group: str) -> str:

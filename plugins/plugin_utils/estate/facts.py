@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.addresses import room
@@ -46,6 +47,15 @@ def needs(estate: Estate) -> dict[tuple[str, str], int]:
         found[NETWORK, "RouteTables"] += 1 if estate.outbound.kind == "firewall" else 0
         found[NETWORK, "NatGateways"] += 1 if estate.outbound.kind == "nat" else 0
     return {key: count for key, count in found.items() if count}
+
+
+def growth(estate: Estate) -> dict[tuple[str, str], int]:
+    """Return the quota that pools take beyond what they have now, when each is as large as it may be."""
+    now = dataclasses.replace(
+        estate, pools=tuple(dataclasses.replace(pool, most=pool.count) for pool in estate.pools)
+    )
+    before = needs(now)
+    return {key: more for key, count in needs(estate).items() if (more := count - before.get(key, 0)) > 0}
 
 
 def public_addresses(estate: Estate) -> int:

@@ -162,6 +162,14 @@ class Draft:
         self.events: list[Member] = []
         self.controller = Controller(authorities={"etcd": int(NOW) + 3000 * DAY})
         server = {"state": "active", "maintenance": False, "reason": ""}
+        self.estate: Content = {
+            "name": "ironspan-small",
+            "fault": "",
+            "state": {"exists": True, "state": "succeeded", "changes": []},
+            "ends": [],
+            "quota": [],
+        }
+        self.fsync = {"az-1": 0.004}
         self.ironic: Content = {"conductors": ["rack-1"], "changing": False, "servers": {"gpu-1": server}}
 
     def evidence(self) -> Evidence:
@@ -169,6 +177,7 @@ class Draft:
         return Evidence(
             self.site, NOW, copy.deepcopy(self.hosts), copy.deepcopy(self.api), self.members,
             self.etcd_error, self.controller, self.events, copy.deepcopy(self.ironic),
+            copy.deepcopy(self.estate), self.fsync,
         )  # fmt: skip
 
 

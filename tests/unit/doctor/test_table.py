@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import itertools
 import re
 import typing as t
@@ -84,6 +85,21 @@ def of_servers(**values: t.Any) -> Change:
 def a_server(state: str, maintenance: bool = False, reason: str = "") -> Change:
     said = {"state": state, "maintenance": maintenance, "reason": reason}
     return lambda d: d.ironic["servers"].update({"gpu-2": said})
+
+
+def of_azure(**values: t.Any) -> Change:
+    return lambda d: d.estate.update(values)
+
+
+def differs(kind: str, change: str = "modify") -> Change:
+    place = f"/subscriptions/s/resourceGroups/g/providers/{kind}"
+    return lambda d: d.estate["state"]["changes"].append({"id": place, "change": change})
+
+
+def ends(days: float) -> Change:
+    moment = datetime.datetime.fromtimestamp(NOW + days * DAY, datetime.UTC)
+    one = {"who": "ops", "role": "Contributor", "scope": "/subscriptions/s", "ends": moment.isoformat()}
+    return lambda d: d.estate["ends"].append(one)
 
 
 def known(**values: t.Any) -> Change:
@@ -224,6 +240,36 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
      "in the stage write since 2026-11-22",
      "ironspan apply encryption_rotate -e ironspan_encryption_stage=next"),
+    ("estate", "notice", of_azure(error="no login"), "could not be asked about: no login", "sign in as"),
+    ("estate", "problem", of_azure(fault="the subscription is of the tenant t", state={}), "of the tenant t",
+     "correct it"),
+    ("estate", "problem", of_azure(state={"exists": False, "state": "", "changes": []}), "was never deployed",
+     "ironspan apply azure"),
+    ("estate", "notice", of_azure(state={"running": True}), "is being deployed", "wait"),
+    ("estate", "problem", of_azure(state={"exists": True, "state": "failed", "changes": []}),
+     "ended as failed", "ironspan apply azure"),
+    ("estate", "problem", differs("Microsoft.Compute/virtualMachines/etcd-1"),
+     "differs from the data: etcd-1", "ironspan apply azure"),
+    ("estate", "problem", differs("Microsoft.Compute/virtualMachines/etcd-2", "create"),
+     "lacks what the data have: etcd-2", "ironspan apply azure"),
+    ("estate", "problem", differs("Microsoft.Compute/disks/old", "detach"),
+     "has what the data have no more: old", "ironspan apply azure"),
+    ("estate", "problem",
+     differs("Microsoft.KeyVault/vaults/v/keys/kms/providers/Microsoft.Authorization/roleAssignments/1",
+             "create"),
+     "lacks role assignments on kms", "ironspan apply azure"),
+    ("estate", "problem", ends(1.2), "the role Contributor of ops on s ends in 29 hours", "extend it"),
+    ("estate", "notice", ends(9), "ends in 9 days", "extend it"),
+    ("estate", "notice", of_azure(quota=["quota: vCPUs: 90 used + 24 wanted = 114 of 100"]),
+     "114 of 100", "more quota"),
+    ("endpoints", "problem", network("resolved", {"a.blob.core.windows.net": {"addresses": ["20.60.1.1"]}}),
+     "a.blob.core.windows.net has a private endpoint, and resolves publicly, to 20.60.1.1", "168.63.129.16"),
+    ("endpoints", "problem", network("resolved", {"a.azurecr.io": {"error": "no such name"}}),
+     "a.azurecr.io does not resolve: no such name", "link its private DNS zone"),
+    ("latency", "notice", lambda d: d.fsync.update({"az-1": 0.021}), "takes 21 ms for a write",
+     "faster disk"),
+    ("latency", "problem", lambda d: d.fsync.update({"az-1": 0.4}), "takes 400 ms for a write",
+     "faster disk"),
     ("ironic", "problem", of_servers(error="it does not answer: refused"), "Ironic: it does not answer",
      "playbooks/site.yml --limit ironic"),
     ("ironic", "problem", of_servers(conductors=[]), "no conductor of the site's Ironic is alive",
