@@ -15,6 +15,7 @@ from ironspan.cli.inventory import read_draft, read_site
 from ironspan.cli.outcome import CommandError, Exit, ending
 
 OPERATION = "azure"
+_WIDE = 200
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -51,6 +52,18 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     _inventory(given)
     given.set_defaults(func=give)
+    opened = commands.add_parser(
+        "egress",
+        help="entries of egress_allow for the estate's accounts and databases",
+        description="Print the entries of egress_allow by which pods reach accounts and databases behind "
+        "private endpoints, those that the inventory lacks. Somebody answers for each, until a day.",
+    )
+    opened.add_argument("--owner", required=True, metavar="NAME", help="who answers for the entries")
+    opened.add_argument(
+        "--expires", required=True, metavar="DATE", help="their last day, for example 2027-03-31"
+    )
+    _inventory(opened)
+    opened.set_defaults(func=let_out)
 
 
 def _inventory(parser: argparse.ArgumentParser) -> None:
@@ -104,15 +117,40 @@ def take(arguments: argparse.Namespace) -> int:
 
 def give(arguments: argparse.Namespace) -> int:
     """Print the estate's import blocks; return the exit code."""
-    site = read_site(arguments.inventory)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared
+    estate, _variables = _declared(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.export import as_text
 
-    hosts = list(site.hosts.values())
-    estate = declared(hosts[0].variables) if hosts else None
+    sys.stdout.write(as_text(estate))
+    return int(Exit.OK)
+
+
+def let_out(arguments: argparse.Namespace) -> int:
+    """Print what pods need of the estate; return the exit code."""
+    estate, variables = _declared(arguments.inventory)
+    import yaml
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.egress import missing_entries
+
+    written = variables.get("egress_allow") or ()
+    entries = missing_entries(estate, written, arguments.owner, arguments.expires)
+    if entries:
+        sys.stdout.write(
+            "# More entries of egress_allow; ironspan validate judges them once they are written.\n"
+        )
+        sys.stdout.write(yaml.safe_dump(entries, sort_keys=False, width=_WIDE))
+    else:
+        sys.stdout.write("# egress_allow has everything that pods reach of the estate.\n")
+    return int(Exit.OK)
+
+
+def _declared(given: list[str]) -> tuple[t.Any, t.Any]:
+    """Return the estate of a checked inventory, and the variables of its site."""
+    site = read_site(given)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared
+
+    variables: dict[str, t.Any] = next((host.variables for host in site.hosts.values()), {})
+    estate = declared(variables) if variables else None
     if estate is None:
         raise CommandError(
             "this site has no estate in Azure", "write azure_subscription, see docs/azure.md", Exit.BAD_INPUT
         )
-    sys.stdout.write(as_text(estate))
-    return int(Exit.OK)
+    return estate, variables

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[3]
 REGION = "azure_region: westeurope"
@@ -64,3 +65,16 @@ def test_export_writes_the_blocks_of_the_site(inventory: Path, tmp_path: Path) -
     done = ironspan("export", "-i", str(inventory), home=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "to = azurerm_linux_virtual_machine.az_1" in done.stdout
+
+
+def test_egress_prints_what_pods_reach_of_the_estate(inventory: Path, tmp_path: Path) -> None:
+    options = ("--owner", "storage team", "--expires", "2027-03-31")
+    done = ironspan("egress", "-i", str(inventory), *options, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    entries = yaml.safe_load(done.stdout)
+    assert [entry["ports"] for entry in entries] == [[443]] * len(entries)
+    # Weights by both of their endpoints; the vault and the backup are not for pods.
+    assert [entry["destination"].partition(".")[2] for entry in entries] == [
+        "blob.core.windows.net",
+        "dfs.core.windows.net",
+    ]
