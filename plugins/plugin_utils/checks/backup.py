@@ -70,7 +70,11 @@ def check_keys(draft: Draft) -> None:
     """Keys in a vault need its address, their name and an identity."""
     for host in _distinct(draft, KEYS):
         value, setting = host.values.get(KEYS), host.settings.get(KEYS)
-        if not isinstance(value, Mapping) or not host.values.get(STORES):
+        if not isinstance(value, Mapping) or not value:
+            continue
+        if not host.values.get(STORES):
+            remedy = f"write {STORES} too, or remove it"
+            draft.problems.add(draft.place(host, KEYS), KEYS, f"does nothing without {STORES}", remedy)
             continue
         entry = Entry(draft, host, KEYS, value, setting.value if setting else None)
         _check_kind(entry, NEEDED_BY_KEYS, OF_OTHER_KEYS)

@@ -133,4 +133,31 @@ def check_members_agree(draft: Draft) -> None:
             )
 
 
-CHECKS = (check_hosts, check_site_wide_once, check_members_agree)
+def check_not_hidden(draft: Draft) -> None:
+    """What a group says in the inventory's own file counts: files of variables of a group above would win.
+
+    Ansible ranks all files of group_vars above what stands beside hosts, whatever the groups are, so the
+    value of the special group would be lost without a word.
+    """
+    groups = draft.inventory.group_layers
+    for group, layers in groups.items():
+        if group == "all":
+            continue
+        for variable, setting in layers.get("inventory", {}).items():
+            if variable not in draft.specification.options:
+                continue
+            for outer in ("all", *draft.inventory.above.get(group, ())):
+                general = groups[outer].get("plugins_inventory", {}).get(variable)
+                if general is None or variable in layers.get("plugins_inventory", {}):
+                    continue
+                if general.value != setting.value:
+                    at = draft.setting_place(general.key, general.value)
+                    draft.problems.add(
+                        draft.setting_place(setting.key, setting.value),
+                        variable,
+                        f"does not count: Ansible takes what {_named(at)} says, also for the group {group}",
+                        f"write it in group_vars/{group}.yml",
+                    )
+
+
+CHECKS = (check_hosts, check_site_wide_once, check_members_agree, check_not_hidden)

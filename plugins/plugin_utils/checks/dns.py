@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import ipaddress
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
+    network_of,
+    unusable,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
 
 ADDRESS, RESOLVERS = "dns_node_cache_address", "dns_resolvers"
@@ -36,7 +39,7 @@ def check_resolvers(draft: Draft) -> None:
     """Resolvers are addresses outside the cluster: one inside would ask the cache again."""
     for host in draft.hosts.values():
         for index, text in enumerate(host.values.get(RESOLVERS) or ()):
-            message = _wrong(draft, str(text), host.values.get(ADDRESS))
+            message = _wrong(draft, str(text), host)
             if message:
                 draft.problems.add(
                     draft.inner_place(host, RESOLVERS, index),
@@ -46,13 +49,15 @@ def check_resolvers(draft: Draft) -> None:
                 )
 
 
-def _wrong(draft: Draft, text: str, own: object) -> str:
+def _wrong(draft: Draft, text: str, host: HostDraft) -> str:
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:
         return f"{text!r} is no IPv4 address"
-    if text == own:
+    if text == host.values.get(ADDRESS):
         return f"{text} is the cache itself"
+    if kind := unusable(address, bool(host.values.get("site_lab"))):
+        return f"{text} is a {kind} address"
     for variable in ("site_pod_cidr", "site_service_cidr"):
         network = network_of(draft, variable)
         if network is not None and address in network:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 
 ENABLED, TOOLKIT = "nvidia_device_plugin_enabled", "nvidia_toolkit_enabled"
 
@@ -12,7 +13,7 @@ ENABLED, TOOLKIT = "nvidia_device_plugin_enabled", "nvidia_toolkit_enabled"
 def check_device_plugin(draft: Draft) -> None:
     """The device plugin names GPUs in the form that containerd learns from the toolkit."""
     said = set()
-    for host in draft.members("gpu"):
+    for host in concerned(draft, "gpu", ENABLED):
         place = draft.place(host, ENABLED)
         if host.values.get(ENABLED) and not host.values.get(TOOLKIT) and str(place) not in said:
             said.add(str(place))

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned, is_there
 
 VERSION = "nvidia_driver_version"
+JUDGED = (VERSION, "nvidia_driver_kernel", "nvidia_driver_cuda", "nvidia_driver_package_version")
 
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -19,10 +21,12 @@ Problem = tuple[str, str, str]
 def check_driver(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
     said: set[tuple[str, ...]] = set()
-    for host in draft.members("gpu"):
+    for host in concerned(draft, "gpu", *JUDGED):
         if not host.values.get(VERSION):
             continue
         for variable, message, remedy in _problems(host):
+            if variable not in host.settings and not is_there(draft, host):
+                continue
             # What is missing is asked for by the line that has the version.
             place = draft.place(host, variable if variable in host.settings else VERSION)
             if (str(place), variable, message) not in said:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import fabric, matrix
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 
 ENABLED, IMEX = "nvidia_fabric_enabled", "nvidia_fabric_imex"
 MODEL, DRIVER, PACKAGES = "nvidia_driver_model", "nvidia_driver_version", "nvidia_driver_packages"
@@ -20,7 +21,7 @@ Problem = tuple[str, str, str]
 def check_fabric(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
     said: set[tuple[str, str]] = set()
-    for host in draft.members("gpu"):
+    for host in concerned(draft, "gpu", ENABLED, IMEX, PACKAGES):
         for variable, message, remedy in _problems(host):
             place = draft.place(host, variable)
             if (str(place), message) not in said:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import matrix, nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix.matrix import Together
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 
 DRIVER = "nvidia_driver_version"
 VARIABLES = {
@@ -30,7 +31,7 @@ def check_together(draft: Draft) -> None:
         each for each in draft.site_value("gvisor_gpu_tested") or () if isinstance(each, Mapping)
     )
     said: set[tuple[str, str]] = set()
-    for host in draft.members("gpu"):
+    for host in concerned(draft, "gpu", DRIVER):
         wanted = together(host)
         found = list(matrix.findings(wanted, supported, tested)) if wanted else []
         if wanted is None or not found:

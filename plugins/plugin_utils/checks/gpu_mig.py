@@ -9,15 +9,31 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 LAYOUT, LAYOUTS, MODEL = "nvidia_mig_layout", "nvidia_mig_layouts", "nvidia_driver_model"
 
 
+def check_written(draft: Draft) -> None:
+    """Each layout has a name and can be had of some GPU, whether a host has it or not."""
+    if not draft.writer(LAYOUTS):
+        return
+    used = {str(host.values.get(LAYOUT)) for host in concerned(draft, "gpu", LAYOUT)}
+    for entry in entries(draft, LAYOUTS):
+        instances = entry.value.get("instances")
+        if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
+            continue  # It has been named as of another type.
+        # Of a layout that hosts have, it is said for their GPUs.
+        if entry.text("name") not in used and not mig.fitting(instances):
+            remedy = f"write profiles of one of {', '.join(mig.models())}, as nvidia-smi mig -lgip lists them"
+            entry.problem("instances", f"no GPU can be divided into {', '.join(instances)}", remedy)
+
+
 def check_layouts(draft: Draft) -> None:
     """Each host's layout is there, and fits the host's GPUs; each problem is named once."""
-    hosts = [host for host in draft.members("gpu") if host.values.get(LAYOUT)]
+    hosts = [host for host in concerned(draft, "gpu", LAYOUT) if host.values.get(LAYOUT)]
     if not hosts:
         return
     known: dict[str, list[Entry]] = {}
@@ -60,4 +76,4 @@ def _fits(host: HostDraft, model: str, layout: list[Entry]) -> None:
             sound.append(entry.value)
 
 
-CHECKS = (check_layouts,)
+CHECKS = (check_written, check_layouts)

@@ -18,11 +18,11 @@ WINDOW = re.compile(f"{_DAY}(?:,{_DAY})* {_TIME}-{_TIME}")
 def check_repair(draft: Draft) -> None:
     """Judge the variables of the role, each at the line that has it."""
     _check_windows(draft)
-    if not draft.site_value(ENABLED):
-        return
-    if not draft.members("gpu"):
+    if draft.site_value(ENABLED) and not draft.members("gpu"):
         _problem(draft, ENABLED, "there is no host in the group gpu", "put GPU hosts into it, or turn it off")
-    # Only sites that repair pay for reading the tests.
+    if not any(map(draft.writer, (ENABLED, TESTS, AT_ONCE, PER_RACK, OUT))):
+        return
+    # Only sites that say something of repairs pay for reading the tests.
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import preflight
 
     tests = draft.site_value(TESTS)

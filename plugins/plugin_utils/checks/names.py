@@ -19,6 +19,7 @@ _QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LONGEST_NODE_NAME = 63
 _LONGEST_SUBDOMAIN = 253
 _NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+LOCAL = ("local", "ansible.builtin.local")
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
 
 
@@ -85,6 +86,26 @@ def check_host_names(draft: Draft) -> None:
         if name in draft.inventory.group_layers:
             draft.problems.add(
                 place, path, "a group has the same name", "give the host or the group another name"
+            )
+
+
+def check_connection(draft: Draft) -> None:
+    """A host that has an address is reached there, and not taken for the machine that Ansible runs on."""
+    said = set()
+    for host in draft.hosts.values():
+        place = draft.place(host, "ansible_connection")
+        if (
+            host.values.get("ansible_connection") in LOCAL
+            and host.values.get("ansible_host")
+            and not host.values.get("site_lab")
+            and place not in said
+        ):
+            said.add(place)
+            draft.problems.add(
+                place,
+                "ansible_connection",
+                f"would change the machine that Ansible runs on in the place of {host.name}",
+                "remove it: hosts are reached by SSH",
             )
 
 
@@ -159,4 +180,4 @@ def check_taints(draft: Draft) -> None:
             seen.add(pair)
 
 
-CHECKS = (check_host_names, check_site_names, check_labels, check_taints)
+CHECKS = (check_host_names, check_connection, check_site_names, check_labels, check_taints)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -152,13 +153,18 @@ def check_addresses(draft: Draft) -> None:
     """Every host has an address of its own that lies outside the cluster's networks."""
     seen: dict[str, HostDraft] = {}
     reached: dict[tuple[str, str], HostDraft] = {}
+    own = {
+        (str(host.values["site_address"]), _port(host)): host
+        for host in draft.hosts.values()
+        if host.values.get("site_address")
+    }
     networks = [
         (name, network)
         for name in ("site_pod_cidr", "site_service_cidr", MIGRATION)
         if (network := network_of(draft, name)) is not None
     ]
     for host in draft.hosts.values():
-        _check_reached(draft, host, reached)
+        _check_reached(draft, host, reached, own)
         _check_management(draft, host, networks)
         variable = address_variable(host)
         address = address_of(host)
@@ -197,17 +203,35 @@ def check_addresses(draft: Draft) -> None:
                 )
 
 
-def _check_reached(draft: Draft, host: HostDraft, reached: dict[tuple[str, str], HostDraft]) -> None:
+def _port(host: HostDraft) -> str:
+    return str(host.values.get("ansible_port") or 22)
+
+
+def _check_reached(
+    draft: Draft,
+    host: HostDraft,
+    reached: dict[tuple[str, str], HostDraft],
+    own: Mapping[tuple[str, str], HostDraft],
+) -> None:
+    """Where Ansible reaches a host is no other host: none reached there too, none that has this address."""
     target = host.values.get("ansible_host")
     if not target:
         return
-    other = reached.setdefault((str(target), str(host.values.get("ansible_port") or 22)), host)
+    at = (str(target), _port(host))
+    other = reached.setdefault(at, host)
     if other is not host:
         draft.problems.add(
             draft.place(host, "ansible_host"),
             "ansible_host",
             f"{target} is where host {other.name} is reached too",
             "give every host its own",
+        )
+    elif host.values.get("site_address") and (owner := own.get(at, host)) is not host:
+        draft.problems.add(
+            draft.place(host, "ansible_host"),
+            "ansible_host",
+            f"{target} is the address of host {owner.name}",
+            "write where this host is reached",
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import runtime
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
@@ -86,7 +87,7 @@ def check_served(draft: Draft) -> None:
 def check_flags(draft: Draft) -> None:
     """The flags that hosts give to every sandbox."""
     seen: set[int] = set()
-    for host in draft.members("gvisor") + draft.members("gvisor_gpu"):
+    for host in concerned(draft, "gvisor", FLAGS) + draft.members("gvisor_gpu"):
         flags = host.values.get(FLAGS)
         if not isinstance(flags, Mapping) or id(flags) in seen:
             continue

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
@@ -48,11 +49,16 @@ def _clause(sentence: str) -> str:
 
 
 def check_pki_store(draft: Draft) -> None:
-    """The store is a folder, or does not exist yet."""
+    """The store is a folder, or does not exist yet; then what is above it is none but folders."""
     store = draft.site_value("site_pki_store")
-    if isinstance(store, str) and store and Path(store).expanduser().is_file():
+    if not isinstance(store, str) or not store:
+        return
+    folder = Path(store).expanduser()
+    # The one that is there decides whether the store can be made in it.
+    there = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), None)
+    if there is not None and not there.is_dir():
         draft.problems.add(
-            draft.site_place("site_pki_store"), "site_pki_store", f"{store} is a file", "write a folder"
+            draft.site_place("site_pki_store"), "site_pki_store", f"{there} is no folder", "write a folder"
         )
 
 

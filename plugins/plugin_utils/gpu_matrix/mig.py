@@ -54,6 +54,23 @@ def models() -> tuple[str, ...]:
     return tuple(_cards())
 
 
+def fitting(instances: Sequence[str]) -> tuple[str, ...]:
+    """Return the GPUs that can be divided so.
+
+    Args:
+        instances: as for ``placed``.
+    """
+
+    def fits(model: str) -> bool:
+        try:
+            placed(model, instances)
+        except Rejected:
+            return False
+        return True
+
+    return tuple(filter(fits, models()))
+
+
 def placed(model: str, instances: Sequence[str]) -> list[str]:
     """Return where instances go on one GPU.
 

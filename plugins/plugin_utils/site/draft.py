@@ -80,7 +80,10 @@ class Draft:
 
     def setting_place(self, key: t.Any, value: t.Any) -> Place:
         """Return where a key and its value were written."""
-        return place_of_setting(key, value) or self.marks.variables.get(str(key)) or self.home()
+        place, known = place_of_setting(key, value), self.marks.variables.get(str(key))
+        if place is None or (place.line == 0 and known is not None and known.file == place.file):
+            return known or self.home()
+        return place  # of JSON it is the file alone
 
     def site_place(self, variable: str) -> Place:
         """Return where a site-wide variable was written, or where it should be."""

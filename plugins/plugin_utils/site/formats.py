@@ -187,6 +187,11 @@ GRAMMARS: Mapping[str, Grammar] = {
         "write it in one line",
     ),
     "keyword": Grammar("keyword", _like(r"[A-Za-z][A-Za-z0-9]*"), "write letters and digits"),
+    "plugin": Grammar(
+        "name of a plugin",
+        _like(r"([a-z_][a-z0-9_]*\.){0,2}[a-z_][a-z0-9_]*"),
+        "write for example ssh, or ansible.builtin.ssh",
+    ),
     "option_name": Grammar(
         "name of an option", _like(r"[A-Za-z][A-Za-z0-9_]*"), "write letters, digits and '_'"
     ),

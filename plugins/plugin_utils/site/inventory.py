@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ansible import constants
@@ -50,6 +50,8 @@ class Inventory:
         host_groups: for each host (in reading order) its groups from general to special, without ``all``.
         extra: settings from the command line (``-e``).
         names: host and group name to the name object that may carry a position.
+        above: for each group those above it, without ``all``.
+        ranks: for each group what Ansible sorts the groups of a host by, from general to special.
     """
 
     sources: list[str]
@@ -58,11 +60,17 @@ class Inventory:
     host_groups: dict[str, tuple[str, ...]]
     extra: Settings
     names: dict[str, t.Any]
+    above: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    ranks: dict[str, tuple[int, int, str]] = dataclasses.field(default_factory=dict)
     _merged: dict[tuple[str, ...], Settings] = dataclasses.field(default_factory=dict)
 
     def group_members(self, group: str) -> list[str]:
         """Return the hosts of a group, in reading order."""
         return [host for host, groups in self.host_groups.items() if group in groups]
+
+    def ordered(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Return groups from general to special; those that are not in the inventory come first."""
+        return tuple(sorted(groups, key=lambda name: self.ranks.get(name, (0, 0, name))))
 
     def shared_settings(self, groups: tuple[str, ...]) -> Settings:
         """Return what hosts with exactly these groups inherit, merged in Ansible's order."""
@@ -138,6 +146,16 @@ def read_inventory(manager: t.Any, loader: t.Any, extra_vars: Mapping[str, t.Any
         extra=_settings(extra_vars),
         names={
             str(name): item.name for items in (manager.groups, manager.hosts) for name, item in items.items()
+        },
+        above={
+            str(name): tuple(
+                sorted(str(outer.name) for outer in group.get_ancestors() if outer.name != "all")
+            )
+            for name, group in manager.groups.items()
+        },
+        ranks={
+            str(name): (group.depth, group.priority, str(group.name))
+            for name, group in manager.groups.items()
         },
     )
 

@@ -32,8 +32,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import
 _CONNECTION = {
     "ansible_host": Option(name="ansible_host", role="ansible"),
     "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
-    "ansible_user": Option(name="ansible_user", role="ansible", format="account"),
-    "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="keyword"),
+    "ansible_user": Option(
+        name="ansible_user", role="ansible", format="account", default="the account that runs Ansible"
+    ),
+    "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="plugin"),
 }
 POLICY_PREFIX = "site_plan_"
 """Variables that say who must approve what. Whoever may start a run may not choose them for this run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -195,16 +195,15 @@ def meaning(site: Site, rng: Random) -> Mistake:
         _only_here(site, other)
     _only_here(site, "site_lab")
     site.variables["all"][name] = value
-    keys: list[Key] = [("all", name)]
-    if isinstance(value, dict | list):
-        keys += [("all", name, step) for step in (value if isinstance(value, dict) else range(len(value)))]
-    if isinstance(value, list):
-        keys += [
-            ("all", name, index, step)
-            for index, item in enumerate(value)
-            for step in (item if isinstance(item, dict) else ())
-        ]
-    return Mistake("meaning", f"{name}: {json.dumps(value)[:100]}", tuple(keys))
+    return Mistake("meaning", f"{name}: {json.dumps(value)[:100]}", tuple(_and_inside(("all", name), value)))
+
+
+def _and_inside(key: Key, value: t.Any) -> Iterator[Key]:
+    """Yield where a value stands, and all that is inside of it."""
+    yield key
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield from _and_inside((*key, step), inner)
 
 
 RELATED: dict[str, tuple[str, ...]] = {

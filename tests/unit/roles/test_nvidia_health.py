@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import Event
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
 from ironspan.gpud import settings
-from ironspan.program.settings import SettingsError
 from tests.unit.roles.conftest import Rendered
 
 Render = Callable[..., Rendered]
@@ -78,8 +78,8 @@ def test_what_a_site_says_differently(render: Render, tmp_path: Path) -> None:
     assert (rule.action, rule.why, rule.by_site) == ("A2", 'seen "often"', True)
 
 
-def test_a_check_that_is_none_is_refused_by_the_agent(render: Render, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="H99 is not known"):
+def test_a_check_that_is_none_is_refused(render: Render, tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="there is no such check"):
         read(layer(render, nvidia_health_checks={"H99": {"off": True}}), tmp_path)
 
 

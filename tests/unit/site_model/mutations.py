@@ -691,7 +691,7 @@ SECRETS = (
         "does not exist",
         at="site_pki_key_file:",
     ),
-    edit("PKI store is a file", ALL, _STORE, "site_pki_store: /etc/hostname", "is a file; write a folder"),
+    edit("PKI store is a file", ALL, _STORE, "site_pki_store: /etc/hostname", "is no folder; write a folder"),
     edit("site name missing", ALL, _NAME + "\n", "", "site_name: is not set", at="site_api_endpoint"),
 )
 

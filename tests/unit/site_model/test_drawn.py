@@ -120,7 +120,14 @@ def test_hosts_may_be_named_like_addresses(example: Example) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["ansible_user:", 'ansible_user: "a b"', 'ansible_connection: ""', "ansible_user: -l"]
+    "line",
+    [
+        "ansible_user:",
+        'ansible_user: ""',
+        'ansible_user: "a b"',
+        'ansible_connection: ""',
+        "ansible_user: -l",
+    ],
 )
 def test_how_hosts_are_reached(example: Example, line: str) -> None:
     example.append(GPU, f"{line}\n")

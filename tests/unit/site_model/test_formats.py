@@ -63,8 +63,8 @@ def test_an_option_that_takes_anything_is_seen() -> None:
 def test_every_grammar_is_one_of_some_option() -> None:
     used = {name for option in OPTIONS.values() for name in (option.format, option.keys) if name}
     assert used - set(GRAMMARS) == set()
-    # The account is Ansible's, site/resolve.py; names that a rule makes are judged in estate/named.py.
-    assert set(GRAMMARS) - used == {"account", "azure_identity"}
+    # The account and the connection are Ansible's (site/resolve.py); names by rules are of estate/named.py.
+    assert set(GRAMMARS) - used == {"account", "azure_identity", "plugin"}
 
 
 def said_of(option: Option, value: t.Any) -> list[str]:
@@ -129,6 +129,7 @@ GOOD = {
     "sysctl_key": ["net.ipv4.ip_forward", "net.ipv4.conf.eth0/100.rp_filter", "vm.overcommit_memory"],
     "sysctl_value": ["1", "-1", "4096\t87380 16777216", "|/usr/lib/core %p %u", ""],
     "keyword": ["AllowGroups", "X11Forwarding"],
+    "plugin": ["ssh", "ansible.builtin.ssh"],
     "option_name": ["maxPods", "NET_ADMIN", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
     "flag_name": ["v", "feature-gates", "memory.available", "host-local", "NumCPU", "net-raw"],
     "flag_value": ["", "-1", "A=true,B=false", "10.0.0.0/8", "--x y"],
@@ -189,6 +190,7 @@ BAD = {
     "sysctl_key": ["", "net", "net..ipv4", ".net", "net.ipv4.", "net.ipv4=1"],
     "sysctl_value": ["1\n2"],
     "keyword": ["", "Allow Groups", "1a"],
+    "plugin": ["", "a b", "A", "a.b.c.d"],
     "option_name": ["", "a-b", "1a"],
     "flag_name": ["", "--v", "a=b", "a b"],
     "flag_value": ["a\nb", " "],

@@ -1,0 +1,131 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""What a site changes of the checks of GPU hosts: checks, limits and readings that the agent has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+
+CHANGED, LEFT_OUT = "nvidia_health_checks", "nvidia_health_readings_off"
+OFF = "off"
+LIMITS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("H01", "H02", "H03", "H06", "H10", "H16", "H17", "H21"), ()),
+    "H05": ("errors",),
+    "H07": ("errors_per_hour",),
+    "H08": ("rows",),
+    "H09": ("pages",),
+    "H11": ("minutes", "percent", "readings"),
+    "H12": ("degrees",),
+    "H13": ("busy_percent",),
+    "H14": ("factor",),
+    "H15": ("per_hour", "crc_per_second"),
+    "H18": ("mib",),
+}
+"""Check -> its limits, as ironspan.gpud has them; a test compares."""
+READINGS = (
+    "uuid",
+    "name",
+    "serial",
+    "pci",
+    "minor",
+    "vbios",
+    "inforom",
+    "inforom_valid",
+    "gsp",
+    "part_number",
+    "compute",
+    "max_clock_sm",
+    "power_limit",
+    "pcie_max_generation",
+    "pcie_max_width",
+    "persistence",
+    "compute_mode",
+    "mig",
+    "ecc_mode",
+    "temperature",
+    "margin",
+    "memory",
+    "utilization",
+    "power",
+    "energy",
+    "clock_sm",
+    "clock_memory",
+    "pstate",
+    "pcie_generation",
+    "pcie_width",
+    "pcie_replays",
+    "ecc_corrected",
+    "sram",
+    "row_histogram",
+    "retired_pages",
+    "processes",
+    "links",
+    "link_fields",
+    "fabric",
+    "fields",
+    "remapped",
+    "ecc_uncorrected",
+    "throttle",
+)
+"""Of ironspan.gpud too; the same test compares."""
+
+
+def check_checks(draft: Draft) -> None:
+    """Each value is judged once, at the line that has it."""
+    said: set[str] = set()
+    for host in concerned(draft, "gpu", CHANGED, LEFT_OUT):
+        for variable, judge in ((CHANGED, _changed), (LEFT_OUT, _left_out)):
+            place = str(draft.place(host, variable))
+            if variable in host.settings and f"{variable} {place}" not in said:
+                said.add(f"{variable} {place}")
+                judge(draft, host)
+
+
+def _changed(draft: Draft, host: HostDraft) -> None:
+    value = host.values.get(CHANGED)
+    for name, limits in value.items() if isinstance(value, Mapping) else ():
+        place, path = draft.inner_place(host, CHANGED, str(name)), f"{CHANGED}.{name}"
+        if name not in LIMITS:
+            draft.problems.add(place, path, "there is no such check", f"write one of {', '.join(LIMITS)}")
+        elif not isinstance(limits, Mapping):
+            draft.problems.add(
+                place, path, f"must be a dictionary, is {limits!r}", "write for example {'off': true}"
+            )
+        else:
+            for limit, number in limits.items():
+                if fault := _fault(str(name), str(limit), number):
+                    draft.problems.add(place, f"{path}.{limit}", *fault)
+
+
+def _fault(name: str, limit: str, number: object) -> tuple[str, str] | None:
+    known = (OFF, *LIMITS[name])
+    if limit == "False":
+        return "YAML reads off as false", "write it in quotes: {'off': true}"
+    if limit not in known:
+        near = nearest(limit, known)
+        return f"{name} has no such limit", f"write {near}" if near else f"write {' or '.join(known)}"
+    if limit == OFF:
+        return None if isinstance(number, bool) else (f"is {number!r}", "write true or false")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 1_000_000_000:
+        return f"is {number!r}", "write a whole number from 0 on"
+    return None
+
+
+def _left_out(draft: Draft, host: HostDraft) -> None:
+    value = host.values.get(LEFT_OUT)
+    for index, name in enumerate(value if isinstance(value, list) else ()):
+        if name not in READINGS:
+            near = nearest(str(name), READINGS)
+            draft.problems.add(
+                draft.inner_place(host, LEFT_OUT, index),
+                f"{LEFT_OUT}[{index}]",
+                f"there is no reading {name!r}",
+                f"write {near}" if near else f"write one of {', '.join(READINGS)}",
+            )
+
+
+CHECKS = (check_checks,)
