@@ -93,6 +93,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.kms": "the program that encrypts secrets with a vault",
     "ironspan.gpud": "the agent of GPU hosts",
     "ironspan.ironic": "Ironic as one program on hosts",
+    "ironspan.pages": "pages that people look at: their look, and what they are made of",
     "ironspan.cli": "the command line",
     "ironspan.artifacts": "fills the mirror",
     "ironspan.lab": "the lab",

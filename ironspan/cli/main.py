@@ -23,6 +23,7 @@ PARTS = (
     "ironspan.cli.back",
     "ironspan.cli.verify",
     "ironspan.cli.status",
+    "ironspan.cli.serve",
     "ironspan.cli.certs",
     "ironspan.cli.access",
     "ironspan.cli.backup",

@@ -46,7 +46,8 @@ def difference(before: str, after: str) -> list[Line]:
     return [Line("@", f"@{line.text}") if line.sign == "@" else line for line in lines]
 
 
-def _attributes(change: Mapping[str, t.Any]) -> list[Line]:
+def attributes(change: Mapping[str, t.Any]) -> list[Line]:
+    """Return the attributes that differ, each before and after."""
     before, after = change["before"], change["after"]
     # Digests say nothing that the text does not.
     hidden = {"sha256"} if "text" in change else set()
@@ -66,7 +67,7 @@ def _value(value: t.Any) -> str:
 def items_of(host: Mapping[str, t.Any]) -> Iterator[Item]:
     """Yield what changes on a host, in order; last what waits for an input that only the run has."""
     for change in host["changes"]:
-        lines = _attributes(change)
+        lines = attributes(change)
         if "text" in change:
             lines += difference(change["text"]["before"], change["text"]["after"])
         yield Item(change["resource"], change["kind"], change["action"], change["reason"], lines)

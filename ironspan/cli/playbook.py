@@ -22,6 +22,7 @@ import ironspan
 from ironspan.cli.console import Console
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.report import Run
+from ironspan.cli.run_record import DATA, LIVE, PAGE, Recorder
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HOSTS_SHOWN = 40
@@ -71,13 +72,19 @@ def insist_on_whole(sources: collections.abc.Sequence[pathlib.Path]) -> None:
         raise CommandError(said_of(sorted(misread)), code=Exit.BAD_INPUT)
 
 
-def log_file(command: str) -> pathlib.Path:
-    """Return a new log file below the user's state folder; the command's oldest logs beyond 20 go."""
+def log_folder() -> pathlib.Path:
+    """Return the folder of logs and reports, below the user's state folder; it may not be there yet."""
     state = pathlib.Path(os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state")
-    folder = state / "ironspan" / "log"
+    return state / "ironspan" / "log"
+
+
+def log_file(command: str) -> pathlib.Path:
+    """Return a new log file in the log folder; the command's oldest logs beyond 20 go, with their reports."""
+    folder = log_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for old in sorted(folder.glob(f"{command}-*.log"))[: -LOGS_KEPT + 1]:
-        old.unlink(missing_ok=True)
+    for old in sorted(folder.glob(f"{command}-[0-9]*.log"))[: -LOGS_KEPT + 1]:
+        for suffix in (PAGE, DATA, LIVE, old.suffix):
+            old.with_suffix(suffix).unlink(missing_ok=True)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return folder / f"{command}-{stamp}.log"
 
@@ -110,6 +117,9 @@ class PlaybookRun:
         self.verbose = verbose
         self.environment = dict(environment or {})
         self.run = Run(again=shlex.join(["ironspan", *sys.argv[1:]]))
+        self.recorder = Recorder(self.run, playbook.stem, self.arguments, log, sys.argv[1:])
+        self.report = ""
+        """Path of the run's page, or why there is none."""
         self.output: list[str] = []
         self._interrupts = 0
         self._process = 0
@@ -124,6 +134,14 @@ class PlaybookRun:
             value for option, value in zip(self.arguments, self.arguments[1:], strict=False) if option == "-i"
         ]
         insist_on_whole(inventories(given, project))
+        code = Exit.UNFINISHED
+        try:
+            code = self._ansible(project)
+        finally:
+            self.report = self.recorder.finish(code)
+        return code
+
+    def _ansible(self, project: pathlib.Path) -> Exit:
         import ansible_runner
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import children_bound
 
@@ -171,6 +189,8 @@ class PlaybookRun:
             self.output.append(text)
             del self.output[:-50]
         outcome = self.run.take(event)
+        self.recorder.take(event)
+        self.recorder.tell(force=bool(outcome and outcome.phase))
         if self.verbose:
             if text:
                 self.console.note(text)
@@ -252,7 +272,8 @@ def run_playbook(
     with console:
         code = running.execute(project)
     if console.mode == "json":
-        console.event("end", code=int(code), log=str(running.log), **running.run.as_dict())
+        kept = {"log": str(running.log), "report": running.report}
+        console.event("end", code=int(code), **kept, **running.run.as_dict())
         return code, running
     if code != Exit.OK and not running.run.failures:
         # Ansible ended before or beside the hosts: its last words are all there is to say.
@@ -260,6 +281,7 @@ def run_playbook(
     for line in running.run.summary():
         console.note(line)
     console.note(f"log: {running.log}")
+    console.note(f"report: {running.report}")
     return code, running
 
 

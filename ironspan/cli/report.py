@@ -22,6 +22,7 @@ VALIDATE = "ironspan.hybrid.validate"
 WRITE_PLAN = "ironspan.hybrid.write_plan"
 OPERATION = "ironspan.hybrid.operation"
 CONVERGE = "ironspan.hybrid.converge"
+VERIFY = "ironspan.hybrid.verify"
 UNREACHABLE_REMEDY = (
     "check that the host is up and that its SSH address, key and host key are right; then run again"
 )
@@ -221,6 +222,15 @@ class Run:
         """Return how many things were changed."""
         return sum(count for phase in self.phases for count in phase.hosts.values())
 
+    def elapsed(self) -> float:
+        """Return the seconds since the run began."""
+        return self._clock() - self.began
+
+    def waiting(self) -> list[str]:
+        """Return the hosts whose turn never came: a failure of others may have ended the run before it."""
+        unwell = {failure.host for failure in self.failures}
+        return sorted(set(self._due) - unwell) if self.failures else []
+
     def _close_phase(self) -> None:
         if self.phases and not self.phases[-1].ended:
             self.phases[-1].ended = self._clock()
@@ -259,9 +269,8 @@ class Run:
         hosts = sorted((seen | set(self.stats.get("processed", {}))) - {"localhost"})
         unwell = {failure.host for failure in self.failures}
         changes = self.changes
-        took = self._clock() - self.began
-        # A failure may have ended the run before the turn of hosts that did not fail.
-        waiting = sorted(set(self._due) - unwell) if self.failures else []
+        took = self.elapsed()
+        waiting = self.waiting()
         healthy = [host for host in hosts if host not in unwell and host not in waiting]
         if any(failure.why == "input" for failure in self.failures):
             return [line for failure in self.failures for line in failure.reason.splitlines()]
@@ -314,5 +323,5 @@ class Run:
             "failures": [dataclasses.asdict(item) for item in self.failures],
             "stats": self.stats,
             "finished": self.finished,
-            "seconds": round(self._clock() - self.began, 3),
+            "seconds": round(self.elapsed(), 3),
         }

@@ -9,11 +9,8 @@ import tempfile
 import time
 import typing as t
 
-from ironspan.cli import console, inventory, rack_page
+from ironspan.cli import console, inventory, site_view
 from ironspan.cli.outcome import CommandError, Exit
-
-PATIENCE_S = 5.0
-"""How long a request that fails is sent again; somebody is waiting for this command."""
 
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
@@ -30,10 +27,10 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     )
     parser.add_argument("--deep", action="store_true", help="the same as ironspan doctor: look at hosts too")
     parser.add_argument(
-        "--html", metavar="FILE", help="write a page, with the racks where --expected is given"
+        "--html", metavar="FILE", help="also write a page: topology, backups, certificates, runs"
     )
     parser.add_argument(
-        "--expected", metavar="FILE", help="expected servers, which --html shows in their racks"
+        "--expected", metavar="FILE", help="expected servers, which the page shows in their racks"
     )
     parser.add_argument("--mapping", metavar="FILE", help="says what the columns of a vendor's list mean")
     parser.set_defaults(func=run)
@@ -55,28 +52,29 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.expected and not arguments.html:
         raise CommandError("--expected is for a page", "name it: --html FILE", Exit.BAD_INPUT)
     site = inventory.read_site(arguments.inventory)
-    places = rack_page.racks_of(arguments, site)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session, expected
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.verify import verify
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError
+    places = site_view.racks_of(arguments, site)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+
+    from ironspan.pages import site_page
 
     display = console.from_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="ironspan-") as private, display:
         session = Session(site, private)
-        try:
-            report = verify(
-                session.api(PATIENCE_S), session.etcd_context(), expected(site), 0, run_pods=False
-            )
-        except PkiError as error:
-            raise CommandError(str(error), code=Exit.BAD_INPUT) from error
-        except ClusterError as error:
+
+        def write(report: t.Any, error: str = "") -> None:
             if arguments.html:
+                site_view.write(
+                    arguments.html, site_page.page(site_view.view(session, report, error, places))
+                )
+
+        try:
+            report = site_view.verified(session)
+        except CommandError as error:
+            if error.code == Exit.HOSTS:
                 # Servers are looked at before there is a cluster, too.
-                rack_page.write(arguments.html, site.name, str(error), places)
-            raise CommandError(str(error), code=Exit.HOSTS) from error
-    if arguments.html:
-        rack_page.write(arguments.html, site.name, report.as_text(), places)
+                write(None, error.message)
+            raise
+        write(report)
     found = _estate(site)
     if display.mode == "json":
         display.event("status", **report.as_json(), estate=[finding._asdict() for finding in found])

@@ -13,8 +13,6 @@ from ironspan.cli import console
 from ironspan.cli.apply import add_run_options, ansible_arguments
 from ironspan.cli.asked import add_report_option
 
-VERIFY = "ironspan.hybrid.verify"
-
 
 def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     """Add the ``verify`` command."""
@@ -32,6 +30,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ironspan.cli.playbook import run_playbook
+    from ironspan.cli.report import VERIFY
 
     display = console.from_arguments(arguments)
     options = ansible_arguments(arguments)

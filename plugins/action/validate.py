@@ -80,7 +80,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         outdated = warnings_of_run(given)
         if purpose == "read":
             problems = problems_before_reading(task_vars or {}, roles_folder)
-            return {**result, **_refused(problems), **_warned(outdated)}
+            named = {"site": str((task_vars or {}).get("site_name") or "")}
+            return {**result, **named, **_refused(problems), **_warned(outdated)}
         changing = purpose in ("apply", "reset") and not self._task.check_mode
         # A reset and a plan have nothing that needs localhost but what runs under any limit.
         hints = [LEFT_OUT] if purpose == "apply" and limited_to(task_vars or {}) is not None else []
@@ -118,10 +119,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "changed": bool(authorities.made),
             "site": site.name,
             "hosts": len(site.hosts),
+            "places": places_of(site),
             "documents": documents,
             "made": authorities.made,
             **_warned(hints),
         }
+
+
+def places_of(site: Site) -> dict[str, dict[str, list[str]]]:
+    """Return the hosts of a site by side of the link and rack, for reports."""
+    places: dict[str, dict[str, list[str]]] = {}
+    for host in site.hosts.values():
+        places.setdefault(host.site_group, {}).setdefault(host.rack, []).append(host.name)
+    return places
 
 
 def _brings_new_hosts(operation: str) -> bool:
@@ -169,6 +179,7 @@ def _planned(
         "changed": False,
         "site": site.name,
         "hosts": len(site.hosts),
+        "places": places_of(site),
         "documents": len(plan.hosts),
         "made": [],
         "plan": plan.digest,

@@ -72,6 +72,10 @@ hosts:
   description: How many hosts the site has.
   returned: success
   type: int
+places:
+  description: Names of the hosts by side of the link (azure, on_prem) and rack, for reports.
+  returned: success
+  type: dict
 documents:
   description: How many documents were written into the temporary folder of this run.
   returned: success

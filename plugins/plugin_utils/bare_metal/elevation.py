@@ -69,12 +69,17 @@ def places(servers: Sequence[ExpectedServer], standings: Mapping[str, Standing])
     return found
 
 
-def picture(shown: Sequence[Place]) -> str:
-    """Return the picture as one SVG element, its racks from left to right in the order of their names."""
-    return "\n".join(_elements(shown)) + "\n"
+def picture(shown: Sequence[Place], *, styled: bool = True) -> str:
+    """Return the picture as one SVG element, its racks from left to right in the order of their names.
+
+    Args:
+        shown: all servers.
+        styled: whether it brings its own colours; a page that it is part of may have others.
+    """
+    return "\n".join(_elements(shown, styled)) + "\n"
 
 
-def _elements(shown: Sequence[Place]) -> Iterator[str]:
+def _elements(shown: Sequence[Place], styled: bool) -> Iterator[str]:
     by_rack = {
         rack: list(group)
         for rack, group in itertools.groupby(
@@ -90,7 +95,8 @@ def _elements(shown: Sequence[Place]) -> Iterator[str]:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img" aria-label="Racks">'
     )
-    yield f"<style>{_STYLE}</style>"
+    if styled:
+        yield f"<style>{_STYLE}</style>"
     for number, (rack, members) in enumerate(by_rack.items()):
         left = _LEFT + number * (_WIDTH + _GAP)
         yield f'<text class="rack" x="{left}" y="{_TOP - 14}">{escape(_short(rack))}</text>'

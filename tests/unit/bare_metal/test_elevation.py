@@ -27,7 +27,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironspan.cli import rack_page
 from tests.support import racks
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -102,16 +101,7 @@ def test_servers_of_a_rack_do_not_lie_over_each_other() -> None:
 
 def test_texts_stay_texts() -> None:
     server = dataclasses.replace(racks.server(0), model=EVIL, rack=EVIL)
-    shown = [Place(server, "held", EVIL, EVIL)]
-    whole = rack_page.page(EVIL, EVIL, shown)
-    assert "<script" not in whole and "default-src 'none'" in whole
-    assert ElementTree.fromstring(picture(shown)).tag == f"{SVG}svg"
-
-
-def test_the_page_names_who_is_held_and_says_so_when_nobody_is() -> None:
-    host, held = racks.fleet(2)
-    page = rack_page.page("berlin", "all well", places([host, held], {host.name: runs(host)}))
-    assert page.count("<tr>") == 2 and held.name in page.rpartition("<table>")[2]
-    page = rack_page.page("berlin", "all well", places([host], {host.name: runs(host)}))
-    assert "Every server is a host of the inventory." in page
-    assert "<svg" not in rack_page.page("berlin", "all well", [])
+    for styled in (True, False):
+        text = picture([Place(server, "held", EVIL, EVIL)], styled=styled)
+        assert "<script" not in text and ("<style" in text) is styled
+        assert ElementTree.fromstring(text).tag == f"{SVG}svg"

@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
 from ironspan.cli.outcome import CommandError
-from ironspan.cli.rack_page import racks_of
+from ironspan.cli.site_view import racks_of
 
 ROW = "name,bmc_address,rack,position\ngpu-1,192.0.2.1,a,1\n"
 

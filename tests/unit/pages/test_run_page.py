@@ -1,0 +1,125 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: what stands in it, how large it gets, and that hosts cannot write markup into it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ironspan.cli import run_record
+from ironspan.cli.outcome import Exit
+from ironspan.cli.report import Run
+from ironspan.pages import look, run_page
+from tests.support import runs
+from tests.support.pages import read
+
+FOLDER = Path("/nowhere")
+HOSTILE = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"' onclick=x {{7*7}}"
+
+
+def record(hosts: int = 12, code: Exit = Exit.FAILED, **more: t.Any) -> dict[str, t.Any]:
+    """Return a run as its JSON has it, after a way through JSON."""
+    whole: dict[str, t.Any] = json.loads(json.dumps(runs.recorded(FOLDER, hosts, **more).record(code)))
+    return whole
+
+
+def test_the_page_has_phases_hosts_changes_evidence_timings_and_what_to_do() -> None:
+    found = read(run_page.page(record())).text
+    for words in (
+        "site.yml on north", "failed", "ironspan apply -i inventories/north", "15 January 2027, 08:00:00 UTC",
+        "Prepare hosts that differ", "8 hosts, 40 changes, 3 failed",
+        "rack-01-gpu-02, rack-01-gpu-03, rack-01-gpu-04: failed", "resource containerd/binary",
+        run_page.TAKEN_BACK, "free some space below /opt", "the controller: failed in phase Verify",
+        "On premises", "rack-01", "3 failed, 3 unreachable or unfit", "containerd/config",
+        "+ max_concurrent_downloads = 6", "- mode: 0600", "2 of 3 pods get answers", "containerd://2.3.7",
+        "Hosts that took longest", "apply-20270115T080000.000000Z.log",
+    ):  # fmt: skip
+        assert words in found, words
+
+
+def test_a_change_that_is_the_same_on_many_hosts_stands_there_once() -> None:
+    changes = record(200)["changes"]
+    assert len(changes) == 5 and {len(change["hosts"]) for change in changes} == {196}
+
+
+@pytest.mark.parametrize(
+    ("code", "check", "broken", "words"),
+    [
+        (Exit.OK, False, 0, "ironspan verify"),
+        (Exit.OK, True, 0, "Run the same without --check"),
+        (Exit.UNFINISHED, False, 0, "It did not come to its end"),
+        (Exit.INTERRUPTED, False, 0, "ironspan doctor"),
+        (Exit.HOSTS, False, 1, "check that the host is up"),
+    ],
+)
+def test_what_to_do_next(code: Exit, check: bool, broken: int, words: str) -> None:
+    whole = {**record(12, code, broken=broken, check=check)}
+    if not broken:
+        whole["failures"] = []
+    found = read(run_page.page(whole)).text
+    assert words in found.partition("What to do next")[2].partition("Time line")[0]
+
+
+def test_a_run_that_was_refused_at_once_has_a_page_too(tmp_path: Path) -> None:
+    recorder = run_record.Recorder(Run(clock=runs.Clock()), "site", [], tmp_path / "apply-1.log")
+    found = read(run_page.page(recorder.record(Exit.BAD_INPUT))).text
+    for words in (
+        "refused, nothing was touched",
+        "No phase began.",
+        "No host had a part",
+        "Nothing was changed.",
+    ):
+        assert words in found
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(st.just(HOSTILE), st.text(min_size=1)))
+def test_what_hosts_say_is_text(words: str) -> None:
+    """The elements of the page are those of a page of harmless hosts, whatever they say."""
+    wild = read(run_page.page(record(text=words)))
+    assert wild.tags <= read(run_page.page(record())).tags | {"span"}
+    assert "alert(1)" not in "".join(str(value) for name, value in wild.attributes if name != "aria-label")
+
+
+def test_only_this_style_may_be_used_and_nothing_may_run() -> None:
+    page = run_page.page(record())
+    (policy,) = re.findall(r'Security-Policy" content="([^"]*)"', page)
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src &#39;sha256-{digest}&#39;" in policy and "default-src &#39;none&#39;" in policy
+    assert "script-src" not in policy and "unsafe" not in policy
+    assert "url(" not in look.STYLE and "@import" not in look.STYLE
+
+
+def test_a_run_of_1000_hosts_stays_small_and_folded(tmp_path: Path) -> None:
+    recorder = runs.recorded(tmp_path, 1000)
+    path = Path(recorder.finish(Exit.FAILED))
+    assert path.stat().st_size <= 3_000_000 and path.stat().st_mode & 0o777 == 0o600
+    page = path.read_text()
+    assert all(f"rack-25-gpu-{number:02}" in page for number in range(1, 41))
+    # Only the rack and the check with a problem are open, and the layers of few changes.
+    assert page.count("<details") > 25 and page.count('<details class="card" open>') == 5
+
+
+def test_hosts_that_all_differ_do_not_make_it_large() -> None:
+    """Every host with another text: the page says how many differences it leaves out."""
+    run = Run(clock=runs.Clock())
+    recorder = run_record.Recorder(run, "site", [], FOLDER / "apply-1.log")
+    run.take(runs.play("Prepare"))
+    for number, name in enumerate(runs.names(1000)):
+        event = runs.said("ok", name, runs.applied("x" * 3000 + str(number)))
+        run.take(event)
+        recorder.take(event)
+    whole = recorder.record(Exit.OK)
+    page = run_page.page(whole)
+    assert len(page) <= 3_000_000 and whole["changes_left_out"]
+    assert "left out here" in read(page).text
