@@ -70,9 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             report = site_view.verified(session)
         except CommandError as error:
-            if error.code == Exit.HOSTS:
-                # Servers are looked at before there is a cluster, too.
-                write(None, error.message)
+            # A site is looked at before there is a cluster, too.
+            write(None, error.message)
             raise
         write(report)
     found = _estate(site)
