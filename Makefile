@@ -13,6 +13,8 @@ COLLECTION := collections/ansible_collections/ironspan/hybrid
 
 # What the user tells Ansible in other projects says nothing about this one; `ironspan` passes over it by itself.
 unexport $(filter ANSIBLE_%,$(filter-out ANSIBLE_NOCOLOR,$(.VARIABLES)))
+# Programs start by the hundred in the tests: compiled once, each is a fifth cheaper (validate: 3.3 CPU-s, 2.6 with it).
+unexport PYTHONDONTWRITEBYTECODE
 # Ansible and its linters refuse a locale that is not installed, or not UTF-8.
 export LC_ALL := C.UTF-8
 # Ansible and the linters look for their siblings (ansible-playbook, ansible-galaxy) on the PATH.
@@ -155,12 +157,12 @@ random: artifacts
 	@IRONSPAN_RANDOM_RUNS=$(RUNS) IRONSPAN_RANDOM_SEED=$(SEED) IRONSPAN_RANDOM_MEMBERS=$(MEMBERS) \
 	    $(PYTHON) -m pytest -k acknowledged tests/integration/test_backup_random.py
 
-MINUTES ?= 30
-FUZZ_SEED ?= 0
 # Its own environment is made in the cache; the list of what is passed over, with reasons, is tools/checkov.yml.
 checkov: venv
 	@$(PYTHON) -m tools.checkov
 
+MINUTES ?= 30
+FUZZ_SEED ?= 0
 fuzz: venv
 	@IRONSPAN_FUZZ_MINUTES=$(MINUTES) IRONSPAN_FUZZ_SEED=$(FUZZ_SEED) $(PYTHON) -m pytest -m long -rP tests/unit/fuzz
 

@@ -12,6 +12,8 @@ from ironspan.artifacts.lock import Lock
 from ironspan.artifacts.lock_checks import Reader
 from ironspan.cli.outcome import CommandError, Exit
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def default_path() -> pathlib.Path:
     """Return where the lock file lies: in the package, or in the repository around it."""
@@ -48,7 +50,7 @@ def load(path: pathlib.Path | None = None) -> Lock:
 def parse(text: str, source: pathlib.Path = pathlib.Path("artifacts.lock.yml")) -> Lock:
     """Check the text of a lock file; see ``load``."""
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise CommandError(f"{source} is not YAML: {error}", "", Exit.BAD_INPUT) from error
     reader = Reader()

@@ -125,8 +125,11 @@ def test_choices_are_those_of_the_modules() -> None:
     assert known["ironspan_token_minutes"].default == rotation.TOKEN_MINUTES
 
 
+PARSER = build_parser()
+
+
 def command(words: collections.abc.Sequence[str]) -> argparse.ArgumentParser:
-    parser = build_parser()
+    parser = PARSER
     for word in words:
         (below,) = [item for item in parser._actions if isinstance(item, argparse._SubParsersAction)]
         parser = below.choices[word]
