@@ -54,6 +54,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind
 
 PURPOSES = ("read", "check", "plan", "apply", "reset")
 CHECK = "check"
+SHOWN = 50
+"""Expressions that a check names."""
 MOVED = "The inventory was changed after the plan was made; the plan is applied as it is."
 
 bind_children()
@@ -122,6 +124,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "places": places_of(site),
             "documents": documents,
             "made": authorities.made,
+            **(_expressions(site) if purpose == CHECK else {}),
             **_warned(hints),
         }
 
@@ -132,6 +135,20 @@ def places_of(site: Site) -> dict[str, dict[str, list[str]]]:
     for host in site.hosts.values():
         places.setdefault(host.site_group, {}).setdefault(host.rack, []).append(host.name)
     return places
+
+
+def _expressions(site: Site) -> dict[str, t.Any]:
+    """Return what a check says of values that are computed; nothing where there are none."""
+    found = site.expressions
+    if not found:
+        return {}
+    count = "1 value is an expression" if len(found) == 1 else f"{len(found)} values are expressions"
+    notes = [
+        f"{count}, computed here whenever the inventory is read:",
+        *(f"  {each}" for each in found[:SHOWN]),
+    ]
+    notes += [f"  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return {"expressions": list(found), "notes": notes}
 
 
 def _brings_new_hosts(operation: str) -> bool:

@@ -85,6 +85,11 @@ made:
   returned: success
   type: list
   elements: str
+expressions:
+  description: Which values of the inventory are expressions, each with file and line.
+  returned: when only checking, and there are some
+  type: list
+  elements: str
 plan:
   description: SHA-256 of the plan that is applied.
   returned: with a plan

@@ -9,6 +9,7 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission import part as admission
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.endpoints import split_endpoint
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.computed import expressions_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import (
     Egress,
@@ -57,6 +58,7 @@ def build_site(draft: Draft, is_slice: bool = False) -> Site:
     leaders = draft.members("control_plane") or list(draft.hosts.values())
     return Site(
         name=value("site_name"),
+        expressions=expressions_of(draft),
         api_endpoint=value("site_api_endpoint"),
         api_address=_api_address(draft),
         pod_cidr=value("site_pod_cidr"),

@@ -3,9 +3,9 @@
 """Expressions in an inventory: they are computed on the controller whenever the inventory is read.
 
 So reading one can run programs and ask servers, with the rights of whoever reads it, and may never end.
-Lookups that do such things are taken only where the controller's environment allows them by name, and each
-value has a time limit. That keeps people from what they did not expect. It is no wall against somebody who
-writes the inventory: that person decides what hosts run anyway.
+Lookups that do such things, or write files, are taken only where the controller's environment allows them by
+name, and each value has a time limit. That keeps people from what they did not expect. It is no wall against
+somebody who writes the inventory: that person decides what hosts run anyway.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ SECONDS = 10.0
 """For one value of one host: what people write takes a thousandth of it."""
 ACTIVE = frozenset({"pipe", "lines", "url", "script", "nested_pipe", "etcd", "etcd3", "redis", "mongodb"})
 """Lookups of ansible.builtin and community.general that run programs or open connections to anywhere."""
+LONGEST = 120
+"""Characters of an expression that are shown."""
+_NOWHERE = re.compile(r"""\s*['"]/dev/null\b""")
 _CALL = re.compile(
     r"""(?<![\w.])(?:lookup|query|q)\s*\(\s*(?:(['"])(?P<name>[\w.]+)\1\s*[,)]|(?P<computed>\S))"""
 )
@@ -63,7 +66,17 @@ def refused_lookup(value: t.Any, environment: Mapping[str, str]) -> str:
                 return "a lookup whose name is computed"
             if name in ACTIVE and not allowed & {name, full}:
                 return full
+            # It keeps what it made, unless the file is one that keeps nothing.
+            if name == "password" and not _NOWHERE.match(text, call.end()) and not allowed & {name, full}:
+                return full
     return ""
+
+
+def first_expression(value: t.Any) -> str:
+    """Return the first text of a value that is an expression, in at most a line, "" when there is none."""
+    text = next((text for text in _texts(value) if any(sign in text for sign in ("{{", "{%", "{#"))), "")
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
 def _texts(value: t.Any) -> Iterator[str]:

@@ -118,6 +118,7 @@ class Site:
     ask for them with ``part``.
     ``runtime`` is the classes of isolation that pods can ask for.
     ``planned_nodes`` is how many nodes it may grow to, 0 when nobody said.
+    ``expressions`` says where values are computed, and from what.
     ``is_slice`` tells that ``hosts`` are a part of the site's only, see slices.py.
     """
 
@@ -144,6 +145,7 @@ class Site:
     migration_cidr: str = ""
     is_slice: bool = False
     leaving: frozenset[str] = frozenset()
+    expressions: tuple[str, ...] = ()
     uid_source: Callable[[], str] = dataclasses.field(repr=False, default=str)
     _groups: dict[str, list[Host]] = dataclasses.field(repr=False, default_factory=dict)
     _uid: str = dataclasses.field(repr=False, default="")

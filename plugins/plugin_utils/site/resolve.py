@@ -249,7 +249,7 @@ class Resolver:
         """
         if lookup := refused_lookup(raw, self._draft.environment):
             raise _NotComputedError(
-                f"uses {lookup}, which runs programs or opens connections whenever the inventory is read",
+                f"uses {lookup}, which runs programs, opens connections or writes files at each reading",
                 f"write the value, or set {ALLOWED}={lookup} in the environment if that is what you want",
             )
         # What a policy refers to is the inventory's too: nothing that can be given for one run.

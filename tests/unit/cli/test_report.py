@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ironspan.cli.outcome import Exit
-from ironspan.cli.report import Run
+from ironspan.cli.report import Run, failures_of
 
 CONVERGE = "ironspan.hybrid.converge"
 
@@ -260,3 +260,25 @@ def test_without_a_failure_a_comparison_alone_is_the_end() -> None:
     due = {"changed": False, "groups": ["__ironspan_pending"]}
     run = run_of(play("Compare"), result("ok", "a", due), stats("a"))
     assert run.summary() == ["1 of 1 hosts finished, 0 changes, 0.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"msg": "a"}, "a"),
+        ({"msg": "", "reason": "b"}, "b"),
+        ({"msg": " \n", "censored": "c"}, "c"),
+        ({"module_stderr": "d"}, "d"),
+        ({"stdout": "x" * 9000 + "the end"}, "the end"),
+        ({"exception": "Traceback: e"}, "Traceback: e"),
+        ({"results": [{"failed": False, "msg": "f"}, {"failed": True, "msg": "g"}]}, "g"),
+        ({"results": [{"failed": True}], "rc": 3}, "the task 'Task' failed and said nothing else than"),
+        ({}, "the task 'Task' failed and said nothing else than {"),
+        ({"msg": 0, "results": ["odd", None]}, "failed and said nothing else"),
+    ],
+)
+def test_a_failure_always_has_a_reason(said: dict[str, t.Any], reason: str) -> None:
+    """Whatever a task answered, the report never says that it has no reason."""
+    (failure,) = failures_of(said, "w1", "nodes", "Task")
+    assert reason in failure.reason
+    assert len(failure.reason) < 2200

@@ -41,6 +41,10 @@ ALL = "group_vars/all.yml"
         ("{{ lookup('file', 'key.pub') }}", "", ""),
         ("{{ lookup('env', 'HOME') }}", "", ""),
         ("{{ lookup('ansible.builtin.password', '/dev/null') }}", "", ""),
+        ("{{ lookup('password', '/dev/null length=9') }}", "", ""),
+        ("{{ lookup('password', 'kept/there') }}", "", "password"),
+        ("{{ lookup('password', user_file) }}", "", "password"),
+        ("{{ lookup('ansible.builtin.password', 'kept') }}", "password", ""),
         ("see lookup('pipe', 'id') in the docs", "", ""),
         (7, "", ""),
         (None, "", ""),
@@ -105,3 +109,22 @@ def test_another_thread_has_no_limit() -> None:
     thread.start()
     thread.join()
     assert ended
+
+
+def test_which_values_are_expressions(example: Example) -> None:
+    """Of groups without hosts and of hosts too; what is inside of others, once each."""
+    example.append(
+        ALL, "user_a: '{{ site_name }}-x'\nuser_b: [1, {c: '{% if true %}y{% endif %}'}]\nuser_d: plain\n"
+    )
+    example.append("host_vars/gpu-a-01.yml", "user_e: '{{ inventory_hostname }}'\n")
+    example.append("group_vars/haproxy.yml", f"user_long: '{{{{ \"{'z' * 500}\" }}}}'\n")
+    before = len(example.site().expressions)
+    said = [text.partition("/inventory/")[2] for text in example.site().expressions]
+    line = example.line(ALL, "user_a")
+    assert f"{ALL}:{line}: user_a: {{{{ site_name }}}}-x" in said
+    assert f"{ALL}:{line + 1}: user_b: {{% if true %}}y{{% endif %}}" in said
+    assert any(text.endswith("user_e: {{ inventory_hostname }}") for text in said)
+    (long,) = (text for text in said if "user_long" in text)
+    assert len(long) < 200
+    assert not any("user_d" in text for text in said)
+    assert before == len(said)
