@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import payload
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import joins
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.answer import read
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.attested import Attestor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.consent import insist_on_consent
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
@@ -205,6 +207,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         at_once = mode == "assess" and RunFolder().bare_hosts_expected()
         return payload.execute(self._execute_module, PROGRAM, given, variables, keep, at_once)
 
+    def _attestor(self, turn: Turn, credentials: Credentials) -> Attestor:
+        """Return what asks the host's TPM, where its document says so."""
+        run = functools.partial(payload.execute, self._execute_module, variables=turn.variables, keep=False)
+        return Attestor(turn.host, run, credentials)
+
     def _ask(
         self, turn: Turn, mode: str, more: Mapping[str, t.Any], *, texts: bool = False
     ) -> tuple[Result, Stopwatch]:
@@ -222,7 +229,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         shown = self._task.diff
         self._task.diff = shown or texts
         try:
-            result = dict(exchange(request, watch, credentials.sign))
+            result = dict(exchange(request, watch, credentials.sign, self._attestor(turn, credentials)))
         finally:
             self._task.diff = shown
         # The parameters come back with the answer, document included.

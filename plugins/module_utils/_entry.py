@@ -78,8 +78,19 @@ def certificates(parameters: Parameters, check_mode: bool, diff: bool) -> Result
     return {"changed": False, **_certificates.read(parameters.get("root") or "/")}
 
 
+def attest(parameters: Parameters, check_mode: bool, diff: bool) -> Result:
+    """Ask the TPM; nothing is changed."""
+    from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest
+
+    try:
+        return {"changed": False, "attestation": _attest.attest(parameters)}
+    except _attest.TpmError as error:
+        return {"failed": True, "changed": False, "msg": str(error)}
+
+
 PROGRAMS: t.Mapping[str, t.Callable[[Parameters, bool, bool], Result]] = {
     "converge": converge,
     "host_health": host_health,
     "certificates": certificates,
+    "attest": attest,
 }

@@ -116,6 +116,8 @@ class KubeadmKind:
         "token_secret": Field((str,), default=""),
         "csr": Field((dict,), default={}),
         "profile": Field((str,), default="node-join", choices=("node-join",)),
+        # Read by the controller, which signs only for what the host's TPM has proved.
+        "attestation": Field((dict,), default={}),
         "ca_path": Field((str,), default="/etc/kubernetes/pki/ca.crt"),
         "ignore_preflight": Field((list,), default=()),
         "phases_on_change": Field((bool,), default=True),

@@ -48,6 +48,8 @@ class KubeletCertificateKind:
         "path": Field((str,), required=True),
         "profile": Field((str,), required=True, choices=("kubelet-client", "kubelet-serving")),
         "csr": Field((dict,), required=True),
+        # Read by the controller, which signs only for what the host's TPM has proved.
+        "attestation": Field((dict,), default={}),
         "issuer_sha256": Field((str,), required=True),
         "ca_path": Field((str,), default="/etc/kubernetes/pki/ca.crt"),
         "renew_before_days": Field((int,), default=30),

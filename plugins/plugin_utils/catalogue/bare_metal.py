@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common i
     REPORT,
     SERVERS,
     changed,
+    named,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
 
@@ -150,5 +151,26 @@ OPERATIONS = (
         command=("server", "drift"),
         arguments=(SERVERS, EXPECTED, _MAPPING, REPORT, *EVERYWHERE),
         changes=False,
+    ),
+    Operation(
+        name="server_attest",
+        summary="what the TPMs of workers say, beside what was accepted of them",
+        details="Each TPM proves that it has both of its keys, and signs what was measured at this boot. It "
+        "fails when that was not accepted. With --accept it is: certificates of a node with "
+        "node_attestation: require are signed for this TPM and these measurements from then on.",
+        command=("server", "attest"),
+        hosts="those that are named",
+        arguments=(
+            named("workers", required=True),
+            Argument(
+                name="ironspan_accept",
+                what="accept what is there now, in the name of this person",
+                pattern="[A-Za-z0-9][A-Za-z0-9._@-]{0,63}",
+                example="anna",
+            ),
+            *EVERYWHERE,
+        ),
+        approval=True,
+        minutes=5,
     ),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     access,
     admission,
+    attestation,
     awx,
     azure_estate,
     backup,
@@ -70,6 +71,7 @@ CHECKS: tuple[Check, ...] = (
     *egress.CHECKS,
     *dns.CHECKS,
     *admission.CHECKS,
+    *attestation.CHECKS,
     *encryption.CHECKS,
     *access.CHECKS,
     *awx.CHECKS,

@@ -228,6 +228,13 @@ HEALTH: Mapping[str, Reader] = {
     "health": _record({"seconds": _number, "time_unix": _number}, {}, others=True)
 }
 """What the module ``host_health`` answers; what else is in it, its readers judge (``doctor/misfits.py``)."""
+ATTESTATION: Mapping[str, Reader] = {
+    "attestation": _record(
+        {"algorithm": _text, "ak": _text},
+        {"quote": _text, "signature": _text, "pcrs": _mapping(_text), "ek": _text, "secret": _text},
+    )
+}
+"""What the program ``attest`` answers; what it means, ``plugin_utils/attestation`` judges."""
 _OF_ANY_MODULE = ("changed", "failed", "msg", "module_stdout", "module_stderr", "rc")
 NEEDED = {
     "assess": ("changes", "pending", "facts", "digest", "fingerprint"),
@@ -241,7 +248,7 @@ def read_whole(answer: t.Any, form: Mapping[str, Reader]) -> dict[str, t.Any]:
 
     Args:
         answer: whatever came back.
-        form: ``CERTIFICATES`` or ``HEALTH``.
+        form: ``CERTIFICATES``, ``HEALTH`` or ``ATTESTATION``.
     """
     return _read(answer, {**{name: FIELDS[name] for name in _OF_ANY_MODULE}, **form}, tuple(form))
 

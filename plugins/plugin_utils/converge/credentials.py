@@ -43,6 +43,14 @@ class Credentials:
 
         return self._ask(lambda store: handed_out.secrets(store, names))
 
+    def tpm(self, host: str) -> str:
+        """Return what is recorded of a host's TPM, "" when nothing is. Raises ExchangeError."""
+        return self._ask(lambda store: str(store.tpms.read(host)))
+
+    def keep_tpm(self, host: str, record: str) -> None:
+        """Record what a host's TPM is. Raises ExchangeError: the store cannot be used."""
+        self._ask(lambda store: store.tpms.keep(host, record))
+
     def _ask[T](self, question: Callable[[t.Any], T]) -> T:
         # Imported late: it brings `cryptography`, and most executions need no credentials at all.
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import PkiError, open_store

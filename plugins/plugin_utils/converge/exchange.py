@@ -8,7 +8,7 @@ import dataclasses
 import json
 import time
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
@@ -18,6 +18,9 @@ Execute = Callable[[dict[str, t.Any]], Result]
 """Runs the module on the host with these parameters."""
 Sign = Callable[[str, str, dict[str, t.Any]], str]
 """Called with (request PEM, profile, what is expected); returns the certificate PEM."""
+Attest = Callable[[Mapping[str, t.Any], Collection[str]], list[str]]
+"""Called with the document and the resources whose certificates are asked for; returns warnings, and raises
+ExchangeError where the host's TPM does not prove what the document wants."""
 JOIN_INPUT = "join"
 """One-time input of the resource kind ``kubeadm``: it is this host's turn to join."""
 JOINS = ("node/join", "control_plane/member")
@@ -100,13 +103,14 @@ def only_layers(document: str, layers: Sequence[str]) -> str:
     return document if kept is content else json.dumps(kept)
 
 
-def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
+def exchange(request: Request, execute: Execute, sign: Sign, attest: Attest) -> Result:
     """Run the module once, and once more with certificates when the host asked for some.
 
     Args:
         request: what is asked.
         execute: runs the module.
         sign: signs a certificate request.
+        attest: asks the host's TPM where the document says so, before anything is signed.
 
     Returns:
         The result, of both executions together.
@@ -136,8 +140,11 @@ def exchange(request: Request, execute: Execute, sign: Sign) -> Result:
         later = requests_of_joins(document, requests)
         requests = {name: text for name, text in requests.items() if name not in later}
     if requests and not request.composed:
+        warnings = attest(document, requests)
         certificates = {**request.certificates, **sign_all(document, requests, sign)}
         result = combined(result, execute({**arguments, "certificates": certificates}))
+        if warnings:
+            result["warnings"] = [*(result.get("warnings") or ()), *warnings]
     if JOIN_INPUT in request.secrets and not (result.get("failed") or result.get("unreachable")):
         _insist_on_the_join(result)
     return result

@@ -13,6 +13,7 @@ import time
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import attested
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange import (
     ExchangeError,
@@ -59,6 +60,9 @@ def sign_for_batch(folder: RunFolder, hosts: Sequence[str]) -> tuple[list[str], 
         document, notes = folder.read(host)
         if notes["composed"]:
             # The host made the document up: nothing is signed that only the host asks for.
+            continue
+        if attested.policy_of(json.loads(document), requests):
+            # The TPM is asked when the host joins, for a nonce of that moment.
             continue
         where = (notes["pki_store"], notes["pki_key_file"])
         credentials = stores.setdefault(where, Credentials(*where))

@@ -34,6 +34,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.material impor
     secret_name,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.signing import Signer
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.tpms import TpmRecords
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -92,6 +93,7 @@ class Store(Signer):
         self.encryption = EncryptionKeys(folder, clock)
         self.bmcs = BmcSecrets(folder, clock)
         self.ironic = IronicSecrets(folder)
+        self.tpms = TpmRecords(folder)
 
     # -- making and checking -----------------------------------------------------------------------
 

@@ -82,6 +82,8 @@ def _shown(value: t.Any, option: Option) -> str:
 def _to_text(value: t.Any, option: Option) -> str:
     if isinstance(value, str):
         return str(value)
+    if value is False and "off" in option.choices:
+        return "off"  # YAML's own reading of the word without quotes; Ansible takes it so, too
     if isinstance(value, bool | int | float):
         raise Rejected(
             f"must be text, is {kind_of(value)} ({_shown(value, option)})",

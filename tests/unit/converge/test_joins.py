@@ -168,6 +168,11 @@ class Host:
         return {"changed": False, "csrs": {"node/join": "CSR"}, "pending": [needs]}
 
 
+def nobody(document: t.Any, asked: t.Any) -> list[str]:
+    """Ask no TPM: the document says nothing of one."""
+    return []
+
+
 def asked_for(secrets: dict[str, str]) -> Request:
     return Request(document=json.dumps(document()), mode="apply", mirror="", secrets=secrets)
 
@@ -179,7 +184,7 @@ def test_a_host_that_says_it_has_to_join_gets_nothing_before_its_turn() -> None:
         signed.append(request[0])
         return "signed"
 
-    result = exchange(asked_for({}), host, sign)
+    result = exchange(asked_for({}), host, sign, nobody)
     assert (len(host.asked), signed) == (1, [])
     assert result["csrs"] == {"node/join": "CSR"}, "for its turn"
 
@@ -187,6 +192,6 @@ def test_a_host_that_says_it_has_to_join_gets_nothing_before_its_turn() -> None:
 def test_a_host_that_goes_on_asking_fails() -> None:
     host = Host()
     with pytest.raises(ExchangeError, match="told to join, and asks again"):
-        exchange(asked_for({"join": "yes"}), host, lambda *_: "signed")
+        exchange(asked_for({"join": "yes"}), host, lambda *_: "signed", nobody)
     assert len(host.asked) == 2
     assert host.asked[1]["certificates"] == {"node/join": "signed"}

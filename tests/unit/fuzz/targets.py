@@ -27,6 +27,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import a
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _unpack
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.access import sealed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import keys, quote
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.wire import AttestationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import write
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.compare import compare
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.index import Index
@@ -377,6 +379,21 @@ def _inspection(data: bytes) -> None:
     compare(expected, [read_inspection("in band", said)], Index([expected]))
 
 
+# -- TPMs --------------------------------------------------------------------------------------------
+
+
+def _tpm(data: bytes) -> None:
+    for read in (keys.attestation_key, keys.endorsement_key, quote.read_quote):
+        with contextlib.suppress(AttestationError):
+            read(data)
+
+
+def _of_a_tpm() -> t.Iterator[bytes]:
+    """Yield what swtpm answered: public keys and quotes."""
+    for answer in json.loads((Path(__file__).parents[1] / "attestation" / "swtpm.json").read_text()).values():
+        yield from (bytes.fromhex(answer[name]) for name in ("ak", "ek", "quote"))
+
+
 def _targets() -> t.Iterator[Target]:
     log = _sample_log()
     segment = bytes(next(thing.data for name, thing in log.things.items() if name.endswith(".log")))
@@ -454,6 +471,7 @@ def _targets() -> t.Iterator[Target]:
     yield Target("racks", _racks, (listing,), (), ("plugin_utils/bare_metal/",))
     answer = json.dumps(racks.in_band(racks.server(0))).encode()
     yield Target("inspection", _inspection, (answer,), (), ("plugin_utils/bare_metal/",))
+    yield Target("tpm", _tpm, tuple(_of_a_tpm()), (), ("plugin_utils/attestation/",))
     yield Target("encrypted", key_id, (b"\x0a\x03abc\x12\x02id\x18\x05",), (), ("encryption/stored.py",))
 
 

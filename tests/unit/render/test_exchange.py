@@ -61,6 +61,11 @@ def signer(request: str, profile: str, expected: dict[str, t.Any]) -> str:
     return f"{request} as {profile} for {expected['common_name']} with {expected['algorithm']}"
 
 
+def nobody(document: t.Any, asked: t.Any) -> list[str]:
+    """Ask no TPM: the document says nothing of one."""
+    return []
+
+
 def request(**changes: t.Any) -> Request:
     """Return an ordinary request."""
     return Request(**{"document": TEXT, "mode": "apply", "mirror": "http://m", **changes})
@@ -68,13 +73,13 @@ def request(**changes: t.Any) -> Request:
 
 def test_one_execution_when_nothing_is_to_be_signed() -> None:
     host = FakeHost({"changed": False, "csrs": {}})
-    assert exchange(request(secrets={"a": "b"}), host, signer) == {"changed": False, "csrs": {}}
+    assert exchange(request(secrets={"a": "b"}), host, signer, nobody) == {"changed": False, "csrs": {}}
     assert host.asked == [{"document": TEXT, "mode": "apply", "mirror": "http://m", "secrets": {"a": "b"}}]
 
 
 def test_the_root_is_sent_only_when_it_is_another() -> None:
     host = FakeHost({})
-    exchange(request(root="/tmp/x"), host, signer)
+    exchange(request(root="/tmp/x"), host, signer, nobody)
     assert host.asked[0]["root"] == "/tmp/x"
 
 
@@ -98,7 +103,7 @@ def test_two_executions_when_certificates_are_needed() -> None:
         "resumed": False,
     }
     host = FakeHost(first, second)
-    result = exchange(request(), host, signer)
+    result = exchange(request(), host, signer, nobody)
     assert host.asked[1]["certificates"] == {"etcd/server": "CSR as etcd-server for h with ecdsa-p256"}
     assert {**host.asked[1], "certificates": None} == {**host.asked[0], "certificates": None}
     assert result == {
@@ -123,12 +128,12 @@ def test_two_executions_when_certificates_are_needed() -> None:
 )
 def test_nothing_is_signed_without_need(changes: dict[str, t.Any], answer: dict[str, t.Any]) -> None:
     host = FakeHost(answer)
-    assert exchange(request(**changes), host, signer) == answer
+    assert exchange(request(**changes), host, signer, nobody) == answer
 
 
 def test_a_host_lost_in_between_is_unreachable() -> None:
     lost = {"unreachable": True, "msg": "no route"}
-    assert exchange(request(), FakeHost({"csrs": {"etcd/server": "CSR"}}, lost), signer) == lost
+    assert exchange(request(), FakeHost({"csrs": {"etcd/server": "CSR"}}, lost), signer, nobody) == lost
 
 
 @pytest.mark.parametrize("name", ["etcd/other", "base/motd", "etcd/key"])

@@ -339,3 +339,18 @@ def test_kube_proxy(render: Render, variables: dict[str, t.Any], expected: dict[
     assert proxy["mode"] == "nftables"
     assert proxy["conntrack"] == expected
     assert proxy["clusterCIDR"] == "10.244.0.0/16"
+
+
+def test_a_worker_s_certificates_wait_for_its_tpm_where_the_inventory_says_so(render: Render) -> None:
+    """Off by default, and never for a control plane, which has the keys of authorities anyway."""
+    asks = ("node/join", "node/kubelet-client", "node/kubelet-serving")
+    plain = render().resources("rack-1")
+    assert "node/tpm2-tools" not in plain and not any("attestation" in plain[name] for name in asks)
+    group = "nodes: {vars: {node_attestation: require, node_attestation_pcrs: [0, 7]}}"
+    rendered = render(more=f"all: {{children: {{{group}}}}}\n")
+    wanted = {"mode": "require", "pcrs": [0, 7], "tcti": "device:/dev/tpmrm0"}
+    found = rendered.resources("rack-1")
+    assert [found[name]["attestation"] for name in asks] == [wanted] * 3
+    assert "node/tpm2-tools" in found["node/join"]["requires"]
+    assert found["node/tpm2-tools"]["name"] == "tpm2-tools"
+    assert not any("attestation" in resource for resource in rendered.resources("az-1").values())

@@ -1,0 +1,93 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a host for what its TPM says: of one that is known, and of one that is not known yet."""
+
+from __future__ import annotations
+
+import datetime
+import hmac
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_bytes
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.credential import (
+    SIZE,
+    made_credential,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.record import (
+    Record,
+    introduced,
+    measured,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.wire import (
+    AttestationError,
+    from_hex,
+)
+
+Ask = Callable[[dict[str, t.Any]], Mapping[str, t.Any]]
+"""Called with parameters of the host's program ``attest``; returns its answer, which is to be judged."""
+
+
+LONGEST_WORD = 500
+"""Characters of what a host says went wrong."""
+
+
+class Policy(t.NamedTuple):
+    """What a host's document says of its TPM.
+
+    Args:
+        mode: ``record`` or ``require``.
+        pcrs: numbers of the PCRs that count.
+        tcti: how the host reaches its TPM.
+    """
+
+    mode: str
+    pcrs: Sequence[int]
+    tcti: str
+
+
+def measure(record: Record, policy: Policy, ask: Ask) -> dict[int, str]:
+    """Return what a host has booted, signed by the TPM of its record for a nonce of this moment.
+
+    Raises:
+        AttestationError: that TPM does not answer this question.
+    """
+    nonce = token_bytes(SIZE)
+    answer = _answered(ask, policy, algorithm=record.algorithm, nonce=nonce.hex())
+    return measured(record, answer, nonce, policy.pcrs)
+
+
+def introduce(policy: Policy, ask: Ask, accepted_by: str = "") -> Record:
+    """Return the record of a host's TPM, which proves with a credential that it has both of its keys.
+
+    Args:
+        policy: the host's.
+        ask: asks the host, twice.
+        accepted_by: who accepts it, empty for nobody.
+
+    Raises:
+        AttestationError: the host has no TPM, or it does not prove that.
+    """
+    nonce, secret = token_bytes(SIZE), token_bytes(SIZE)
+    found = introduced(_answered(ask, policy, nonce=nonce.hex(), endorsement=True), nonce, policy.pcrs)
+    if not any(bytes.fromhex(value).strip(b"\0") for value in found.pcrs.values()):
+        raise AttestationError(
+            "nothing was measured at this boot: all PCRs that count are 0",
+            "switch the TPM on in the firmware's settings, and boot by UEFI",
+        )
+    credential = made_credential(found.endorsement, found.attestation.name, secret)
+    answer = _answered(ask, policy, algorithm=found.algorithm, credential=credential.hex())
+    if not hmac.compare_digest(from_hex(answer.get("secret"), "secret"), secret):
+        raise AttestationError("the host's TPM does not have both of the keys that it was told to have")
+    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return Record(found.endorsement.sha256(), found.algorithm, found.key, found.pcrs, accepted_by, now)
+
+
+def _answered(ask: Ask, policy: Policy, **more: t.Any) -> Mapping[str, t.Any]:
+    answer = ask({"tcti": policy.tcti, "pcrs": list(policy.pcrs), **more})
+    found = answer.get("attestation")
+    if not isinstance(found, Mapping):
+        raise AttestationError(
+            f"the host's TPM did not answer: {str(answer.get('msg') or 'no reason')[:LONGEST_WORD]}"
+        )
+    return found

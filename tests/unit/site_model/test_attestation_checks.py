@@ -1,0 +1,38 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""TPMs are asked of workers, for something."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Example
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "says", "at"),
+    [
+        ("all", "node_attestation: require", "is a control plane, and only workers are attested", 1),
+        ("nodes", "node_attestation: record\nnode_attestation_pcrs: []", "a quote says nothing", 2),
+        ("nodes", "node_attestation: on", "must be text, is a boolean", 1),
+        ("nodes", "node_attestation: required", "'required' is not one of off, record, require", 1),
+        ("nodes", "node_attestation_pcrs: [0, 24]", "24 is outside 0 to 23", 1),
+        ("nodes", "node_attestation_tcti: a b", "'a b' is no single word", 1),
+    ],
+)
+def test_mistakes(example: Example, file: str, lines: str, says: str, at: int) -> None:
+    place = f"group_vars/{file}.yml"
+    example.append(place, f"\n{lines}\n")
+    problems = example.problems()
+    assert problems
+    for problem in problems:
+        assert says in problem.message
+        line = lines.splitlines()[at - 1]
+        assert (problem.file, problem.line) == (str(example.folder / place), example.line(place, line))
+
+
+@pytest.mark.parametrize("mode", ["off", '"off"', "record", "require"])
+def test_modes(example: Example, mode: str) -> None:
+    """YAML reads off without quotes as a boolean, and so does Ansible where it is one of the choices."""
+    example.append("group_vars/nodes.yml", f"\nnode_attestation: {mode}\n")
+    assert example.problems() == []
