@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import typing as t
+from pathlib import Path
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -36,19 +37,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         """Look at one host; errors become messages with a remedy."""
         result: Result = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(argument_spec={"accept": {"type": "str", "default": ""}})
+        _, arguments = self.validate_argument_spec(
+            argument_spec={
+                "accept": {"type": "str", "default": ""},
+                "roles_folder": {"type": "path", "default": str(ROLES_FOLDER)},
+            }
+        )
         try:
-            return {**result, **self._looked(task_vars or {}, str(arguments["accept"]))}
+            return {**result, **self._looked(task_vars or {}, arguments)}
         except SiteError as error:
             return {**result, "failed": True, "refused": True, "msg": str(error)}
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
 
-    def _looked(self, variables: dict[str, t.Any], person: str) -> Result:
+    def _looked(self, variables: dict[str, t.Any], arguments: Result) -> Result:
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import tpm_accept
 
-        check = bool(self._task.check_mode)
-        turn = turn_of(variables, {}, RunFolder(), None, ROLES_FOLDER, check=check)
+        check, person = bool(self._task.check_mode), str(arguments["accept"])
+        turn = turn_of(variables, {}, RunFolder(), None, Path(arguments["roles_folder"]), check=check)
         policy = policy_of(json.loads(turn.whole))
         if policy is None:
             raise ActionableError(

@@ -30,6 +30,9 @@ options:
     description: Who accepts what is there now. Nothing is recorded without a name.
     type: str
     default: ""
+  roles_folder:
+    description: Where the roles are. Only tests use another folder than the collection's.
+    type: path
 """
 
 EXAMPLES = r"""
@@ -59,7 +62,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 def main() -> None:
     """Refuse to run: the action plugin sends what the host executes."""
-    module = AnsibleModule(argument_spec={"accept": {"type": "str", "default": ""}})
+    spec = {"accept": {"type": "str", "default": ""}, "roles_folder": {"type": "path"}}
+    module = AnsibleModule(argument_spec=spec)
     module.fail_json(msg="ironspan.hybrid.attest is run by its action plugin, which was not found")
 
 

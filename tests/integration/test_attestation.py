@@ -7,17 +7,12 @@ It has no firmware that measures, so the test extends PCRs as one would. What is
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import socket
-import subprocess
-import time
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest, _entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import tpm_accept
@@ -27,80 +22,18 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
-PCRS = (0, 2, 4, 7)
+from tests.support.fake_api import NODES, FakeApi
+from tests.support.playbooks import recap_of
+from tests.support.simulated_nodes import Site, node_api
+from tests.support.simulated_site import make_store
+from tests.support.software_tpm import Tpm, swtpm
 
-
-class Tpm(t.NamedTuple):
-    """A software TPM that runs."""
-
-    tcti: str
-
-    def extend(self, number: int, what: str) -> None:
-        """Measure something, as firmware does."""
-        digest = hashlib.sha256(what.encode()).hexdigest()
-        environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
-        subprocess.run(["tpm2", "pcrextend", f"{number}:sha256={digest}"], env=environment, check=True)
-
-    def boot(self, firmware: str = "1.0") -> None:
-        """Measure a whole boot."""
-        for number in PCRS:
-            self.extend(number, f"{firmware} of {number}" if number == 0 else f"part {number}")
-
-    @property
-    def policy(self) -> ask.Policy:
-        return ask.Policy("require", PCRS, self.tcti)
-
-    @property
-    def document(self) -> dict[str, t.Any]:
-        """What the controller's document says of the host."""
-        return {"resources": [{"id": "node/join", "kind": "kubeadm", "attestation": self.policy._asdict()}]}
+ADDRESS = "127.79.0.7"
 
 
 def run(program: str, parameters: dict[str, t.Any]) -> dict[str, t.Any]:
     """Run a program of the engine, as a host does."""
     return dict(_entry.PROGRAMS[program](parameters, False, False))
-
-
-def free_ports() -> int:
-    """Return the first of two neighbouring ports that nothing listens on: tpm2-tools expect them so."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 1))
-                return port
-
-
-@contextlib.contextmanager
-def swtpm(state: Path) -> Iterator[Tpm]:
-    """Run a TPM with this state: a seed of its own when the folder is new."""
-    state.mkdir(exist_ok=True)
-    port = free_ports()
-    words = [
-        "swtpm",
-        "socket",
-        "--tpm2",
-        "--tpmstate",
-        f"dir={state}",
-        "--flags",
-        "not-need-init,startup-clear",
-    ]
-    for option, number in (("--server", port), ("--ctrl", port + 1)):
-        words += [option, f"type=tcp,port={number},bindaddr=127.0.0.1"]
-    with subprocess.Popen(words) as process:
-        try:
-            for _ in range(300):
-                with (
-                    contextlib.suppress(ConnectionRefusedError),
-                    socket.create_connection(("127.0.0.1", port + 1)),
-                ):
-                    break
-                assert process.poll() is None, "swtpm has ended"
-                time.sleep(0.02)
-            yield Tpm(f"swtpm:host=127.0.0.1,port={port}")
-        finally:
-            process.terminate()
 
 
 @pytest.fixture
@@ -192,3 +125,37 @@ def test_a_host_without_a_tpm_says_so(monkeypatch: pytest.MonkeyPatch, path: str
     answer = run("attest", {"tcti": "swtpm:host=127.0.0.1,port=1", "nonce": "00", "pcrs": [0]})
     assert (answer["failed"], answer["changed"]) == (True, False)
     assert says in answer["msg"]
+
+
+@pytest.mark.long
+def test_through_the_playbooks_a_worker_joins_when_its_tpm_was_accepted(tmp_path: Path, tpm: Tpm) -> None:
+    """site.yml refuses it and names the command; that command, with a check before it; site.yml joins it."""
+    store = make_store(tmp_path)
+    with FakeApi() as free:
+        port = free.port
+    site = Site(tmp_path / "site", tmp_path, ADDRESS, port)
+    inventory = yaml.safe_load((site.folder / "hosts.yml").read_text())
+    w1 = inventory["all"]["hosts"]["w1"]
+    w1.update(node_attestation="require", node_attestation_tcti=tpm.tcti)
+    (site.folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False))
+    tpm.boot()
+    with node_api(store, site, ADDRESS, port) as api:
+        status, output = site.finish()
+        assert status != 0
+        assert "nobody has accepted this host's TPM" in output and "server attest w1 --accept NAME" in output
+        assert api.names(NODES) == ["w2"], "the others are not held up"
+        for options, accepted in (((), ""), (("--check",), "anna"), ((), "anna"), ((), "")):
+            person = {"ironspan_accept": accepted} if accepted else {}
+            site.choose("server_attest", ironspan_hosts="w1", **person)
+            status, output = site.finish(*options)
+            if accepted:
+                assert (status, recap_of(output)["w1"]["changed"]) == (0, 1), output
+                assert "w1: nothing is recorded of its TPM; anna accepts it" in output
+        assert status == 0 and "w1: its TPM is as anna accepted it on" in output
+        site.choose("site")
+        status, output = site.finish()
+        assert status == 0, output
+        assert api.names(NODES) == ["w1", "w2"]
+        site.choose("server_attest", ironspan_hosts="w2")
+        status, output = site.finish()
+        assert status != 0 and "node_attestation is off for w2" in output

@@ -33,7 +33,7 @@ def plays_of(name: str, variables: Mapping[str, t.Any]) -> list[dict[str, t.Any]
             plays += plays_of(entry["ansible.builtin.import_playbook"], inner)
             continue
         for task in entry["tasks"]:
-            for action in ("ironspan.hybrid.converge", "ironspan.hybrid.validate"):
+            for action in ("ironspan.hybrid.converge", "ironspan.hybrid.validate", "ironspan.hybrid.attest"):
                 if action in task:
                     task[action]["roles_folder"] = str(ROLES)
             if "ironspan.hybrid.converge" in task:

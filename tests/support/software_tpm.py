@@ -1,0 +1,87 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""A software TPM: swtpm, which the real tpm2-tools speak to. It has no firmware, so tests measure a boot."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import time
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
+
+PCRS = (0, 2, 4, 7)
+
+
+class Tpm(t.NamedTuple):
+    """A software TPM that runs."""
+
+    tcti: str
+
+    def extend(self, number: int, what: str) -> None:
+        """Measure something, as firmware does."""
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
+        subprocess.run(["tpm2", "pcrextend", f"{number}:sha256={digest}"], env=environment, check=True)
+
+    def boot(self, firmware: str = "1.0") -> None:
+        """Measure a whole boot."""
+        for number in PCRS:
+            self.extend(number, f"{firmware} of {number}" if number == 0 else f"part {number}")
+
+    @property
+    def policy(self) -> ask.Policy:
+        return ask.Policy("require", PCRS, self.tcti)
+
+    @property
+    def document(self) -> dict[str, t.Any]:
+        """What the controller's document says of the host."""
+        return {"resources": [{"id": "node/join", "kind": "kubeadm", "attestation": self.policy._asdict()}]}
+
+
+def free_ports() -> int:
+    """Return the first of two neighbouring ports that nothing listens on: tpm2-tools expect them so."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 1))
+                return port
+
+
+@contextlib.contextmanager
+def swtpm(state: Path) -> Iterator[Tpm]:
+    """Run a TPM with this state: a seed of its own when the folder is new."""
+    state.mkdir(exist_ok=True)
+    port = free_ports()
+    words = [
+        "swtpm",
+        "socket",
+        "--tpm2",
+        "--tpmstate",
+        f"dir={state}",
+        "--flags",
+        "not-need-init,startup-clear",
+    ]
+    for option, number in (("--server", port), ("--ctrl", port + 1)):
+        words += [option, f"type=tcp,port={number},bindaddr=127.0.0.1"]
+    with subprocess.Popen(words) as process:
+        try:
+            for _ in range(300):
+                with (
+                    contextlib.suppress(ConnectionRefusedError),
+                    socket.create_connection(("127.0.0.1", port + 1)),
+                ):
+                    break
+                assert process.poll() is None, "swtpm has ended"
+                time.sleep(0.02)
+            yield Tpm(f"swtpm:host=127.0.0.1,port={port}")
+        finally:
+            process.terminate()
