@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import files, paths
+
 TOOL = "tpm2"
 SECONDS = 120
 """For one command: some TPMs take half a minute for an RSA key."""
@@ -67,13 +69,11 @@ class _Tpm:
 
     def read(self, name: str) -> str:
         """Return what a command has written, as hexadecimal digits."""
-        with open(os.path.join(self._folder, name), "rb") as stream:
-            return stream.read().hex()
+        return paths.read(os.path.join(self._folder, name)).hex()
 
     def write(self, name: str, content: str) -> None:
         """Write what a command reads."""
-        with open(os.path.join(self._folder, name), "wb") as stream:
-            stream.write(bytes.fromhex(content))
+        files.write_atomically(os.path.join(self._folder, name), bytes.fromhex(content), 0o600)
 
 
 def attest(parameters: t.Mapping[str, t.Any]) -> Found:
