@@ -25,6 +25,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
+	@echo '                AZURE=estate makes its Azure side from an empty subscription of the emulated Azure, SIZE=tiny as one machine'
 	@echo 'make lab-down   remove it'
 	@echo 'make test       everything: lint, types, unit tests, lab tests, budgets (what .ci/run needs)'
 	@echo 'make lint | unit | used-home | integration | molecule   parts of it (used-home: the unit tests with foreign'
@@ -90,6 +91,14 @@ lock: venv
 
 ## The lab
 
+# AZURE=estate: the Azure side is made by `ironspan azure` in an empty, emulated subscription (docs/lab.md); SIZE=tiny is
+# one machine there, and one worker.
+SIZE ?=
+ifeq ($(AZURE),estate)
+lab: artifacts
+	@$(PYTHON) -m tools.lab_estate $(if $(SIZE),--size $(SIZE))
+	@echo 'Remove everything:     make lab-down'
+else
 lab: artifacts
 	@echo '== Lab'
 	@$(IRONSPAN) lab up --etcd-backup
@@ -102,6 +111,7 @@ lab: artifacts
 	@echo 'Run it again:          $(IRONSPAN) apply            (or $(BIN)/ansible-playbook playbooks/site.yml)'
 	@echo 'Prove it works:        $(IRONSPAN) verify'
 	@echo 'Remove everything:     make lab-down'
+endif
 
 lab-down: venv
 	@$(IRONSPAN) lab down

@@ -19,6 +19,7 @@ from ironspan.lab.layout import SIZES
 from ironspan.lab.virtual import cli as servers_cli
 from ironspan.lab.wan.control import parse_loss, parse_rate, parse_time
 
+_ESTATE, _MEMBERS = "estate", 3
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -29,7 +30,13 @@ def register(subparsers: argparse._SubParsersAction[Any]) -> None:
 
     up = _command(commands, "up", _up, "bring a lab up, or make one that is partly up whole")
     up.add_argument("--size", choices=sorted(SIZES), help="tiny: 1 + 1 hosts; small: 3 + 2 (default)")
-    up.add_argument("--azure", type=int, metavar="N", help="hosts on the Azure side")
+    up.add_argument(
+        "--azure",
+        type=_azure,
+        metavar="N|estate",
+        help="hosts on the Azure side; or an empty subscription and the inventory of an estate in it, whose "
+        "machines `ironspan azure` makes hosts of the lab (3 for etcd and a control plane; tiny: 1 for both)",
+    )
     up.add_argument("--rack", type=int, metavar="M", help="hosts on the rack side")
     up.add_argument("--wan-mtu", type=int, metavar="BYTES", help="largest packet on the WAN (default 1400)")
     up.add_argument(
@@ -85,13 +92,27 @@ def _command(
     return parser
 
 
+def _azure(text: str) -> int | str:
+    """Read the value of --azure."""
+    try:
+        return text if text == _ESTATE else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hosts, and not {_ESTATE}") from None
+
+
 def _up(arguments: argparse.Namespace) -> int:
     azure, rack = SIZES[arguments.size] if arguments.size else (None, None)
+    estate = 0
+    if arguments.azure == _ESTATE:
+        estate, azure = (1 if arguments.size == "tiny" else _MEMBERS), None
+    elif arguments.azure is not None:
+        azure = arguments.azure
     lab = labs.Lab(arguments.name)
     with console.from_arguments(arguments) as display:
         lab.up(
-            azure if arguments.azure is None else arguments.azure,
+            azure,
             rack if arguments.rack is None else arguments.rack,
+            estate=estate,
             wan_mtu=arguments.wan_mtu,
             azure_services=arguments.azure_services,
             etcd_backup=arguments.etcd_backup,
@@ -192,6 +213,9 @@ def status_text(found: dict[str, Any]) -> str:
         lines.append(
             f"  {one['name']:<8} {one['address']:<13} {one['site']:<6} {state}, init pid {one['init_pid']}"
         )
+    for one in found.get("machines", ()):
+        state = "answers SSH" if one["ssh"] else ("running, no SSH" if one["pid"] else "off")
+        lines.append(f"  {one['name']:<15} {one['address']:<13} virtual machine, {state}")
     link = found["link"]
     lines.append(link.get("error") or link_text(link) + f"\n  MTU {link['mtu']}")
     azure = found["azure"]

@@ -8,7 +8,7 @@ import shlex
 import uuid
 from pathlib import Path
 
-from ironspan.lab import cgroups, files, keys, mounts, processes
+from ironspan.lab import accounts, cgroups, files, keys, mounts, processes
 from ironspan.lab.azure import settings
 from ironspan.lab.azure.config import authority, state_folder
 from ironspan.lab.commands import attempt, run
@@ -75,6 +75,16 @@ def folder(lab: Path, host: LabHost) -> Path:
     return lab / "hosts" / host.name
 
 
+def disk_folder(lab: Path, name: str) -> Path:
+    """What a virtual machine's disk holds: it outlives the machine."""
+    return lab / "disks" / name
+
+
+def data_folder(lab: Path, host: LabHost, name: str) -> Path:
+    """What of the machine's own file system lies at /var/lib/NAME of a host; NAME is one of DATA."""
+    return disk_folder(lab, host.disk) if host.disk and name == "etcd" else folder(lab, host) / name
+
+
 def resources(machine: Machine, lab: Path, host: LabHost) -> list[Resource]:
     """What `start` makes beside files, in order."""
     cgroup = Resource("unit" if machine.launcher == "unit" else "cgroup", host.cgroup)
@@ -128,7 +138,7 @@ def nspawn_command(machine: Machine, lab: Path, host: LabHost) -> list[str]:
         "--register=no", "--keep-unit", "--console=pipe", "--capability=all", "--settings=no",
         f"--network-bridge={host.site.bridge}", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
         *(f"--bind={device}" for device in DEVICES if Path(device).exists()),
-        *(f"--bind={own / name}:/var/lib/{name}" for name in DATA),
+        *(f"--bind={data_folder(lab, host, name)}:/var/lib/{name}" for name in DATA),
         *(["--bind-ro=/sys/kernel/btf"] if "btf" in machine.features else []),
     ]  # fmt: skip
 
@@ -170,8 +180,11 @@ def start(machine: Machine, lab: Path, base: Path, host: LabHost) -> bool:
     if running(machine, lab, host) is not None:
         return False
     own = folder(lab, host)
-    for name in ("upper", "work", "root", *DATA):
-        (own / name).mkdir(parents=True, exist_ok=True)
+    for path in (
+        *(own / name for name in ("upper", "work", "root")),
+        *(data_folder(lab, host, n) for n in DATA),
+    ):
+        path.mkdir(parents=True, exist_ok=True)
     stop(lab, host, machine)
     if not (own / "prepared").exists():
         for name, (content, mode) in tree_files(machine, lab, host).items():
@@ -184,6 +197,8 @@ def start(machine: Machine, lab: Path, base: Path, host: LabHost) -> bool:
         link = wants / "ironspan-lab.service"
         link.unlink(missing_ok=True)
         link.symlink_to("../ironspan-lab.service")
+        if host.user:
+            accounts.create(base, own / "upper", host.user, host.authorized_keys)
         # From here on the tree is the host's: a later start must not undo what was changed inside.
         (own / "prepared").touch()
     if not mounts.is_mounted(own / "root"):

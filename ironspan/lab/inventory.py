@@ -11,22 +11,33 @@ from pathlib import Path
 import yaml
 
 from ironspan.lab import files, keys
-from ironspan.lab.azure import variables
+from ironspan.lab.azure import estate, variables
 from ironspan.lab.layout import API_NAME, API_PORT, MIRROR_PORT, Layout
 from ironspan.lab.virtual import variables as servers
 
 #: Feature groups and settings that hold in every lab; part of the repository.
 GROUP_VARS = Path(__file__).resolve().parents[2] / "inventories" / "lab" / "group_vars"
 
+_PLUGIN = """\
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+# Written by `ironspan lab up`: the machines of the estate that hosts.yml declares.
+---
+plugin: ironspan.hybrid.azure
+"""
+
 
 def groups(layout: Layout) -> dict[str, list[str]]:
     """Which host plays which part.
 
     etcd takes the largest odd number of Azure hosts up to five, the control plane the first two, the API
-    endpoint the last one; every rack host is a worker and runs gVisor pods.
+    endpoint the last one; every rack host is a worker and runs gVisor pods. Of an estate the inventory plugin
+    says it.
     """
     azure = [host.name for host in layout.hosts if host.site.key == "azure"]
     rack = [host.name for host in layout.hosts if host.site.key == "rack"]
+    if layout.estate:
+        return {"nodes": rack, "gvisor": rack}
     members = min(len(azure), 5)
     return {
         "etcd": azure[: members - 1 + members % 2],
@@ -55,6 +66,9 @@ def render(
     extra = variables.backup(layout, folder) if etcd_backup else {}
     if bare_metal:
         extra |= servers.site(layout, folder)
+    if layout.estate:
+        extra |= estate.site(layout, folder, etcd_backup)
+    known = f"-o UserKnownHostsFile={keys.known_hosts(folder)}"
     lines = [
         "# Copyright (c) the ironspan developers",
         "# SPDX-License-Identifier: Apache-2.0",
@@ -65,11 +79,11 @@ def render(
         "    ansible_user: root",
         f"    ansible_ssh_private_key_file: {keys.private_key(folder)}",
         "    ansible_ssh_common_args: >-",
-        f"      -F /dev/null -o UserKnownHostsFile={keys.known_hosts(folder)}",
+        f"      -F /dev/null{'' if layout.estate else ' ' + known}",
         "      -o GlobalKnownHostsFile=/dev/null -o IdentitiesOnly=yes",
         f"    site_name: lab-{layout.name}",
-        f"    site_api_endpoint: {API_NAME}:{API_PORT}",
-        f"    site_api_address: {layout.api_host.address}",
+        f"    site_api_endpoint: {API_NAME}:{estate.API_PORT if layout.estate else API_PORT}",
+        f"    site_api_address: {layout.api_address}",
         f"    site_pki_store: {folder}/pki",
         f"    site_pki_key_file: {folder}/pki.key",
         f"    site_wan_mtu: {wan_mtu}",
@@ -78,7 +92,12 @@ def render(
     ]
     for site in layout.sites:
         lines += [f"    {site.group}:", "      vars:"]
-        lines += [f"        site_mirror_url: http://{site.controller}:{MIRROR_PORT}", "      hosts:"]
+        lines.append(f"        site_mirror_url: http://{site.controller}:{MIRROR_PORT}")
+        if layout.estate and site.key == "azure":
+            continue
+        if layout.estate:  # of its own: ssh takes the first of several, and machines have another file
+            lines.append(f"        ansible_ssh_extra_args: {known}")
+        lines.append("      hosts:")
         for host in layout.hosts:
             if host.site.key == site.key:
                 lines += [f"        {host.name}:", f"          ansible_host: {host.address}"]
@@ -110,12 +129,19 @@ def path(folder: Path) -> Path:
     return folder / "inventory" / "hosts.yml"
 
 
+def source(layout: Layout, folder: Path) -> Path:
+    """What Ansible is given with `-i`: of an estate the folder, with the plugin's file too."""
+    return path(folder).parent if layout.estate else path(folder)
+
+
 def write(
     layout: Layout, folder: Path, wan_mtu: int, etcd_backup: bool = False, bare_metal: bool = False
 ) -> Path:
     """Write the inventory and the link to the repository's group_vars beside it; see `render`."""
     target = path(folder)
     files.write_if_changed(target, render(layout, folder, wan_mtu, etcd_backup, bare_metal))
+    if layout.estate:
+        files.write_if_changed(target.parent / "azure.yml", _PLUGIN)
     link = target.parent / "group_vars"
     if GROUP_VARS.is_dir() and not (link.is_symlink() and link.readlink() == GROUP_VARS):
         with contextlib.suppress(FileNotFoundError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ironspan.lab import files
 from ironspan.lab.commands import run
-from ironspan.lab.layout import DOMAIN, Layout
+from ironspan.lab.layout import DOMAIN, LabHost, Layout
 
 
 def folder(lab: Path) -> Path:
@@ -56,9 +56,18 @@ def of_host(lab: Path, host: str) -> Path:
     return path
 
 
+def know(lab: Path, host: LabHost) -> Path:
+    """Return a file of known hosts for a host that is not one of the layout's."""
+    public = " ".join(of_host(lab, host.name).with_suffix(".pub").read_text().split()[:2])
+    path = folder(lab) / f"known_hosts_{host.name}"
+    files.write_if_changed(path, f"{host.address} {public}\n", 0o600)
+    return path
+
+
 def forget(lab: Path, host: str) -> None:
     """Delete the key of a host that is gone: one of the same name is another host."""
-    for path in (host_key(lab, host).with_suffix(".pub"), host_key(lab, host)):
+    known = folder(lab) / f"known_hosts_{host}"
+    for path in (host_key(lab, host).with_suffix(".pub"), host_key(lab, host), known):
         path.unlink(missing_ok=True)
 
 
@@ -69,12 +78,17 @@ def _keypair(path: Path, comment: str) -> None:
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
 
 
-def ssh_options(lab: Path) -> list[str]:
-    """Options that make `ssh` use this lab's keys and nothing of the user's."""
+def ssh_options(lab: Path, known: Path | None = None) -> list[str]:
+    """Options that make `ssh` use this lab's keys and nothing of the user's.
+
+    Args:
+        lab: Its folder.
+        known: File of known hosts; by default that of the lab's own hosts.
+    """
     return [
         "-F", "/dev/null",
         "-i", str(private_key(lab)),
-        "-o", f"UserKnownHostsFile={known_hosts(lab)}",
+        "-o", f"UserKnownHostsFile={known or known_hosts(lab)}",
         "-o", "GlobalKnownHostsFile=/dev/null",
         "-o", "StrictHostKeyChecking=yes",
         "-o", "IdentitiesOnly=yes",

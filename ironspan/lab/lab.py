@@ -31,7 +31,7 @@ from ironspan.lab import (
     state,
     surroundings,
 )  # fmt: skip
-from ironspan.lab.azure import install, service, settings
+from ironspan.lab.azure import install, machine_hosts, service, settings
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import SIZES, LabHost, check_name
 from ironspan.lab.machine import Machine, detect
@@ -59,14 +59,16 @@ class Lab:
 
     @property
     def inventory_path(self) -> Path:
-        """The lab's Ansible inventory."""
-        return inventory.path(self.folder)
+        """The lab's Ansible inventory: a file, or the folder of a lab with an estate."""
+        current = state.load(self.name)
+        return inventory.source(current.layout, self.folder) if current else inventory.path(self.folder)
 
     def up(
         self,
         azure: int | None = None,
         rack: int | None = None,
         *,
+        estate: int = 0,
         wan_mtu: int | None = None,
         azure_services: bool | None = None,
         etcd_backup: bool | None = None,
@@ -81,6 +83,8 @@ class Lab:
         Args:
             azure: Hosts on the Azure side; default 3, or what the lab has.
             rack: Hosts on the rack side; default 2, or what the lab has.
+            estate: Members of etcd, 1 or 3, of an estate in the emulated Azure, in the place of hosts on the
+                Azure side; nothing of it is made yet.
             wan_mtu: Bytes per packet on the WAN; default 1400, or what the lab has.
             azure_services: Emulate blob store, identities and resource manager; default yes, or what the
                 lab has.
@@ -94,13 +98,15 @@ class Lab:
         Raises:
             LabError: The machine lacks something, the lab has another size, or a step failed.
         """
+        if estate and azure_services is False:
+            raise LabError("an estate is made in the emulated Azure: not with --no-azure-services")
         machine = detect()
         machine.require()
         for warning in machine.warnings():
             progress("machine", "skip", warning)
         busy = f"another `lab up` or `lab down` of {self.name!r} is running"
         with surroundings.ordinary(), files.locked(state.lab_lock(self.name), busy):
-            current = self._open(azure, rack, wan_mtu, azure_services)
+            current = self._open(azure, rack, wan_mtu, azure_services, estate)
             current.bare_metal = current.bare_metal if bare_metal is None else racks.checked_count(bare_metal)
             if current.bare_metal:
                 world.require(racks.of(current.layout))
@@ -159,15 +165,30 @@ class Lab:
         return service.start(self.folder, current.layout, progress)
 
     def _open(
-        self, azure: int | None, rack: int | None, wan_mtu: int | None, azure_services: bool | None
+        self,
+        azure: int | None,
+        rack: int | None,
+        wan_mtu: int | None,
+        azure_services: bool | None,
+        estate: int = 0,
     ) -> State:
         current = state.load(self.name)
         if current is None:
             small = SIZES["small"]
+            hosts = 0 if estate else azure or small[0]
             return state.create(
-                self.name, azure or small[0], rack or small[1], wan_mtu or WAN_MTU, network.taken_indexes(),
-                azure_services=azure_services is not False,
+                self.name, hosts, rack or small[1], wan_mtu or WAN_MTU, network.taken_indexes(),
+                azure_services=azure_services is not False, estate=estate,
             )  # fmt: skip
+        if estate and estate != current.layout.estate:
+            what = (
+                f"with an estate of {current.layout.estate} members of etcd"
+                if current.layout.estate
+                else "without"
+            )
+            raise LabError(
+                f"lab {self.name!r} is there {what}; take it down first: ironspan lab down --name {self.name}"
+            )
         if azure_services is not None and azure_services != current.azure_services:
             raise LabError(
                 f"lab {self.name!r} is there with{'' if current.azure_services else 'out'} Azure's services; "
@@ -274,7 +295,12 @@ class Lab:
 
     def ssh_command(self, name: str, command: Sequence[str] = ()) -> list[str]:
         """The `ssh` command line that reaches the host called `name`."""
-        one = self._require().layout.host(name)
+        layout = self._require().layout
+        for machine in machine_hosts.known(layout, self.folder):
+            if machine.name == name:
+                known = keys.know(self.folder, machine)
+                return ["ssh", *keys.ssh_options(self.folder, known), f"root@{machine.address}", *command]
+        one = layout.host(name)
         return ["ssh", *keys.ssh_options(self.folder), f"root@{one.address}", *command]
 
     def link(self, **changes: Any) -> dict[str, Any]:

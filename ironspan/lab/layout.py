@@ -86,6 +86,11 @@ class LabHost:
     address: IPv4Address
     machine: str
     cgroup: str
+    #: Account that administers a virtual machine of an estate, and its keys; the lab's own hosts have root.
+    user: str = ""
+    authorized_keys: tuple[str, ...] = ()
+    #: Name of the disk that a virtual machine has etcd's data on; without one they are its own.
+    disk: str = ""
 
     @property
     def port(self) -> str:
@@ -101,12 +106,16 @@ class Layout:
     index: int
     azure: int
     rack: int
+    #: Members of etcd of an estate, whose machines are the only hosts on the Azure side; 0: no estate.
+    estate: int = 0
 
     def __post_init__(self) -> None:
         check_name(self.name)
         if not 0 <= self.index < LABS_PER_MACHINE:
             raise LabError(f"lab index {self.index}: must be 0 to {LABS_PER_MACHINE - 1}")
-        for what, count in (("azure", self.azure), ("rack", self.rack)):
+        if self.estate and self.azure:
+            raise LabError("--azure: write estate, or a number of hosts")
+        for what, count in (("azure", self.azure or self.estate), ("rack", self.rack)):
             if not 1 <= count <= HOSTS_PER_SITE:
                 raise LabError(f"--{what} {count}: write a number from 1 to {HOSTS_PER_SITE}")
 
@@ -171,6 +180,11 @@ class Layout:
     def api_host(self) -> LabHost:
         """The host of the API endpoint: the last Azure host."""
         return [host for host in self.hosts if host.site.key == "azure"][-1]
+
+    @property
+    def api_address(self) -> IPv4Address:
+        """Address of the API endpoint: its host's, or that of the load balancer that the estate declares."""
+        return self.azure_site.network[10] if self.estate else self.api_host.address
 
     @property
     def firewall_table(self) -> str:

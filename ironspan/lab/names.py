@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from ironspan.lab import files, processes
@@ -22,6 +23,8 @@ from ironspan.lab.layout import API_NAME, DOMAIN, Layout
 from ironspan.lab.state import Resource
 
 PROCESS = "dnsmasq"
+#: The file with what an estate's private zones say; the emulated Azure writes it.
+ZONES = "names-azure"
 
 
 def resources() -> list[Resource]:
@@ -32,11 +35,14 @@ def resources() -> list[Resource]:
 def hosts_text(layout: Layout) -> str:
     """The names in the format of /etc/hosts."""
     lines = [f"{host.address} {host.name}.{DOMAIN} {host.name}" for host in layout.hosts]
-    lines.append(f"{layout.api_host.address} {API_NAME}")
+    if not layout.estate:
+        lines.append(f"{layout.api_address} {API_NAME}")
     for site in layout.sites:
         lines.append(f"{site.controller} mirror-{site.key}.{DOMAIN}")
         lines.append(f"{site.router} router-{site.key}.{DOMAIN}")
-    lines += [f"{layout.azure_site.endpoint} {name}" for name in settings.NAMES]
+    # What leads to an estate's private endpoints is said by its zones alone.
+    services = settings.SERVICE_NAMES if layout.estate else settings.NAMES
+    lines += [f"{layout.azure_site.endpoint} {name}" for name in services]
     return "\n".join(lines) + "\n"
 
 
@@ -45,6 +51,7 @@ def command(folder: Path, layout: Layout) -> list[str]:
     return [
         "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
         "--local=/#/", f"--addn-hosts={folder / 'names'}", "--user=root", "--pid-file=", "--log-facility=-",
+        *([f"--addn-hosts={folder / ZONES}"] if layout.estate else []),
         "--bind-interfaces", "--except-interface=lo",
         *(f"--listen-address={site.controller}" for site in layout.sites),
     ]  # fmt: skip
@@ -53,21 +60,45 @@ def command(folder: Path, layout: Layout) -> list[str]:
 def ensure(folder: Path, layout: Layout) -> bool:
     """Start the name server unless it runs; returns whether it was started."""
     changed = files.write_if_changed(folder / "names", hosts_text(layout))
-    pid = processes.running(folder, PROCESS)
-    if pid is not None:
+    if processes.running(folder, PROCESS) is not None:
         if changed:
-            # It reads the names again (dnsmasq(8), NOTES).
-            os.kill(pid, signal.SIGHUP)
+            read_again(folder)
         return False
+    (folder / ZONES).touch()
     processes.spawn(command(folder, layout), folder, PROCESS)
     for site in layout.sites:
         _wait(str(site.controller), layout, folder)
     return True
 
 
+def write_zones(folder: Path, addresses: Mapping[str, str]) -> None:
+    """Let the name server of a lab answer what private zones say.
+
+    Args:
+        folder: The lab's.
+        addresses: Name -> address.
+    """
+    text = "".join(f"{address} {name}\n" for name, address in sorted(addresses.items()))
+    if files.write_if_changed(folder / ZONES, text):
+        read_again(folder)
+
+
+def read_again(folder: Path) -> None:
+    """Let the name server of a lab read its names again (dnsmasq(8), NOTES), if it runs."""
+    pid = processes.running(folder, PROCESS)
+    if pid is not None:
+        os.kill(pid, signal.SIGHUP)
+
+
+def answers(server: str, layout: Layout) -> bool:
+    """Tell whether the name server at an address answers."""
+    site = layout.azure_site
+    return lookup(server, f"router-{site.key}.{DOMAIN}") == [str(site.router)]
+
+
 def _wait(server: str, layout: Layout, folder: Path, timeout_s: float = 10.0) -> None:
     deadline = time.monotonic() + timeout_s
-    while lookup(server, API_NAME) != [str(layout.api_host.address)]:
+    while not answers(server, layout):
         if time.monotonic() > deadline or processes.running(folder, PROCESS) is None:
             raise LabError(f"the name server does not answer on {server}; see {folder}/log/{PROCESS}.log", 1)
         time.sleep(0.05)

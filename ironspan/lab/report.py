@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ironspan.lab import base_image, host, inventory, keys, mirror, names, processes, state
-from ironspan.lab.azure import service
+from ironspan.lab.azure import machine_hosts, service
 from ironspan.lab.commands import attempt
 from ironspan.lab.errors import LabError
-from ironspan.lab.layout import API_NAME, MIRROR_PORT, LabHost
+from ironspan.lab.layout import MIRROR_PORT, LabHost
 from ironspan.lab.machine import Machine, detect
 from ironspan.lab.virtual import rack as racks
 from ironspan.lab.virtual import variables, world
@@ -64,7 +64,7 @@ def status(name: str) -> dict[str, Any]:
 
     Returns:
         {"name", "exists", "machine": {...}, "concessions", "warnings", "base_image"} and, when the lab
-        exists, {"folder", "inventory", "size", "sites", "hosts", "link", "dns", "azure",
+        exists, {"folder", "inventory", "size", "sites", "hosts", "machines", "link", "dns", "azure",
         "bare_metal", "mirror", "up"}.
     """
     machine = detect()
@@ -88,10 +88,7 @@ def status(name: str) -> dict[str, Any]:
         link.update(control.request(folder))
     except LabError as error:
         link["error"] = str(error)
-    dns = {
-        str(site.controller): names.lookup(str(site.controller), API_NAME) == [str(layout.api_host.address)]
-        for site in layout.sites
-    }
+    dns = {str(site.controller): names.answers(str(site.controller), layout) for site in layout.sites}
     serving = {
         f"http://{site.controller}:{MIRROR_PORT}": answers(str(site.controller), MIRROR_PORT, 0.2) is not None
         for site in layout.sites
@@ -99,13 +96,14 @@ def status(name: str) -> dict[str, Any]:
     azure = service.status(folder, layout) if current.azure_services else None
     found.update(
         folder=str(folder),
-        inventory=str(inventory.path(folder)),
-        size={"azure": layout.azure, "rack": layout.rack},
+        inventory=str(inventory.source(layout, folder)),
+        size={"azure": layout.azure, "rack": layout.rack, "estate": layout.estate},
         sites=[
             {"name": s.key, "network": str(s.network), "bridge": s.bridge, "router": str(s.router)}
             for s in layout.sites
         ],
         hosts=hosts,
+        machines=[_host(machine, folder, one) for one in machine_hosts.known(layout, folder)],
         link=link,
         dns=dns,
         azure=azure,

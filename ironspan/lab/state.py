@@ -78,6 +78,7 @@ class State:
             "azure_services": self.azure_services,
             "etcd_backup": self.etcd_backup,
             "bare_metal": self.bare_metal,
+            "estate": self.layout.estate,
             "resources": [[resource.kind, resource.name] for resource in self.resources],
         }
         files.write_atomic(self.folder / "state.json", json.dumps(document, indent=1) + "\n", 0o600)
@@ -104,7 +105,9 @@ def load(name: str) -> State | None:
         raise LabError(f"{path}: {error}; it is written whole, so something else changed it") from error
     if document.get("schema") != SCHEMA:
         raise LabError(f"{path}: schema {document.get('schema')!r}, this ironspan reads {SCHEMA}")
-    layout = Layout(document["name"], document["index"], document["azure"], document["rack"])
+    layout = Layout(
+        document["name"], document["index"], document["azure"], document["rack"], document.get("estate", 0)
+    )
     resources = [Resource(kind, label) for kind, label in document["resources"]]
     # Labs of an older release have no services; a second `lab up` gives them some.
     services, backup = document.get("azure_services", True), document.get("etcd_backup", False)
@@ -120,7 +123,14 @@ def all_labs() -> list[str]:
 
 
 def create(
-    name: str, azure: int, rack: int, wan_mtu: int, taken: set[int], *, azure_services: bool = True
+    name: str,
+    azure: int,
+    rack: int,
+    wan_mtu: int,
+    taken: set[int],
+    *,
+    azure_services: bool = True,
+    estate: int = 0,
 ) -> State:
     """Choose the lowest free index and write the first state file; `taken` are indexes others use.
 
@@ -140,7 +150,7 @@ def create(
             raise LabError(
                 "all lab networks of this machine are in use; take one down: ironspan lab down --name LAB"
             )
-        fresh = State(Layout(name, free[0], azure, rack), wan_mtu, azure_services)
+        fresh = State(Layout(name, free[0], azure, rack, estate), wan_mtu, azure_services)
         fresh.folder.mkdir(parents=True, exist_ok=True)
         fresh.folder.chmod(0o755)
         fresh.save()

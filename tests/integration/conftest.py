@@ -36,6 +36,7 @@ class Cluster:
     lab: Lab
     folder: pathlib.Path
     first: Played | None = None
+    CONTROL_PLANE: t.ClassVar[str] = "az-1"
 
     @property
     def inventory(self) -> pathlib.Path:
@@ -69,7 +70,7 @@ class Cluster:
         command = shlex.join(
             ["kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", *arguments, "-o", "json"]
         )
-        return dict(json.loads(self.on("az-1", command)))
+        return dict(json.loads(self.on(self.CONTROL_PLANE, command)))
 
     def ready_nodes(self) -> set[str]:
         """Return the names of nodes that are Ready."""

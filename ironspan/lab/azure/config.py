@@ -41,6 +41,8 @@ class Config:
     namespace: str = ""
     #: The lab whose hosts Arc machines are; empty: the Arc machine is this one.
     lab: str = ""
+    #: Whether the lab's Azure network is that of an estate, whose data plane this is.
+    estate: bool = False
     #: Address of an Arc machine -> its name in the lab.
     machines: dict[str, str] = field(default_factory=dict)
     #: Where challenges of Arc machines lie.

@@ -165,7 +165,7 @@ class Management:
 
     def _account_document(self) -> dict[str, Any]:
         return {
-            "id": _account_id(),
+            "id": settings.account_id(),
             "name": settings.ACCOUNT,
             "type": _TYPE,
             "kind": "StorageV2",
@@ -194,7 +194,7 @@ class Management:
 
     def _service_document(self) -> dict[str, Any]:
         return {
-            "id": f"{_account_id()}/blobServices/default",
+            "id": f"{settings.account_id()}/blobServices/default",
             "name": "default",
             "type": f"{_TYPE}/blobServices",
             "properties": {
@@ -223,7 +223,7 @@ class Management:
                 "updateHistory": [],
             }
         return {
-            "id": f"{_account_id()}/blobServices/default/containers/{name}",
+            "id": f"{settings.account_id()}/blobServices/default/containers/{name}",
             "name": name,
             "type": f"{_TYPE}/blobServices/containers",
             "properties": properties,
@@ -241,13 +241,6 @@ class Management:
     async def _ask(self, method: str, name: str) -> Response:
         target = f"/{name}?restype=container"
         return await self._upstream.ask(method, target, settings.BLOB_HOST, self._world.own_token())
-
-
-def _account_id() -> str:
-    return (
-        f"/subscriptions/{settings.SUBSCRIPTION}/resourceGroups/{settings.RESOURCE_GROUP}"
-        f"/providers/{_TYPE}/{settings.ACCOUNT}"
-    )
 
 
 def _append(properties: dict[str, Any]) -> Append:
@@ -275,7 +268,7 @@ def _policy_properties(policy: Policy) -> dict[str, Any]:
 def _policy_answer(name: str, policy: Policy) -> Response:
     etag = f'"{policy.etag}"'
     document = {
-        "id": f"{_account_id()}/blobServices/default/containers/{name}/immutabilityPolicies/default",
+        "id": f"{settings.account_id()}/blobServices/default/containers/{name}/immutabilityPolicies/default",
         "name": "default",
         "type": f"{_TYPE}/blobServices/containers/immutabilityPolicies",
         "etag": etag,

@@ -12,7 +12,7 @@ import signal
 import ssl
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ironspan.lab.azure import client, control, http, identity, settings
 from ironspan.lab.azure.arm.machines import Driver
@@ -24,6 +24,9 @@ from ironspan.lab.azure.management import Management
 from ironspan.lab.azure.store import Store
 from ironspan.lab.azure.upstream import Upstream
 from ironspan.lab.azure.world import World
+
+if TYPE_CHECKING:
+    from ironspan.lab.azure.plane import Plane
 
 _CLONE_NEWNET = 0x40000000
 _HOSTS = {settings.LOGIN_HOST: "login", settings.MANAGEMENT_HOST: "management"}
@@ -83,6 +86,17 @@ def _driver(config: Config, namespace: int) -> Driver | None:
     return LabMachines(config.lab, namespace)
 
 
+def _plane(config: Config, arm: Arm, store: Handler, tls: ssl.SSLContext) -> Plane | None:
+    """Return what serves the estate of a lab; None where the lab has hosts in its place."""
+    if not config.estate:
+        return None
+    # Late, like the lab's hosts.
+    from ironspan.lab.azure.plane import Plane
+    from ironspan.lab.state import lab_folder
+
+    return Plane(arm.state, lab_folder(config.lab), store, tls)
+
+
 async def _serve(folder: Path, config: Config, namespace: int) -> None:
     world = World(folder)
     trusted = ssl.create_default_context(cafile=str(authority(folder)))
@@ -112,10 +126,13 @@ async def _serve(folder: Path, config: Config, namespace: int) -> None:
     listener = await control.listen(commands, client.socket_path(folder))
     await _create_container(world, upstream)
     about["ready"] = True
+    plane = _plane(config, arm, services["store"], tls)
     async with listener:
         while True:
             await asyncio.sleep(_TICK_S)
             arm.tick()
+            if plane is not None:
+                await plane.follow()
 
 
 def _placer(config: Config) -> identity.Place:

@@ -41,7 +41,12 @@ def configuration(layout: Layout) -> Config:
     endpoints["arc"] = [address, ARC_PORT]
     racks = {str(host.address): host.name for host in layout.hosts if host.site.key == "rack"}
     return Config(
-        endpoints, ["127.0.0.1", _AZURITE_PORT], layout.azure_site.namespace, lab=layout.name, machines=racks
+        endpoints,
+        ["127.0.0.1", _AZURITE_PORT],
+        layout.azure_site.namespace,
+        lab=layout.name,
+        estate=bool(layout.estate),
+        machines=racks,
     )
 
 

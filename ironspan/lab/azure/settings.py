@@ -15,7 +15,8 @@ BLOB_HOST = f"{ACCOUNT}.blob.core.windows.net"
 LOGIN_HOST = "login.microsoftonline.com"
 MANAGEMENT_HOST = "management.azure.com"
 #: Names that lead to the private address; the second is what a private DNS zone makes the first an alias of.
-NAMES = (BLOB_HOST, f"{ACCOUNT}.privatelink.blob.core.windows.net", LOGIN_HOST, MANAGEMENT_HOST)
+SERVICE_NAMES = (LOGIN_HOST, MANAGEMENT_HOST)
+NAMES = (BLOB_HOST, f"{ACCOUNT}.privatelink.blob.core.windows.net", *SERVICE_NAMES)
 #: Where hosts find the authority to trust, beside others that are not Debian's.
 HOST_CA = "/usr/local/share/ca-certificates/lab-azure.crt"
 #: Where Azure's instance metadata service answers, in every virtual network.
@@ -30,6 +31,15 @@ def identifier(what: str) -> str:
 
 TENANT = identifier("tenant")
 SUBSCRIPTION = identifier("subscription")
+
+
+def account_id() -> str:
+    """Return the resource id of the account of backups, which every lab has."""
+    return (
+        f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
+        f"/providers/Microsoft.Storage/storageAccounts/{ACCOUNT}"
+    )
+
 
 _READ = frozenset({"containers/read", "blobs/read"})
 _WRITE = frozenset({"blobs/write", "blobs/add"})

@@ -30,8 +30,6 @@ def backup(layout: Layout, lab: Path) -> dict[str, Any]:
         The variables of the role etcd_backup, and those of playbooks/backup_store.yml.
     """
     identities = settings.IDENTITIES
-    folder = state_folder(lab)
-    endpoint = f"https://{layout.azure_site.endpoint}"
     return {
         "etcd_backup_stores": [
             {
@@ -54,15 +52,21 @@ def backup(layout: Layout, lab: Path) -> dict[str, Any]:
                 "readers": [identities["reader"].object_id],
             }
         ],
-        "etcd_backup_management": {
-            "kind": "workload_identity",
-            "tenant_id": settings.TENANT,
-            "client_id": identities["operator"].client_id,
-            "token_file": str(token_file(folder)),
-            "authority": endpoint,
-            "url": endpoint,
-            "ca": str(authority(folder)),
-        },
+        "etcd_backup_management": management(layout, lab),
+    }
+
+
+def management(layout: Layout, lab: Path) -> dict[str, Any]:
+    """Return who manages the subscription of the lab in folder `lab`, and where."""
+    folder, endpoint = state_folder(lab), f"https://{layout.azure_site.endpoint}"
+    return {
+        "kind": "workload_identity",
+        "tenant_id": settings.TENANT,
+        "client_id": settings.IDENTITIES["operator"].client_id,
+        "token_file": str(token_file(folder)),
+        "authority": endpoint,
+        "url": endpoint,
+        "ca": str(authority(folder)),
     }
 
 

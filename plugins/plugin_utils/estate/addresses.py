@@ -13,6 +13,8 @@ RESERVED_FIRST, RESERVED_LAST = 4, 1
 """Addresses of each subnet that Azure keeps: network, gateway, two for DNS; and broadcast."""
 WIDEST, NARROWEST = 8, 22
 """Prefix lengths of a space from which four subnets can be cut."""
+NARROWEST_WRITTEN = 24
+"""The same where the site writes its subnets."""
 GATEWAY_PREFIX = 27
 """Azure's least size of a gateway's subnet."""
 SET = 16
@@ -26,7 +28,7 @@ def cut(space: Network) -> dict[str, Network]:
     for nodes.
 
     Args:
-        space: of the virtual network, /8 to /22.
+        space: of the virtual network, /8 to /28.
     """
     parts = list(space.subnets(prefixlen_diff=4))
     gateway = parts[2]

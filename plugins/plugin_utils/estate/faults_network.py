@@ -38,9 +38,13 @@ def space(given: Given) -> Iterator[Fault]:
     network = _network(given.values[SPACE])
     if network is None:
         return
-    if not addresses.WIDEST <= network.prefixlen <= addresses.NARROWEST:
-        limits = f"/{addresses.WIDEST} to /{addresses.NARROWEST}"
-        yield (SPACE,), f"{network} is outside {limits}", "write for example 10.20.0.0/20"
+    written = given.values["azure_subnets"]
+    whole = all(written[what] for what in SUBNETS)
+    narrowest = addresses.NARROWEST_WRITTEN if whole else addresses.NARROWEST
+    if not addresses.WIDEST <= network.prefixlen <= narrowest:
+        message = f"{network} is outside /{addresses.WIDEST} to /{narrowest}"
+        less = "" if whole else f", or all of azure_subnets and up to /{addresses.NARROWEST_WRITTEN}"
+        yield (SPACE,), message, f"write for example 10.20.0.0/20{less}"
     if not _is_private(network):
         yield (
             (SPACE,),
@@ -142,10 +146,14 @@ def subnets(given: Given) -> Iterator[Fault]:
 
 
 def api(given: Given) -> Iterator[Fault]:
-    """The load balancer's address is one of the control planes' subnet."""
+    """The load balancer's address is one of the control planes' subnet, and its port is the API servers'."""
     estate = given.estate
     if estate is None or estate.api is None:
         return
+    if estate.api.port != estate.api.backend_port:
+        # By the name of the endpoint a control plane asks itself, which it cannot do through the balancer.
+        message = f"port {estate.api.port} is not that of the API servers ({estate.api.backend_port})"
+        yield ("site_api_endpoint",), message, f"write {estate.api.host}:{estate.api.backend_port}"
     found, network = _address(estate.api.address), estate.subnets["control"].network
     if found is None or found not in network or not addresses.usable(network, found):
         message = f"{estate.api.address} is no address of a load balancer in {network} (subnet control)"

@@ -182,6 +182,24 @@ class Site:
         """Port of the API endpoint."""
         return int(self.api_endpoint.rpartition(":")[2])
 
+    def api_addresses(self, host: Host) -> list[str]:
+        """Return the addresses that a host has for the name of the API endpoint, the first to try first.
+
+        A load balancer that is no host of the site may not lead a control plane to itself, as Azure's does
+        not: such a host has its own address first. Where its API server does not run it is refused at once
+        and goes to the others.
+
+        Args:
+            host: of the site.
+        """
+        if self.api_host == self.api_address:
+            return []
+        ours = {other.address for other in self.servers} | {host.address}
+        same_port = host.variables.get("control_plane_port") == self.api_port
+        if host.in_group("control_plane") and same_port and self.api_address not in ours:
+            return [host.address, self.api_address]
+        return [self.api_address]
+
     @property
     def dns_address(self) -> str:
         """Address of the cluster's DNS service: the tenth of the service CIDR, as kubeadm takes it."""

@@ -8,12 +8,13 @@ import ipaddress
 import itertools
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses, names
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses, faults_network, names
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import faults as faults_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conftest import SUBSCRIPTION, made
+from .conftest import SMALL, SUBSCRIPTION, made
 
 SPACES = st.builds(
     lambda number, prefix: ipaddress.IPv4Network((number, prefix), strict=False),
@@ -66,3 +67,27 @@ def test_a_written_subnet_is_kept() -> None:
     found = made(azure_subnets={"nodes": "10.20.4.0/22"}).subnets
     assert str(found["nodes"].network) == "10.20.4.0/22"
     assert str(found["control"].network) == "10.20.0.0/24"
+
+
+def test_a_small_space_is_taken_where_its_subnets_are_written() -> None:
+    subnets = {"control": "10.20.0.0/25", "nodes": "10.20.0.128/26", "endpoints": "10.20.0.192/27"}
+    whole = {**subnets, "gateway": "10.20.0.224/27"}
+
+    def faults(written: dict[str, str]) -> list[str]:
+        values = {**SMALL, "azure_address_space": "10.20.0.0/24", "azure_subnets": written}
+        looked = faults_of.given(values, {})
+        return [what for judge in faults_network.FIRST for _, what, _ in judge(looked)]
+
+    assert faults(whole) == []
+    assert faults(subnets) == ["10.20.0.0/24 is outside /8 to /22"]
+
+
+def test_the_port_of_the_endpoint_is_the_api_servers() -> None:
+    looked = faults_of.given({**SMALL, "site_api_endpoint": "api.example.internal:8443"}, {})
+    assert list(faults_network.api(looked)) == [
+        (
+            ("site_api_endpoint",),
+            "port 8443 is not that of the API servers (6443)",
+            "write api.example.internal:6443",
+        )
+    ]

@@ -96,6 +96,22 @@ def test_sizes(calls: list[tuple[str, str, Any]], line: str, size: tuple[int | N
 
 
 @pytest.mark.parametrize(
+    ("line", "size", "members"),
+    [
+        ("up --azure estate", (None, None), 3),
+        ("up --azure estate --size tiny", (None, 1), 1),
+        ("up --azure estate --rack 1", (None, 1), 3),
+    ],
+)
+def test_an_estate(
+    calls: list[tuple[str, str, Any]], line: str, size: tuple[int | None, int | None], members: int
+) -> None:
+    assert main(["lab", *line.split()]) == 0
+    arguments, options = calls[0][2][:2], calls[0][2][-1]
+    assert (arguments, options["estate"]) == (size, members)
+
+
+@pytest.mark.parametrize(
     ("line", "changes"),
     [
         (
@@ -121,6 +137,7 @@ def test_link_changes(calls: list[tuple[str, str, Any]], line: str, changes: dic
         ("link set --rtt 30", "for example 30ms"),
         ("link set --loss 200%", "more than every packet"),
         ("up --name A-b", "lower-case letters"),
+        ("up --azure estate --no-azure-services", "made in the emulated Azure"),
         ("ssh az-1", "there is no lab 'default'"),
     ],
 )

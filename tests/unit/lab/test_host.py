@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ironspan.lab import base_image, host, keys, processes
+from ironspan.lab import accounts, base_image, host, keys, processes
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import LabHost, Layout
 from ironspan.lab.machine import Machine
@@ -236,3 +236,29 @@ def test_arguments_survive_the_shell(test_machine: Machine, rack: LabHost) -> No
     odd = Path("/state/with space/lab")
     script = host.run_script(test_machine, odd, rack)
     assert shlex.quote(f"--directory={odd}/hosts/rack-1/root") in script
+
+
+def test_a_disk_of_a_machine_is_not_in_the_folder_of_its_host(tmp_path: Path) -> None:
+    layout = Layout("lab", 2, 1, 1)
+    plain, machine = layout.host("az-1"), replace(layout.host("az-1"), disk="etcd-1")
+    assert host.data_folder(tmp_path, plain, "etcd") == host.folder(tmp_path, plain) / "etcd"
+    assert host.data_folder(tmp_path, machine, "etcd") == tmp_path / "disks" / "etcd-1"
+    assert host.data_folder(tmp_path, machine, "kubelet") == host.folder(tmp_path, machine) / "kubelet"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_machine_has_the_account_that_azure_makes(tmp_path: Path) -> None:
+    base, tree = tmp_path / "base", tmp_path / "tree"
+    (base / "etc").mkdir(parents=True)
+    for name in ("passwd", "group", "shadow", "gshadow"):
+        (base / "etc" / name).write_text("root:x:0:0\n")
+    accounts.create(base, tree, "ops", ("ssh-ed25519 AAAA a", "ssh-ed25519 BBBB b"))
+    assert (tree / "etc/passwd").read_text().splitlines() == [
+        "root:x:0:0",
+        "ops:x:1000:1000::/home/ops:/bin/bash",
+    ]
+    assert (tree / "etc/shadow").read_text().splitlines()[-1].startswith("ops:*:")  # no password opens it
+    assert (tree / "etc/sudoers.d/90-azure").stat().st_mode & 0o777 == 0o440
+    allowed = tree / "home/ops/.ssh/authorized_keys"
+    assert allowed.read_text() == "ssh-ed25519 AAAA a\nssh-ed25519 BBBB b\n"
+    assert (allowed.stat().st_uid, allowed.parent.stat().st_mode & 0o777) == (1000, 0o700)

@@ -16,6 +16,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.config_
     insist_on_image,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import racks_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estates
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import given as given_estate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults_network import FIRST, JUDGES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,3 +163,26 @@ def test_a_lab_with_virtual_servers_is_a_sound_site_before_and_after_they_run(tm
     assert site is not None
     server = site.hosts["server-1"]
     assert server.mirror_url == site.hosts["rack-1"].mirror_url
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_inventory_of_an_estate_declares_machines_that_its_checks_take(
+    tmp_path: Path, members: int
+) -> None:
+    layout = Layout("lab", 2, 0, 2, estate=members)
+    keys.ensure(tmp_path, layout)
+    path = inventory.write(layout, tmp_path, 1400, etcd_backup=True)
+    assert yaml.safe_load((path.parent / "azure.yml").read_text()) == {"plugin": "ironspan.hybrid.azure"}
+    assert inventory.source(layout, tmp_path) == path.parent
+    written = yaml.safe_load(path.read_text())["all"]
+    variables, racks = written["vars"], written["children"]["on_prem"]
+    made = estates.declared(variables)
+    assert made is not None
+    assert len(made.in_group("etcd")) == members
+    taken = {str(one) for site in layout.sites for one in (site.controller, site.router, site.endpoint)}
+    assert not taken & {one.address for one in made.machines}
+    looked = given_estate(variables, {"rack-1": (racks["hosts"]["rack-1"]["ansible_host"], ("on_prem",))})
+    assert [fault for judge in (*FIRST, *JUDGES) for fault in judge(looked)] == []
+    # ssh takes the first file of known hosts that it is given.
+    assert "UserKnownHostsFile" not in variables["ansible_ssh_common_args"]
+    assert f"UserKnownHostsFile={keys.known_hosts(tmp_path)}" in racks["vars"]["ansible_ssh_extra_args"]

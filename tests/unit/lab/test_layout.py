@@ -101,3 +101,10 @@ def test_unknown_host_is_named_with_those_there_are() -> None:
     assert layout.host("rack-1").site.key == "rack"
     with pytest.raises(LabError, match=r"no host 'rack-2'.*az-1, rack-1"):
         layout.host("rack-2")
+
+
+def test_an_estate_stands_in_the_place_of_hosts() -> None:
+    layout = Layout("a", 2, 0, 1, estate=1)
+    assert layout.api_address == layout.azure_site.network[10]
+    with pytest.raises(LabError, match="write estate, or a number"):
+        Layout("a", 2, 1, 1, estate=1)

@@ -72,3 +72,13 @@ def test_rubbish_is_no_answer_and_no_crash(tail: bytes) -> None:
 
 def test_server_that_is_not_there_is_none() -> None:
     assert names.lookup("127.0.0.99", "api", timeout_s=0.2) is None
+
+
+def test_the_names_of_an_estate_are_its_zones_and_not_the_labs(tmp_path: Path) -> None:
+    layout = Layout("a", 2, 0, 1, estate=3)
+    text = names.hosts_text(layout)
+    assert "management.azure.com" in text
+    assert not [name for name in ("api.lab.internal", "blob.core") if name in text]
+    assert f"--addn-hosts={tmp_path / names.ZONES}" in names.command(tmp_path, layout)
+    names.write_zones(tmp_path, {"b.x": "10.0.0.2", "api.x": "10.0.0.1"})
+    assert (tmp_path / names.ZONES).read_text() == "10.0.0.1 api.x\n10.0.0.2 b.x\n"

@@ -188,3 +188,13 @@ def test_a_lab_of_an_older_release_is_read_as_one_with_services(private_folders:
     old = state.load("a")
     assert old is not None
     assert (old.azure_services, old.etcd_backup) == (True, False)
+
+
+def test_a_lab_with_an_estate_stays_one() -> None:
+    made = state.create("a", 0, 1, 1400, set(), estate=3)
+    assert state.load("a") == made
+    assert (made.layout.estate, made.layout.azure, [one.name for one in made.layout.hosts]) == (
+        3,
+        0,
+        ["rack-1"],
+    )

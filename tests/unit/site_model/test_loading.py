@@ -382,3 +382,15 @@ def test_problems_are_written_for_people(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_nearest(name: str, known: list[str], near: str | None) -> None:
     assert nearest(name, known) == near
+
+
+def test_a_control_plane_asks_itself_before_a_load_balancer_that_is_no_host(example: Example) -> None:
+    site = example.site()
+    servers, address = site.group("control_plane"), site.api_address
+    worker = site.group("nodes")[0]
+    assert {host.name: site.api_addresses(host) for host in servers} == {
+        host.name: [host.address, address] for host in servers
+    }
+    assert site.api_addresses(worker) == [address]
+    site.api_address = servers[0].address
+    assert site.api_addresses(servers[1]) == [servers[0].address]

@@ -15,9 +15,9 @@ from ironspan.lab.azure.arm.faults import NamedFaults
 from ironspan.lab.azure.arm.faults import error as fault_error
 from ironspan.lab.azure.arm.guards import Caller, check_busy, check_denied, check_location, check_place
 from ironspan.lab.azure.arm.ids import ResourceId
-from ironspan.lab.azure.arm.machines import Driver, described
+from ironspan.lab.azure.arm.machines import Driver, boots, described
 from ironspan.lab.azure.arm.rules.common import Write, check_links
-from ironspan.lab.azure.arm.rules.compute import MACHINE
+from ironspan.lab.azure.arm.rules.compute import DISK, MACHINE
 from ironspan.lab.azure.arm.state import Operation, Resource, State
 
 #: What only Azure writes at the top of a document; whoever sends it back is not refused.
@@ -178,6 +178,12 @@ class Engine:
 
     def _put_done(self, operation: Operation) -> None:
         resource = self.state.find(operation.target)
+        if (
+            resource is not None
+            and resource.type == MACHINE
+            and boots(self.state, self.driver, resource, operation)
+        ):
+            return
         operation.status = "Succeeded"
         if resource is None:
             return
@@ -192,8 +198,6 @@ class Engine:
         rules.of(resource.type).done(self.state, resource)
         operation.result = resource.document
         self._drive(before)
-        if resource.type == MACHINE:
-            self.driver.start(described(self.state, resource))
 
     def _machines(self) -> dict[str, dict[str, Any]]:
         return {one.key: described(self.state, one) for one in self.state.of_type(MACHINE)}
@@ -274,6 +278,8 @@ class Engine:
         for one in [*inner, resource]:
             if self.state.resources.pop(one.key, None) is not None:
                 rules.of(one.type).deleted(self.state, one)
+                if one.type == DISK:
+                    self.driver.forget_disk(str(one.document["name"]))
         for key in [key for key in self.state.deployments if ids.below(key, resource.key)]:
             del self.state.deployments[key]
         self._drive(before)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ironspan.lab.azure.machines import lab_host
+from ironspan.lab.azure.machine_hosts import lab_host
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import Layout
 
