@@ -91,6 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "certificates",
             "mirror",
             "trial",
+            "unlike",
         }
     )
 
@@ -161,8 +162,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return self._judged(turn)[0]
 
     def _rollback(self, turn: Turn) -> Result:
-        """Ask the host for the document that it had, and compare; a plan has that document already."""
-        return self._judged(turn, back=not turn.planned)[0]
+        """Ask the host for the document that it had, and compare; a rollback's plan has that one already."""
+        composed = turn.planned is not None and turn.planned.head()["operation"] == ROLLBACK
+        return self._judged(turn, back=not composed)[0]
 
     def _plan(self, turn: Turn) -> Result:
         """Compare, and keep for the plan what would change."""
@@ -241,16 +243,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _judged(self, turn: Turn, *, back: bool = False) -> tuple[Result, Turn]:
         """Compare the host with its document, or with the one that it had, and judge its answer."""
         more = turn.ways_back(now=back)
-        # The texts that differ are compared with those of the plan.
-        texts = bool(turn.planned)
+        # What is planned is the document of the inventory. The texts that differ are compared with its own.
+        planned = None if back else turn.planned
+        texts = bool(planned)
         result, watch = self._ask(turn, "rollback" if back else "assess", more, texts=texts)
         result.pop("csrs", None)
         if _answered(result):
             if back:
-                turn = turn.gone_back(result, more["to"])
+                turn = turn.gone_back(result, more)
             document = json.loads(turn.text)
-            if turn.planned:
-                self._compare_with_plan(result, turn.planned, turn.host, document)
+            if planned:
+                self._compare_with_plan(result, planned, turn.host, document)
             self._judge(result, turn.notes, watch, document)
         return result, turn
 

@@ -23,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host, Site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
     addons,
+    drivers,
     gate,
     live,
     rollback,
@@ -31,15 +32,22 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
 
 NODES_GROUP = "__ironspan_upgrade_nodes"
 ANNOTATION = "ironspan/gvisor"
+_NOTHING: t.Final[Result] = {"changed": False, "returning": [], "back": [], "report": ""}
 
 
 class ActionModule(ClusterAction):
     """The action ``ironspan.hybrid.upgrade_gate``."""
 
     ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
-        "phase": {"type": "str", "choices": ["etcd", "control_plane", "addons", "nodes"], "required": True},
+        "phase": {
+            "type": "str",
+            "choices": ["etcd", "control_plane", "addons", "drivers", "nodes"],
+            "required": True,
+        },
         "hosts": {"type": "list", "elements": "str", "default": []},
         "boots": {"type": "dict", "default": {}},
+        "returning": {"type": "list", "elements": "str", "default": []},
+        "keep_driver": {"type": "bool", "default": False},
         "timeout_s": {"type": "int", "default": 300},
     }
 
@@ -52,7 +60,11 @@ class ActionModule(ClusterAction):
         hosts = [site.hosts[name] for name in arguments["hosts"]]
         limit = seconds(arguments["timeout_s"], "timeout_s")
         if self._task.check_mode:
-            return self._waves(session) if phase == "addons" else {"changed": False}
+            return self._waves(session) if phase == "addons" else dict(_NOTHING)
+        if phase == "drivers":
+            return {**_NOTHING, "returning": drivers.note(session.api(), hosts)}
+        if phase == "nodes":
+            return self._nodes(session, hosts, arguments, limit)
         changed: list[str] = []
         if phase == "addons":
             # Every API server, not only those of this run: nothing may be newer than any of them.
@@ -61,14 +73,37 @@ class ActionModule(ClusterAction):
             if missing:
                 return _stopped(missing, self._way_back(session, "control_plane"))
             changed = addons.follow(session.api(), site.kubernetes_version, _coredns(site))
-        boots = {str(name): str(boot) for name, boot in arguments["boots"].items()}
-        problems = rollouts.until(lambda: _problems(session, phase, hosts, boots), limit, self.say)
+        problems = rollouts.until(lambda: _problems(session, phase, hosts), limit, self.say)
         if problems:
             return _stopped(problems, self._way_back(session, phase))
-        if phase == "nodes":
-            _note_gvisor(session, hosts)
         more = self._waves(session) if phase == "addons" else {}
         return {**more, "changed": bool(changed), "addons": changed}
+
+    def _nodes(self, session: Session, hosts: list[Host], arguments: Result, limit: float) -> Result:
+        """Wait until the nodes of a wave are well; name those that go back to the driver of before."""
+        boots = {str(name): str(boot) for name, boot in arguments["boots"].items()}
+        returning = [str(name) for name in arguments["returning"]]
+        api, failed = session.api(), list[str]()
+
+        def look() -> list[str]:
+            # A verdict is final: nobody waits for another one with the same driver.
+            failed[:] = drivers.failed(api, hosts, boots)
+            return gate.node_problems(api, hosts, boots, failed)
+
+        problems = rollouts.until(look, limit, self.say)
+        found = [*gate.failures(api, failed), *problems]
+        if failed and not arguments["keep_driver"]:
+            for text in found:
+                self.say(text)
+            drivers.turn_back(api, failed)
+            report = rollback.of_drivers([*returning, *failed])
+            return {"changed": True, "back": failed, "problems": found, "report": report}
+        if found:
+            ways = [rollback.of_kept_drivers(failed)] if failed else []
+            ways += [rollback.of_returning(returning)] if returning else []
+            return _stopped(found, " ".join(ways) or self._way_back(session, "nodes"))
+        _note_gvisor(session, hosts)
+        return {**_NOTHING, "report": rollback.of_drivers(returning) if returning else ""}
 
     def _waves(self, session: Session) -> Result:
         """Put the nodes that still differ into a group, in the order of their waves."""
@@ -77,7 +112,7 @@ class ActionModule(ClusterAction):
         planes = {host.name for host in site.group("control_plane")}
         pending = {*self.group(PENDING_GROUP), *self.group(REBOOT_GROUP)}
         workers = [host for host in node_hosts(site) if host.name not in planes]
-        due = [host for host in workers if host.name in pending]
+        due = [host for host in workers if host.name in pending or drivers.waits(now.nodes.get(host.name))]
         out = {name for name, node in now.nodes.items() if not cordon.is_in_service(node)}
         names = [name for wave in waves(due, site.drain.max_unavailable, out, workers) for name in wave]
         for name in names:
@@ -108,7 +143,7 @@ class ActionModule(ClusterAction):
         return rollback.of_control_planes(wanted, done, len(planes))
 
 
-def _problems(session: Session, phase: str, hosts: list[Host], boots: t.Mapping[str, str]) -> list[str]:
+def _problems(session: Session, phase: str, hosts: list[Host]) -> list[str]:
     if phase == "etcd":
         problems = gate.etcd_problems(session, hosts)
         # etcd is well when the API says so too.
@@ -116,10 +151,7 @@ def _problems(session: Session, phase: str, hosts: list[Host], boots: t.Mapping[
         return problems
     if phase == "control_plane":
         return gate.control_plane_problems(session, hosts)
-    api = session.api()
-    if phase == "addons":
-        return gate.rollout_problems(api, session.site.kubernetes_version, _coredns(session.site))
-    return gate.node_problems(api, hosts, boots)
+    return gate.rollout_problems(session.api(), session.site.kubernetes_version, _coredns(session.site))
 
 
 def _coredns(site: Site) -> str:

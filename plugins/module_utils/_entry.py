@@ -23,6 +23,7 @@ TYPES: t.Mapping[str, t.Tuple[type, str]] = {
     "release": (dict, "a mapping"),
     "trial": (dict, "a mapping"),
     "to": (str, "a text"),
+    "unlike": (dict, "a mapping"),
     "root": (str, "a path"),
 }
 """Parameters of ``converge``."""

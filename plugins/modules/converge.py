@@ -90,6 +90,12 @@ options:
       - Beginning of the digest of the document that O(mode=rollback) leads to; by default the one before.
     type: str
     default: ""
+  unlike:
+    description:
+      - With O(mode=rollback), the newest document that is kept in which V(resource) has another V(value) in
+        V(field). The action takes it as a text, V(RESOURCE/FIELD), and the value of the inventory.
+    type: dict
+    default: {}
   root:
     description: Folder to treat as the root of the host. Only tests use another than V(/).
     type: path

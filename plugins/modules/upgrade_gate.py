@@ -32,9 +32,11 @@ options:
       - V(etcd) asks every etcd member, compares their contents, and asks the API whether it is ready.
       - V(control_plane) asks the API servers of O(hosts) directly.
       - V(addons) asks all API servers, then waits until kube-proxy and CoreDNS run everywhere.
+      - V(drivers) notes on drained Nodes which GPU driver they go from and to, and says which of them a run
+        that was killed was taking back.
       - V(nodes) looks at the Nodes O(hosts), their pods in kube-system, and all PodDisruptionBudgets.
     type: str
-    choices: [etcd, control_plane, addons, nodes]
+    choices: [etcd, control_plane, addons, drivers, nodes]
     required: true
   hosts:
     description: Hosts that were just changed.
@@ -48,6 +50,17 @@ options:
       - GPUs have to pass their preflight of it, where the repair controller asks for one.
     type: dict
     default: {}
+  returning:
+    description: For V(nodes), hosts that have gone back to the GPU driver of before.
+    type: list
+    elements: str
+    default: []
+  keep_driver:
+    description:
+      - For V(nodes), hosts whose GPUs fail their preflight with a driver that they have just got keep the
+        gate closed. Otherwise they are returned as RV(back), and their Nodes note that.
+    type: bool
+    default: false
   timeout_s:
     description: Seconds to wait.
     type: int
@@ -77,6 +90,20 @@ addons:
   returned: when the gate is open
   type: list
   elements: str
+returning:
+  description: Hosts that a killed run was taking back to the GPU driver of before.
+  returned: with O(phase=drivers)
+  type: list
+  elements: str
+back:
+  description: Hosts whose GPUs failed their preflight with another driver, and which have to go back from it.
+  returned: with O(phase=nodes)
+  type: list
+  elements: str
+report:
+  description: What there is to tell of hosts that went back; empty when there are none.
+  returned: with O(phase=nodes)
+  type: str
 nodes:
   description: Workers to upgrade, in the order of their waves.
   returned: with O(phase=addons)

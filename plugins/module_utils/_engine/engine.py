@@ -56,7 +56,8 @@ def run(params: t.Mapping[str, t.Any], check_mode: bool = False, diff: bool = Fa
         params: the module's parameters: ``mode`` (apply, assess, rollback, history, confirm or revert);
             ``document``, of which ``layers`` are taken, ``secrets``, ``certificates``, ``mirror`` (URL),
             ``plan`` (digest of the plan this belongs to), ``release`` (digest and time of the whole site's
-            documents), ``trial`` (id and seconds) and ``to`` (digest) as the mode needs; and ``root``.
+            documents), ``trial`` (id and seconds), ``to`` (digest) and ``unlike`` (resource, field and
+            value) as the mode needs; and ``root``.
         check_mode: say what would be changed, change nothing.
         diff: return diffs too.
 
@@ -121,7 +122,8 @@ class _Run:
             self.store.lock(False)
             revisions, owned = self.store.revisions.all(), self.store.load().owned
             self.store.unlock()
-            self.raw, about = rollback.compose(revisions, self.params.get("to") or "", owned)
+            to, unlike = self.params.get("to") or "", self.params.get("unlike") or {}
+            self.raw, about = rollback.compose(revisions, to, owned, unlike)
             self.told.update(rollback=about, document=self.raw)
         layers = self.params.get("layers")
         self.part = only_layers(self.raw, layers) if layers else self.raw

@@ -24,13 +24,17 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.revisions 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Spec
 
 
-def choose(revisions: t.Sequence[Revision], to: str) -> t.Tuple[Revision, Revision]:
+def choose(
+    revisions: t.Sequence[Revision], to: str, unlike: t.Mapping[str, t.Any]
+) -> t.Tuple[Revision, Revision]:
     """Return where the host is and where it goes back to.
 
     Args:
         revisions: oldest first.
         to: beginning of a digest; empty means the document before the present one, or, after a rollback, the
             one that was gone back to: asked again, a rollback is finished and not taken further.
+        unlike: ``resource``, ``field`` and ``value``: the newest document that has this resource with another
+            value there, whatever came in between; nothing for any document.
 
     Raises:
         EngineError: there is no such document.
@@ -38,6 +42,12 @@ def choose(revisions: t.Sequence[Revision], to: str) -> t.Tuple[Revision, Revisi
     if not revisions:
         raise EngineError([Problem("", "no document is kept on this host", "Only what was applied is kept.")])
     newest = revisions[-1]
+    if unlike:
+        for revision in reversed(revisions):
+            if _is_unlike(revision["document"], unlike):
+                return newest, revision
+        text = f"no document with another {unlike['field']} of {unlike['resource']} is kept on this host"
+        raise EngineError([Problem("", text, "Write the one that it shall have into the inventory.")])
     if to:
         for revision in reversed(revisions):
             if revision["digest"].startswith(to):
@@ -54,7 +64,14 @@ def choose(revisions: t.Sequence[Revision], to: str) -> t.Tuple[Revision, Revisi
     return newest, revisions[-2]
 
 
-def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[Spec, t.Dict[str, t.Any]]:
+def _is_unlike(document: t.Mapping[str, t.Any], unlike: t.Mapping[str, t.Any]) -> bool:
+    found = [entry for entry in document["resources"] if entry["id"] == unlike["resource"]]
+    return any(entry.get(unlike["field"]) != unlike["value"] for entry in found)
+
+
+def compose(
+    revisions: t.Sequence[Revision], to: str, owned: Owned, unlike: t.Mapping[str, t.Any]
+) -> t.Tuple[Spec, t.Dict[str, t.Any]]:
     """Return the document to apply, and what there is to say about it.
 
     Only layers that were applied here take part: a document of the whole host may have been applied in part.
@@ -63,8 +80,9 @@ def compose(revisions: t.Sequence[Revision], to: str, owned: Owned) -> t.Tuple[S
         revisions: oldest first.
         to: see ``choose``.
         owned: resource id -> paths that the engine is responsible for.
+        unlike: see ``choose``.
     """
-    newest, target = choose(revisions, to)
+    newest, target = choose(revisions, to, unlike)
     applied = newest["layers"]
     document = target["document"]
     wanted = [entry for entry in document["resources"] if layer_of(entry["id"]) in applied]

@@ -140,6 +140,13 @@ OPERATIONS = (
                 default=3,
                 least=1,
             ),
+            Argument(
+                name="ironspan_keep_driver",
+                what="keep a driver with which GPUs failed their preflight, and the node cordoned, to be "
+                "looked into; otherwise it goes back to the one of before",
+                type="bool",
+                default=False,
+            ),
             ALLOW_DESTRUCTIVE,
             PLAN,
             *EVERYWHERE,

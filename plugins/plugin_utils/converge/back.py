@@ -56,13 +56,30 @@ def trial_of(variables: Mapping[str, t.Any], folder: RunFolder) -> dict[str, t.A
     return {"id": identity, "seconds": seconds_of(variables[TRY_VARIABLE])}
 
 
+def unlike(document: Mapping[str, t.Any], asked: str) -> dict[str, t.Any]:
+    """Return the field of a resource that is to have another value than in the inventory's document.
+
+    Args:
+        document: of the inventory.
+        asked: the resource's id and the field's name, with a slash between.
+
+    Raises:
+        ExchangeError: the document has no such resource.
+    """
+    name, _, field = asked.rpartition("/")
+    for resource in document["resources"]:
+        if resource["id"] == name:
+            return {"resource": name, "field": field, "value": resource.get(field)}
+    raise ExchangeError(f"the inventory declares no {name} for this host", "there is nothing to go back from")
+
+
 def lay_out(result: dict[str, t.Any], host: str, to: str, folder: RunFolder) -> str:
     """Put the document that a host composed in the place of the inventory's, for the plays that follow.
 
     Args:
         result: of the module; verdicts are added, the document is taken out.
         host: its name.
-        to: what the operator asked for.
+        to: which document was asked for; empty where it is the one before the site's last change.
         folder: of the run.
 
     Returns:

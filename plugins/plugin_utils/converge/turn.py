@@ -112,13 +112,22 @@ class Turn:
             more["trial"] = back.trial_of(self.variables, self.folder)
             if now:
                 more["to"] = value_of(self.variables, back.DIGEST_VARIABLE) or ""
+                if asked := self.arguments.get("unlike"):
+                    more["unlike"] = back.unlike(json.loads(self.whole), str(asked))
         return more
 
-    def gone_back(self, result: Result, to: str) -> Turn:
-        """Return the turn with the document that the host composed in the place of the inventory's."""
+    def gone_back(self, result: Result, asked: Mapping[str, t.Any]) -> Turn:
+        """Return the turn with the document that the host composed in the place of the inventory's.
+
+        Args:
+            result: of the module. Where this is about some layers, so is the document from then on.
+            asked: what ``ways_back`` said.
+        """
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import back
 
-        text = back.lay_out(result, self.host, to, self.folder)
+        if self.layers:
+            result["document"] = json.loads(only_layers(json.dumps(result["document"]), self.layers))
+        text = back.lay_out(result, self.host, asked["to"] or str(asked.get("unlike", "")), self.folder)
         return dataclasses.replace(self, text=text, notes={**self.notes, "composed": True})
 
     def left_alone(self) -> str:

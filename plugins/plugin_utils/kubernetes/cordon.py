@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 ANNOTATION = "ironspan/cordoned"
+DRIVER_CHANGE = "ironspan/driver-change"
+"""What a wave notes of a node whose GPU driver it changes; it goes when the node is uncordoned."""
 _ATTEMPTS = 5
 
 
@@ -72,7 +75,7 @@ def cordon(api: Api, name: str) -> bool:
         ApiError: there is no such node, or it changes all the time.
     """
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return _write(api, name, lambda node: None if is_cordoned(node) else (True, now))
+    return _write(api, name, lambda node: None if is_cordoned(node) else (True, {ANNOTATION: now}))
 
 
 def uncordon(api: Api, name: str) -> bool:
@@ -84,21 +87,24 @@ def uncordon(api: Api, name: str) -> bool:
     Raises:
         ApiError: there is no such node, or it changes all the time.
     """
-    return _write(api, name, lambda node: (None, None) if cordoned_here(node) else None)
+    over = {ANNOTATION: None, DRIVER_CHANGE: None}
+    return _write(api, name, lambda node: (None, over) if cordoned_here(node) else None)
 
 
-def _write(api: Api, name: str, decide: t.Callable[[Object], tuple[bool | None, str | None] | None]) -> bool:
-    """Write what ``decide`` says of the node as it is: (unschedulable, annotation), or None to leave it."""
+def _write(
+    api: Api, name: str, decide: t.Callable[[Object], tuple[bool | None, Mapping[str, str | None]] | None]
+) -> bool:
+    """Write what ``decide`` says of the node as it is: (unschedulable, annotations), or None to leave it."""
     path = node_path(name)
     for attempt in range(1, _ATTEMPTS + 1):
         node = api.get(path)
         decision = decide(node)
         if decision is None:
             return False
-        unschedulable, annotation = decision
+        unschedulable, annotations = decision
         metadata = {
             "resourceVersion": node["metadata"]["resourceVersion"],
-            "annotations": {ANNOTATION: annotation},
+            "annotations": dict(annotations),
         }
         try:
             api.merge(path, {"metadata": metadata, "spec": {"unschedulable": unschedulable}})

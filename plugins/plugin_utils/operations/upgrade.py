@@ -16,9 +16,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations import obstacles
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.context import Context
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import waves
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError, Step
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live, skew
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import drivers, live, skew
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
 
 # Measured in the lab on two cores that other work shared; a real host is faster.
@@ -114,7 +115,7 @@ def _host_steps(context: Context, now: live.Live, host: Host, wave: str) -> Iter
     if host.name not in now.nodes:
         return
     changes = list(_changes(now, host))
-    named = host.name in {named.name for named in context.hosts}
+    named = host.name in {named.name for named in context.hosts} or drivers.waits(now.nodes[host.name])
     if not changes and not named:
         if now.closed_here(host.name):
             yield Step("uncordon", host.name, f"open {host.name}, which an earlier run left closed")
@@ -124,9 +125,10 @@ def _host_steps(context: Context, now: live.Live, host: Host, wave: str) -> Iter
         changes = ["what its document says"]
     if host.in_group("gvisor") or host.in_group("gvisor_gpu"):
         changes.append(f"gVisor {host.variables['gvisor_version']} if it has another")
-    driver = str(host.variables.get("nvidia_driver_version") or "") if host.in_group("gpu") else ""
-    if driver:
-        changes.append(f"GPU driver {driver} if it has another, which takes a reboot")
+    if driver := drivers.declared(host):
+        keeps = value_of(context.arguments, "ironspan_keep_driver")
+        back = "" if keeps else ", and goes back with another if its GPUs fail their preflight then"
+        changes.append(f"GPU driver {driver} if it has another, which takes a reboot{back}")
     kubelet = now.kubelets[host.name]
     yield Step(
         "drain",

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
@@ -13,12 +13,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import live
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import drivers, live
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import parse
 
 _SHOWN = 8
-PREFLIGHT = "GPUPreflight"
-"""The Node's condition that the agent of GPU hosts writes."""
 
 
 def etcd_problems(session: Session, changed: Sequence[Host]) -> list[str]:
@@ -51,7 +49,9 @@ def control_plane_problems(session: Session, changed: Sequence[Host]) -> list[st
     return problems
 
 
-def node_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -> list[str]:
+def node_problems(
+    api: Api, changed: Sequence[Host], boots: Mapping[str, str], failed: Collection[str] = ()
+) -> list[str]:
     """Return what is wrong with nodes that were changed, and with disruption budgets anywhere.
 
     A Node stays Ready for most of a minute while its host is away, so only the boot that the kubelet reports
@@ -61,6 +61,7 @@ def node_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -
         api: the API.
         changed: hosts of the wave.
         boots: boot IDs as the hosts have them now, by their names; hosts that are not in it may have any.
+        failed: hosts whose GPUs have failed their preflight, which is known and not said again.
     """
     now = live.look(api)
     problems: list[str] = []
@@ -69,10 +70,9 @@ def node_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -
         if node is None:
             problems.append(f"{host.name} is not in the cluster")
             continue
-        reported = str(node["status"].get("nodeInfo", {}).get("bootID", ""))
-        if host.name in boots and reported != boots[host.name]:
+        if host.name in boots and drivers.boot_of(node) != boots[host.name]:
             problems.append(f"{host.name} was rebooted, and its kubelet has not reported since")
-        problems += _preflight(host, node)
+        problems += () if host.name in failed else _preflight(host, node)
         if not cordon.is_ready(node):
             reason = str(cordon.ready_condition(node).get("message", "its kubelet has not reported"))
             problems.append(f"{host.name} is not Ready: {reason}")
@@ -86,12 +86,23 @@ def node_problems(api: Api, changed: Sequence[Host], boots: Mapping[str, str]) -
     return [*problems, *budget_problems(api.get("/apis/policy/v1/poddisruptionbudgets")["items"])]
 
 
+def failures(api: Api, names: Collection[str]) -> Iterator[str]:
+    """Say why GPUs of these nodes failed their preflight."""
+    for name in names:
+        said = drivers.condition_of(api.get(cordon.node_path(name))).get("message")
+        yield f"the GPUs of {name} failed their preflight: {said or 'no reason given'}"
+
+
 def _preflight(host: Host, node: Object) -> Iterator[str]:
     """Say what is wrong with the preflight of a node's GPUs; it belongs to a boot and a driver."""
-    found = next((c for c in node["status"].get("conditions", ()) if c["type"] == PREFLIGHT), None)
-    if found is None or found.get("status") == "True":
+    found = drivers.condition_of(node)
+    passed = found.get("status") == "True"
+    # The agent may not have said yet that its verdict is of the boot before.
+    outdated = passed and drivers.is_outdated(node)
+    if not found or (passed and not outdated):
         return
-    said = str(found.get("message", "")) or "no reason given"
+    said = "" if outdated else str(found.get("message", ""))
+    said = said or "no reason given"
     if found.get("status") == "False":
         yield f"the GPUs of {host.name} failed their preflight: {said}"
     elif host.variables.get("gpu_repair_enabled") and host.variables.get("gpu_repair_mode") != "watch":

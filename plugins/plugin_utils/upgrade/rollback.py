@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.skew import Version
 
 AGAIN = "Fix it and run the same again: it goes on where it stopped."
@@ -60,4 +62,31 @@ def of_nodes(wanted: Version) -> str:
         f"{AGAIN} Or leave it: kubelets may be three minor versions older than the API server. Back for one "
         "node: give that host its former site_kubernetes_version (containerd_version) and run upgrade.yml. "
         f"What already runs {wanted} may stay."
+    )
+
+
+def of_drivers(names: Sequence[str]) -> str:
+    """Return what became of nodes whose GPUs failed their preflight with another driver."""
+    return (
+        f"The GPUs of {', '.join(names)} failed their preflight with the driver of the inventory; the one of "
+        "before runs again, and no other wave begins. Set nvidia_driver_version back or to another one: the "
+        "next run would try the same again. What failed: ironspan gpu why NODE, or journalctl -u "
+        "ironspan-gpud-preflight on the host."
+    )
+
+
+def of_kept_drivers(names: Sequence[str]) -> str:
+    """Return the way back of nodes that were to keep the driver that failed."""
+    return (
+        f"{', '.join(names)} keeps the driver that failed and stays cordoned, as this run was told "
+        "(ironspan_keep_driver). Run again without that, and it goes back to the driver of before."
+    )
+
+
+def of_returning(names: Sequence[str]) -> str:
+    """Return what there is to do where nodes are not well with the driver of before either."""
+    return (
+        f"{', '.join(names)} went back to the driver of before, because GPUs failed their preflight with the "
+        "one of the inventory. What is not well now is not that driver's doing. The wave stays cordoned. "
+        f"{AGAIN}"
     )

@@ -131,6 +131,33 @@ def test_a_layer_that_was_never_applied_here_is_left_out(sandbox: Sandbox) -> No
     assert not (sandbox.root / "etc/app/two").exists()
 
 
+UNLIKE = {"resource": "l/driver", "field": "content", "value": "new"}
+
+
+def test_the_newest_document_with_another_value_whatever_came_in_between(sandbox: Sandbox) -> None:
+    """A driver goes back by itself, also where other changes followed, or the way back was cut off."""
+    apply(sandbox, FOLDER, text("driver", "oldest"))
+    apply(sandbox, FOLDER, text("driver", "old"))
+    apply(sandbox, FOLDER, text("driver", "new"))
+    apply(sandbox, FOLDER, text("driver", "new"), text("other", "stays"))
+    for _ in range(2):
+        composed = sandbox.run(mode="rollback", unlike=UNLIKE)
+        assert [
+            entry["content"] for entry in composed["document"]["resources"] if "driver" in entry["id"]
+        ] == ["old"]
+        assert not sandbox.run(document=composed["document"]).get("failed")
+    assert sandbox.read("etc/app/driver") == "old"
+
+
+@pytest.mark.parametrize("name", ["l/driver", "l/elsewhere"])
+def test_no_document_with_another_value(sandbox: Sandbox, name: str) -> None:
+    apply(sandbox, FOLDER)
+    apply(sandbox, FOLDER, text("driver", "new"))
+    failed = sandbox.run(mode="rollback", unlike={**UNLIKE, "resource": name})
+    assert f"no document with another content of {name} is kept" in failed["msg"]
+    assert sandbox.read("etc/app/driver") == "new"
+
+
 def test_what_was_added_goes_and_services_follow(sandbox: Sandbox) -> None:
     apply(sandbox, FOLDER, text("app.conf", "old\n"), UNIT, service("app.conf"))
     before = sandbox.snapshot()

@@ -195,6 +195,11 @@ BACK = (VALIDATE.format(purpose="apply") + COMPARE + COMPARE).replace("mode: ass
 BACK = BACK.replace("        mode: assess\n", "")
 
 
+ONE_LAYER = BACK.replace(
+    "mode: rollback", "mode: rollback\n        layers: [base]\n        unlike: base/motd/content", 1
+)
+
+
 def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     done = play(folder, text.format(roles=ROLES), *TWO, *options, XDG_STATE_HOME=str(folder / "state"))
     assert done.returncode == 0, done.stdout
@@ -220,6 +225,21 @@ def test_two_changes_and_back_in_real_runs(tmp_path: Path) -> None:
     assert "Its last change is older" in " ".join(done.stdout.split() + done.stderr.split())
     assert motd(tmp_path).startswith("Goodbye")
     assert motd(tmp_path, "a1") == changed
+
+
+def test_one_layer_goes_back_to_what_is_unlike_the_inventory(tmp_path: Path) -> None:
+    """As a GPU driver does: what is applied after the comparison is that layer of the earlier document."""
+    write_inventory(tmp_path)
+    run(tmp_path, APPLY)
+    before = motd(tmp_path)
+    run(tmp_path, APPLY, "-e", "base_motd=Goodbye")
+    for _ in range(2):
+        done = run(tmp_path, ONE_LAYER, "-e", "base_motd=Goodbye", "--limit", "localhost,w2")
+        assert motd(tmp_path) == before
+    assert "changed=0" in done.stdout
+    assert motd(tmp_path, "w1").startswith("Goodbye")
+    refused = play(tmp_path, ONE_LAYER.format(roles=ROLES).replace("motd/content", "no/content"), *TWO)
+    assert refused.returncode == 2 and "the inventory declares no base/no for this host" in refused.stdout
 
 
 def test_a_trial_in_real_runs(tmp_path: Path) -> None:

@@ -131,4 +131,5 @@ def context(api: Table, hosts: list[Host], etcd: str = "3.6.14", **more: t.Any) 
         etcd_members=lambda: more.get("members", members),
         session=types.SimpleNamespace(etcd_context=lambda: None),
         hosts=more.get("named", []),
+        arguments=more.get("arguments", {}),
     )

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import rollouts
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import addons, gate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import addons, drivers, gate
 
 from .tables import NEW, OLD, Content, cluster, host, node, workload
 
@@ -51,7 +51,7 @@ def test_the_gate_after_nodes(change: Content, says: str) -> None:
     assert bool(found) == bool(says)
 
 
-PREFLIGHT = {"type": gate.PREFLIGHT, "message": "A03: 12 TFLOP/s"}
+PREFLIGHT = {"type": drivers.PREFLIGHT, "message": "A03: 12 TFLOP/s"}
 
 
 @pytest.mark.parametrize(
