@@ -14,6 +14,8 @@ _VERSION = re.compile(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _SERVICES = ("nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
 _CDI = ("run/cdi/nvidia.json", "var/run/cdi/nvidia.json", "etc/cdi/nvidia.json")
 _LONGEST = 1 << 20
+_NVIDIA, _DISPLAYS = "0x10de", ("0x0300", "0x0302")
+_MOST_PORTS = 64
 
 
 def read(root: Path = ROOT) -> dict[str, t.Any]:
@@ -25,7 +27,10 @@ def read(root: Path = ROOT) -> dict[str, t.Any]:
     Returns:
         ``module``: version of the kernel module that is loaded, empty without one; ``switches``: number of
         NVSwitches; ``services``: which of NVIDIA's services run; ``cdi``: driver and device nodes of the CDI
-        description, None without one; ``missing``: device nodes of that description that are not there.
+        description, None without one; ``missing``: device nodes of that description that are not there;
+        ``ports``: of RDMA adapters, by ADAPTER/PORT; ``peermem``: whether nvidia_peermem is loaded;
+        ``iommu``: types of the IOMMU groups that have GPUs, none where it is off, None where there are no
+        GPUs; ``direct``: whether the kernel was told to keep PCIe's access control from redirecting.
     """
     cdi = _cdi(root)
     return {
@@ -34,7 +39,43 @@ def read(root: Path = ROOT) -> dict[str, t.Any]:
         "services": [name for name in _SERVICES if _runs(root, name)],
         "cdi": cdi,
         "missing": [path for path in (cdi or {}).get("nodes", []) if not (root / path.lstrip("/")).exists()],
+        "ports": _ports(root),
+        "peermem": (root / "sys/module/nvidia_peermem").is_dir(),
+        "iommu": _iommu(root),
+        "direct": "disable_acs_redir=" in _text(root / "proc/cmdline"),
     }
+
+
+def _ports(root: Path) -> dict[str, dict[str, t.Any]]:
+    """Return the ports of RDMA adapters, as Documentation/ABI/stable/sysfs-class-infiniband has them."""
+    found = {}
+    for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        # "4: ACTIVE", "400 Gb/sec (4X NDR)"
+        state = _text(port / "state").strip().partition(": ")[2]
+        rate = re.match(r"(\d+(?:\.\d+)?) Gb/sec", _text(port / "rate"))
+        downed = _text(port / "counters/link_downed").strip()
+        found[f"{port.parent.parent.name}/{port.name}"] = {
+            "up": state == "ACTIVE",
+            "state": state[:20] or "no state",
+            "gbps": float(rate[1]) if rate else 0.0,
+            "downed": int(downed) if downed.isdigit() else 0,
+        }
+        if len(found) >= _MOST_PORTS:
+            break
+    return found
+
+
+def _iommu(root: Path) -> list[str] | None:
+    """Return the types of the IOMMU groups of NVIDIA's devices; ``identity`` is passed through."""
+    gpus = [
+        device
+        for device in sorted((root / "sys/bus/pci/devices").glob("*"))
+        if _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAYS)
+    ]
+    if not gpus:
+        return None
+    groups = [device / "iommu_group" for device in gpus]
+    return sorted({_text(group / "type").strip() or "unknown" for group in groups if group.exists()})
 
 
 def _text(path: Path) -> str:

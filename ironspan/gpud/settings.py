@@ -138,6 +138,7 @@ def read(top: Section) -> Settings:
 
 def _expected(section: Section) -> Expected:
     count, links = section.number("count", -1, -1, 64), section.number("links", -1, -1, 36)
+    ports = section.number("ports", -1, -1, 64)
     found = Expected(
         count=None if count < 0 else count,
         model=section.text("model", _ANY, "a GPU's name", default=""),
@@ -145,6 +146,10 @@ def _expected(section: Section) -> Expected:
         mig=section.flag("mig", False),
         compute_mode=section.number("compute_mode", 0, 0, 3),
         links=None if links < 0 else links,
+        ports=None if ports < 0 else ports,
+        peermem=section.flag("peermem", False),
+        iommu=section.text("iommu", _ANY, "passthrough, disabled or nothing", default=""),
+        direct=section.flag("direct", False),
     )
     section.end()
     return found

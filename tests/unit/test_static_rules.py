@@ -29,6 +29,7 @@ ALLOWED = {
     ("_programs/_settings.py", "*"): "one file, which root names",
     ("_programs/access_controller.py", "*"): "a process of its own, in folders of its own",
     ("_programs/audit_watch.py", "*"): "a process of its own, in folders of its own",
+    ("_programs/kubelet_cpus.py", "*"): "a process of its own, one file of root's",
     ("_programs/nvidia_cdi.py", "*"): "a process of its own, in folders of root's",
     ("_programs/nvidia_mig.py", "open"): "a process of its own that reads one file of root's",
     ("_programs/runtime_bench.py", "*"): "a process of its own, in folders of root's",

@@ -7,10 +7,10 @@ A check is named as in docs/gpu-health.md, has limits that a site may change, an
 
 from __future__ import annotations
 
-from ironspan.gpud.checks import links, memory, presence, software, state
+from ironspan.gpud.checks import links, memory, paths, presence, software, state
 from ironspan.gpud.checks.base import Check
 
-_PARTS = (presence, memory, state, links, software)
+_PARTS = (presence, memory, state, links, software, paths)
 
 
 def table() -> tuple[Check, ...]:

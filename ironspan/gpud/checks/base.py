@@ -41,6 +41,10 @@ class Expected:
         mig: whether MIG is on.
         compute_mode: as NVML numbers it.
         links: NVLinks of each GPU that must be up.
+        ports: of RDMA adapters that must be up.
+        peermem: the module nvidia_peermem is to be loaded.
+        iommu: ``passthrough``, ``disabled``, or nothing.
+        direct: PCIe's access control was to be told at boot not to redirect.
     """
 
     count: int | None = None
@@ -49,6 +53,10 @@ class Expected:
     mig: bool = False
     compute_mode: int = 0
     links: int | None = None
+    ports: int | None = None
+    peermem: bool = False
+    iommu: str = ""
+    direct: bool = False
 
 
 class Gpu:

@@ -237,7 +237,7 @@ def test_one_layer_goes_back_to_what_is_unlike_the_inventory(tmp_path: Path) -> 
         done = run(tmp_path, ONE_LAYER, "-e", "base_motd=Goodbye", "--limit", "localhost,w2")
         assert motd(tmp_path) == before
     assert "changed=0" in done.stdout
-    assert motd(tmp_path, "w1").startswith("Goodbye")
+    assert motd(tmp_path, "a1").startswith("Goodbye")
     refused = play(tmp_path, ONE_LAYER.format(roles=ROLES).replace("motd/content", "no/content"), *TWO)
     assert refused.returncode == 2 and "the inventory declares no base/no for this host" in refused.stdout
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The play of the waves as it is, in real runs with stand-ins for what it calls: who is asked what, and when."""
+"""The play of the waves in real runs, with stand-ins for what it calls: who is asked what, and when."""
 
 from __future__ import annotations
 

@@ -1,0 +1,117 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""How GPU hosts boot, and which CPUs pods get: values that contradict each other, or leave nothing over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+
+Problem = tuple[str, str, str]
+"""Variable, what is wrong, what to write instead."""
+ARGUMENTS, PAGES_1GIB, PAGES_2MIB = (
+    "gpu_host_kernel_arguments",
+    "gpu_host_hugepages_1gib_count",
+    "gpu_host_hugepages_2mib_count",
+)
+POLICY, RESERVED = "node_kubelet_cpu_manager_policy", "node_kubelet_reserved_cpus"
+_OURS = {
+    "iommu": "gpu_host_iommu",
+    "intel_iommu": "gpu_host_iommu",
+    "amd_iommu": "gpu_host_iommu",
+    "hugepages": PAGES_1GIB,
+    "hugepagesz": PAGES_1GIB,
+}
+_KUBELET = {
+    "cpuManagerPolicy": POLICY,
+    "reservedSystemCPUs": RESERVED,
+    "topologyManagerPolicy": "node_kubelet_topology_manager_policy",
+    "topologyManagerScope": "node_kubelet_topology_manager_scope",
+}
+_MOST_PERCENT = 75
+"""Of a host's memory that may be huge pages: the kernel sets them aside before anything else starts."""
+
+
+def check_hosts(draft: Draft) -> None:
+    """Each value is judged once, at the line that has it."""
+    said: set[tuple[str, ...]] = set()
+    gpus = {host.name for host in draft.members("gpu")}
+    for host in draft.hosts.values():
+        found = [*_cpus(host, host.name in gpus)]
+        if host.name in gpus:
+            found += [*_arguments(host), *_pages(host)]
+        for variable, message, remedy in found:
+            place = draft.place(host, variable)
+            if (str(place), variable, message) not in said:
+                said.add((str(place), variable, message))
+                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+
+
+def _arguments(host: HostDraft) -> Iterator[Problem]:
+    text = str(host.values.get(ARGUMENTS) or "")
+    if re.search(r"[\"']", text):
+        yield ARGUMENTS, "has a quote, which the boot loader's file cannot hold", "write it without quotes"
+        return
+    for word in text.split():
+        name, _, value = word.partition("=")
+        own = _OURS.get(name)
+        if name == "pci" and "disable_acs_redir" in value:
+            own = "gpu_host_acs"
+        if own:
+            yield ARGUMENTS, f"has {word}, for which there is a variable", f"write {own} instead"
+
+
+def _pages(host: HostDraft) -> Iterator[Problem]:
+    large, small = (host.values.get(name) or 0 for name in (PAGES_1GIB, PAGES_2MIB))
+    memory = host.values.get("base_min_memory_mib")
+    if not all(isinstance(each, int) for each in (large, small, memory)):
+        return  # It has been named as no number.
+    pages = large * 1024 + small * 2
+    if pages * 100 > int(memory or 0) * _MOST_PERCENT:
+        yield (
+            PAGES_1GIB if large else PAGES_2MIB,
+            f"sets {pages} MiB aside, and hosts are only known to have {memory} MiB (base_min_memory_mib)",
+            f"write there what these hosts have at least; huge pages may be {_MOST_PERCENT} % of it",
+        )
+
+
+def _cpus(host: HostDraft, has_gpus: bool) -> Iterator[Problem]:
+    value = host.values.get
+    settings = value("node_kubelet_settings")
+    for key, name in _KUBELET.items():
+        if isinstance(settings, dict) and key in settings and name in host.settings:
+            remedy = f"take {key} out of node_kubelet_settings"
+            yield name, f"is there twice, in node_kubelet_settings as {key}", remedy
+    reserved = str(value(RESERVED) or "")
+    if reserved and not _is_ascending(reserved):
+        yield (
+            RESERVED,
+            f"{reserved!r} is no list of CPUs",
+            "write ascending numbers and ranges, such as 0-3,64-67",
+        )
+    if value(POLICY) != "static":
+        return
+    if not has_gpus:
+        remedy = "write it for hosts of the group gpu; on others its state is not changed with it"
+        yield POLICY, "is static for a host without GPUs", remedy
+    elif not reserved:
+        yield (
+            POLICY,
+            "is static, and no CPUs are reserved",
+            f"write into {RESERVED} those that pods never get",
+        )
+
+
+def _is_ascending(text: str) -> bool:
+    last = -1
+    for part in text.split(","):
+        found = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
+        if not found or not last < int(found[1]) <= int(found[2] or found[1]):
+            return False
+        last = int(found[2] or found[1])
+    return True
+
+
+CHECKS = (check_hosts,)
