@@ -13,6 +13,8 @@ from pathlib import Path
 
 import yaml
 
+UNKNOWN_TO = 255
+"""Largest XID that the device plugin is told is harmless though nobody knows it; the catalogue ends below."""
 DATA_FILE = Path(__file__).absolute().with_name("policy.yml")
 CLASSES = ("A0", "A1", "A2", "A3", "A4", "A5")
 SOURCES = ("xid", "sxid", "nvml", "dcgm")
@@ -154,8 +156,12 @@ class Policy:
         """Return the class of events when they come back after their repair, where it is another one."""
         return {str(event): rule.again for event, rule in self.rules.items() if rule.again}
 
-    def health_checks(self) -> tuple[str, str]:
+    def health_checks(self, watched: bool = False) -> tuple[str, str]:
         """Return the device plugin's lists of XIDs that follow this policy.
+
+        Args:
+            watched: an agent asks the driver which recovery a GPU needs. Then a code that nobody knows takes
+                none out of service, as the policy's A0 says; without one the plugin's caution stays.
 
         Returns:
             ``DP_DISABLE_HEALTHCHECKS``: what does not take a GPU out of service;
@@ -163,6 +169,8 @@ class Policy:
         """
         xids = self.xids()
         harmless = [code for code, rule in xids.items() if rule.action in ("A0", "A1")]
+        if watched:
+            harmless = sorted({*harmless, *(set(range(1, UNKNOWN_TO + 1)) - set(xids))})
         serious = [code for code in self.plugin_ignores if code in xids and code not in harmless]
         return ",".join(map(str, harmless)), ",".join(map(str, sorted(serious)))
 

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import (
     CLASSES,
     SOURCES,
+    UNKNOWN_TO,
     Event,
     PolicyError,
     data,
@@ -123,6 +124,18 @@ def test_the_device_plugin_is_told_the_same() -> None:
     disabled_text, enabled_text = moved.health_checks()
     assert "94" not in disabled_text.split(",")
     assert enabled_text == "31,109"
+
+
+def test_codes_that_nobody_knows_are_harmless_where_the_agent_watches() -> None:
+    """The policy calls them A0: shown, never acted on. The plugin has no such word, so it is told each."""
+    known = set(shipped().xids())
+    cautious, watched = (
+        {int(code) for code in shipped().health_checks(agent)[0].split(",")} for agent in (False, True)
+    )
+    assert cautious < known and not watched & {79, 109}
+    assert watched - cautious == set(range(1, UNKNOWN_TO + 1)) - known
+    assert max(known) < UNKNOWN_TO
+    assert shipped().health_checks(True)[1] == shipped().health_checks()[1]
 
 
 def test_the_report_names_who_disagrees() -> None:

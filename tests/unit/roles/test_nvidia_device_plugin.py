@@ -58,6 +58,12 @@ def test_the_lists_are_those_of_the_policy(render: Render) -> None:
     assert "109" in lists[1].split(",")
 
 
+def test_unknown_codes_take_nothing_away_where_the_agent_runs(render: Render) -> None:
+    found = environment(render, nvidia_health_enabled=True)
+    lists = (found["DP_DISABLE_HEALTHCHECKS"], found["DP_ENABLE_HEALTHCHECKS"])
+    assert lists == shipped().health_checks(watched=True) != shipped().health_checks()
+
+
 def test_what_the_site_says_otherwise_is_in_the_lists(render: Render) -> None:
     assert "79" not in environment(render)["DP_DISABLE_HEALTHCHECKS"].split(",")
     overrides = [
