@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 CHANGED, LEFT_OUT = "nvidia_health_checks", "nvidia_health_readings_off"
 OFF = "off"
 LIMITS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("H01", "H02", "H03", "H06", "H10", "H16", "H17", "H21"), ()),
+    **dict.fromkeys(("H01", "H02", "H03", "H06", "H10", "H16", "H17", "H20", "H21", "H22"), ()),
     "H05": ("errors",),
     "H07": ("errors_per_hour",),
     "H08": ("rows",),
@@ -24,6 +24,7 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "H14": ("factor",),
     "H15": ("per_hour", "crc_per_second"),
     "H18": ("mib",),
+    "H19": ("minutes", "gbps", "downs", "minutes_flapping"),
 }
 """Check -> its limits, as ironspan.gpud has them; a test compares."""
 READINGS = (

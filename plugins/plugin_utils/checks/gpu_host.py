@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -38,15 +39,14 @@ def check_hosts(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
     said: set[tuple[str, ...]] = set()
     gpus = {host.name for host in draft.members("gpu")}
-    for host in draft.hosts.values():
-        found = [*_cpus(host, host.name in gpus)]
-        if host.name in gpus:
-            found += [*_arguments(host), *_pages(host)]
-        for variable, message, remedy in found:
-            place = draft.place(host, variable)
-            if (str(place), variable, message) not in said:
-                said.add((str(place), variable, message))
-                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+    found = [(host, problem) for host in draft.hosts.values() for problem in _cpus(host, host.name in gpus)]
+    booted = concerned(draft, "gpu", ARGUMENTS, PAGES_1GIB, PAGES_2MIB)
+    found += [(host, problem) for host in booted for problem in (*_arguments(host), *_pages(host))]
+    for host, (variable, message, remedy) in found:
+        place = draft.place(host, variable)
+        if (str(place), variable, message) not in said:
+            said.add((str(place), variable, message))
+            draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
 
 
 def _arguments(host: HostDraft) -> Iterator[Problem]:
