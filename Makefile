@@ -130,6 +130,7 @@ lint: venv
 	@$(BIN)/ansible-lint --offline --strict -q
 	@echo '== generated documentation is fresh'
 	@$(PYTHON) -m tools.reference --check
+	@$(PYTHON) -m tools.execution_environment --check
 
 # What ran how long, for `make durations`.
 REPORTS := build/junit
@@ -235,6 +236,7 @@ test: all-artifacts
 
 docs: venv
 	@$(PYTHON) -m tools.reference
+	@$(PYTHON) -m tools.execution_environment
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .ansible .cache build dist

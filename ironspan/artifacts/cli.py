@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``ironspan artifacts build|fetch|verify|list|pin|sign``."""
+"""The commands ``ironspan artifacts build|fetch|verify|list|pin|sign|jobs-image``."""
 
 from __future__ import annotations
 
@@ -117,6 +117,22 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     signing.add_argument("images", nargs="+", metavar="IMAGE", help="REGISTRY/REPOSITORY:TAG or ...@DIGEST")
     signing.set_defaults(func=_sign)
+
+    jobs = commands.add_parser(
+        "jobs-image",
+        help="make the image that jobs of a controller run in, without a container engine",
+        description="Make the execution environment of docs/execution-environment.md from Debian packages "
+        "and wheels that are checked by hash, and lay it into the mirror with its bill of materials.",
+    )
+    jobs.add_argument(
+        "--requirements",
+        type=pathlib.Path,
+        default=pathlib.Path("execution-environment/requirements.txt"),
+        metavar="FILE",
+        help="wheels to put in, with hashes",
+    )
+    jobs.add_argument("--arch", choices=("amd64", "arm64"), help="of the image; this machine's by default")
+    jobs.set_defaults(func=_jobs_image)
 
     for command in (build, fetch, pin):
         command.add_argument("names", nargs="+" if command is pin else "*", metavar="ITEM", help=ITEM_HELP)
@@ -277,3 +293,22 @@ def _size(count: int) -> str:
     from ironspan.artifacts import cache
 
     return cache.readable_size(count)
+
+
+def _jobs_image(arguments: argparse.Namespace) -> int:
+    from ironspan.artifacts import cache, jobs_image
+    from ironspan.artifacts.lock import native_arch
+    from ironspan.cli.outcome import CommandError, Exit
+
+    if not arguments.requirements.is_file():
+        raise CommandError(
+            f"there is no {arguments.requirements}",
+            "run this in a checkout, or name the file",
+            Exit.BAD_INPUT,
+        )
+    arch = arguments.arch or native_arch()
+    laid, bill = jobs_image.build(
+        arch, cache.Cache(), arguments.requirements, lambda text: print(f"== {text}", flush=True)
+    )
+    print(f"{jobs_image.NAME}@{laid.digest}: {cache.readable_size(laid.size)}; bill of materials: {bill}")
+    return int(Exit.OK)

@@ -17,6 +17,7 @@ from ironspan.cli import console, environment
 from ironspan.cli.outcome import CommandError, Exit
 
 PARTS = (
+    "ironspan.cli.init",
     "ironspan.cli.validate",
     "ironspan.cli.apply",
     "ironspan.cli.plan",
@@ -36,6 +37,7 @@ PARTS = (
     "ironspan.cli.operations",
     "ironspan.artifacts.cli",
     "ironspan.lab.cli",
+    "ironspan.cli.shell",
 )
 """Modules with ``register(subparsers)``; they import what is heavy only when their command runs."""
 

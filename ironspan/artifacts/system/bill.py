@@ -24,7 +24,7 @@ def render(system: System, arch: str, tree: pathlib.Path, brought: list[pathlib.
         brought: its wheels.
     """
     debian = [
-        _component(
+        component(
             name, version, f"pkg:deb/debian/{name}@{version}?arch={arch}&distro={system.suite}",
             licences(tree / "usr/share/doc" / name / "copyright"),
         )
@@ -33,7 +33,7 @@ def render(system: System, arch: str, tree: pathlib.Path, brought: list[pathlib.
     python = []
     for path in brought:
         name, version = environments.Wheel(path.name, "", "").requirement.split("==")
-        python.append(_component(name, version, f"pkg:pypi/{name}@{version}", [wheels.licence_of(path)]))
+        python.append(component(name, version, f"pkg:pypi/{name}@{version}", [wheels.licence_of(path)]))
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -68,15 +68,27 @@ def licences(copyright_file: pathlib.Path) -> list[str]:
     one that does neither is "see its copyright file".
     """
     try:
-        text = copyright_file.read_text(encoding="utf-8", errors="replace")
+        return licences_in(copyright_file.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ["unknown"]
+
+
+def licences_in(text: str) -> list[str]:
+    """Return the licences that the text of a Debian copyright file names, sorted."""
     found = {name.strip() for name in re.findall(r"^License:[ \t]*(\S[^\n]*)$", text, re.MULTILINE)}
     found |= set(re.findall(r"/usr/share/common-licenses/([A-Za-z]+[\w.-]*\w)", text)) if not found else set()
     return sorted(found) or ["see its copyright file"]
 
 
-def _component(name: str, version: str, purl: str, names: list[str]) -> dict[str, t.Any]:
+def component(name: str, version: str, purl: str, names: list[str]) -> dict[str, t.Any]:
+    """Return one package of a bill.
+
+    Args:
+        name: of the package.
+        version: of it.
+        purl: its package URL.
+        names: of its licences.
+    """
     return {
         "type": "library",
         "name": name,
