@@ -9,7 +9,6 @@ import json
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
-import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import CONSENTED, EFFECTS
 
 CONTEXT = 3
@@ -109,6 +108,9 @@ def remote_items(things: Sequence[Mapping[str, t.Any]]) -> Iterator[Item]:
 
 
 def _yaml(state: Mapping[str, t.Any] | None) -> str:
+    # Every command imports this file, and few show a thing.
+    import yaml
+
     return yaml.safe_dump(dict(state)) if state else ""
 
 
