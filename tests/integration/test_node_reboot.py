@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import cordon
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import drivers
 
 from ironspan.lab import Lab
 from tests.integration.conftest import Cluster
@@ -108,3 +109,18 @@ def test_a_run_that_was_killed_before_the_boot_is_finished_by_the_next(cluster: 
     now = boots(cluster)
     assert (now["rack-1"] != before["rack-1"], now["rack-2"]) == (True, before["rack-2"])
     assert nodes(cluster)["rack-1"] == (False, now["rack-1"])
+
+
+def test_a_run_that_was_killed_while_it_changed_a_driver_is_taken_up(cluster: Cluster) -> None:
+    """Nobody names the node, and nothing on it waits for a boot; what was noted goes with the cordon."""
+    change = drivers.Change("570.1.1", "580.2.2").text()
+    cluster.on("az-1", f"{KUBECTL} cordon rack-2; {KUBECTL} annotate node rack-2 {cordon.ANNOTATION}=upgrade")
+    cluster.on("az-1", f"{KUBECTL} annotate node rack-2 {cordon.DRIVER_CHANGE}='{change}'")
+    before = boots(cluster)
+    done = play("upgrade", cluster.inventory, cluster.folder)
+    assert done.status == 0, done.output
+    assert "Drain the nodes of this wave" in done.output
+    assert boots(cluster) == before
+    assert nodes(cluster)["rack-2"] == (False, before["rack-2"])
+    left = json.loads(cluster.on("az-1", f"{KUBECTL} get node rack-2 -o json"))["metadata"]["annotations"]
+    assert not {cordon.ANNOTATION, cordon.DRIVER_CHANGE} & set(left)
