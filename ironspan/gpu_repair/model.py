@@ -207,6 +207,7 @@ class Node:
         ready: its kubelet says so.
         cordoned: it takes no new pods.
         by_change: a change of the site has cordoned it.
+        changing: that change is one of its driver, and goes back by itself when its GPUs fail.
         taints: as they are.
         gated, held: it has the taint of the preflight; of the repair.
         events: of this boot.
@@ -228,6 +229,7 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     by_change: bool = False
+    changing: bool = False
     taints: tuple[Mapping[str, t.Any], ...] = ()
     gated: bool = False
     held: bool = False

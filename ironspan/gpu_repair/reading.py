@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import (
+    DRIVER_CHANGE,
     cordoned_here,
     is_cordoned,
     is_ready,
@@ -65,6 +66,11 @@ def node_of(found: Object, rack: str, tests: Sequence[str], pods: Iterable[Objec
     now = seen if seen.get("boot") == boot else {}
     gpus = [gpu for gpu in _list(now.get("gpus")) if gpu.get("uuid")]
     driver = _text(now.get("driver"))
+    by_change = (
+        is_cordoned(dict(found))
+        and cordoned_here(dict(found))
+        and not (record is not None and record.cordoned)
+    )
     return Node(
         name=str(metadata["name"]),
         uid=str(metadata.get("uid", "")),
@@ -73,9 +79,8 @@ def node_of(found: Object, rack: str, tests: Sequence[str], pods: Iterable[Objec
         boot=boot,
         ready=is_ready(dict(found)),
         cordoned=is_cordoned(dict(found)),
-        by_change=is_cordoned(dict(found))
-        and cordoned_here(dict(found))
-        and not (record is not None and record.cordoned),
+        by_change=by_change,
+        changing=by_change and _is_changing(annotations.get(DRIVER_CHANGE), driver),
         taints=taints,
         gated=PREFLIGHT_TAINT in keys,
         held=REPAIR_TAINT in keys,
@@ -89,6 +94,13 @@ def node_of(found: Object, rack: str, tests: Sequence[str], pods: Iterable[Objec
         unreadable=unreadable,
         pods=None if pods is None else tuple(map(_pod, pods)),
     )
+
+
+def _is_changing(text: t.Any, driver: str) -> bool:
+    """Tell whether a wave is still changing a node's driver, or taking it back to the one of before."""
+    change = _mapping(text)
+    is_back = change.get("back") is True and change.get("before") == driver
+    return bool(change) and not is_back
 
 
 def those_that_go(pods: Iterable[Object]) -> list[Object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import DRIVER_CHANGE
 
 from ironspan.gpu_repair import model, records
 from ironspan.gpu_repair.decide import is_open
@@ -276,6 +277,27 @@ def test_a_new_node_that_fails_its_preflight_goes_to_a_person() -> None:
     decision = racks.go(mode=model.GATE)
     assert racks.state("n0") is State.TESTING
     assert "the mode is gate" in decision.waiting["n0"]
+    racks.go()
+    assert racks.state("n0") is State.TRIAGE
+
+
+def test_a_wave_that_changes_the_driver_decides_about_its_failure() -> None:
+    """The node goes back to the driver of before; the controller judges it with that one."""
+    racks = new_node()
+    node = racks.nodes["n0"]
+    node["spec"]["unschedulable"] = True
+    notes = node["metadata"]["annotations"]
+    notes[CORDON] = "2026-11-26T00:00:00Z"
+    change = {"before": "570.1.1", "to": "580.95.05", "back": False}
+    notes[DRIVER_CHANGE] = json.dumps(change)
+    for back in (False, True):
+        notes[DRIVER_CHANGE] = json.dumps({**change, "back": back})
+        racks.preflight("n0", False)
+        racks.go(seconds=3 * DAY)
+        assert racks.state("n0") is State.TESTING
+    # It runs the driver of before, and its GPUs fail with that one too.
+    notes[DRIVER_CHANGE] = json.dumps({**change, "before": "580.95.05", "back": True})
+    racks.preflight("n0", False)
     racks.go()
     assert racks.state("n0") is State.TRIAGE
 

@@ -188,7 +188,9 @@ NOT_ALONE = (
     "gvisor_",
     "identity_",
     "ironic_",
+    "node_kubelet_cpu_manager_policy",
     "node_kubelet_max_pods",
+    "node_kubelet_reserved_cpus",
     "nvidia_",
     "site_",
 )
