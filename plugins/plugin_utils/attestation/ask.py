@@ -87,7 +87,7 @@ def _answered(ask: Ask, policy: Policy, **more: t.Any) -> Mapping[str, t.Any]:
     answer = ask({"tcti": policy.tcti, "pcrs": list(policy.pcrs), **more})
     found = answer.get("attestation")
     if not isinstance(found, Mapping):
-        raise AttestationError(
-            f"the host's TPM did not answer: {str(answer.get('msg') or 'no reason')[:LONGEST_WORD]}"
-        )
+        said = str(answer.get("msg") or "no reason")[:LONGEST_WORD]
+        line = " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())
+        raise AttestationError(f"the host's TPM did not answer: {line}")
     return found

@@ -164,6 +164,16 @@ def test_a_tpm_that_proves_nothing(credentials: Credentials, answer: t.Any, know
     assert credentials.tpm("rack-1") == before
 
 
+def test_the_words_of_a_host_are_one_printable_line(credentials: Credentials) -> None:
+    accept(credentials)
+    host = Host({"failed": True, "msg": "ERROR:\n  none\x1b[2J\r all is well " + "x" * 9000})
+    with pytest.raises(
+        ExchangeError, match=r"did not answer: ERROR: none \[2J all is well x+; find out"
+    ) as caught:
+        Attestor("rack-1", host, credentials)(document("require"), [JOIN])
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+
+
 def test_record_keeps_what_it_sees_first_and_warns_of_what_differs(credentials: Credentials) -> None:
     attest = Attestor("rack-1", Host(), credentials)
     for _ in range(2):
