@@ -51,6 +51,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "PYTEST_XDIST_WORKER" in os.environ:
         listed = durations.load()
         items.sort(key=lambda item: -listed.of(item.nodeid))
+    if not os.environ.get("IRONSPAN_LIVE_AZURE"):
+        live = pytest.mark.skip(reason="IRONSPAN_LIVE_AZURE names no subscription: docs/azure-live.md")
+        for item in items:
+            if item.get_closest_marker("live_azure"):
+                item.add_marker(live)
     if "long" in str(config.getoption("markexpr")):
         return
     skip = pytest.mark.skip(reason="takes long: make long")

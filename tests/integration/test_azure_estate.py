@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import os
@@ -26,6 +25,7 @@ from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab.azure import settings
+from tests.support.estate_round import delete, goes_round, tagged
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
@@ -56,6 +56,20 @@ def test_from_an_empty_subscription_to_an_estate_and_no_second_change(arm: LabAr
 
 
 MACHINES = SMALL["azure_machines"]
+
+
+def test_an_estate_goes_round_as_a_live_one_does(arm: LabArm) -> None:
+    connection, subscription = arm.azure.management(), settings.SUBSCRIPTION
+    goes_round(
+        lambda **options: run(arm, **options), lambda: tagged(connection, subscription, "example"), MACHINES
+    )
+    delete(connection, subscription, NAME)
+    assert tagged(connection, subscription, "example") == set()
+    assert arm.show()["resources"] == []
+    # Runs that are cut off are cleaned up after by the same call, again and again.
+    delete(connection, subscription, NAME)
+
+
 FULL: dict[str, t.Any] = {
     "azure_pools": [POOL],
     "azure_vault": {"keys": ["kms", "pki"]},
@@ -244,10 +258,7 @@ def test_names_that_are_taken_are_problems_of_the_plan(arm: LabArm) -> None:
 
 def doctor_says(arm: LabArm, **data: t.Any) -> list[tuple[str, str]]:
     """What doctor and status say of the estate."""
-    here = samples.site()
-    variables = {**SMALL, **data}
-    hosts = {name: dataclasses.replace(one, variables=variables) for name, one in here.hosts.items()}
-    whole = dataclasses.replace(here, hosts=hosts)
+    whole = samples.site_with({**SMALL, **data})
     asked = ask_estate(
         whole, lambda subscription: Deployments(arm.azure.management("operator"), subscription)
     )

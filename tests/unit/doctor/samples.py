@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import typing as t
 from collections.abc import Callable
 
@@ -60,6 +61,16 @@ def site(approvals: int = 0) -> Site:
         "small", "api:6443", "10.0.0.9", "10.244.0.0/16", "10.96.0.0/16", 24, "cluster.local", "1.36.4", 1400,
         "/nowhere/pki", "", "", {one.name: one for one in hosts}, PlanPolicy(approvals=approvals),
     )  # fmt: skip
+
+
+def site_with(variables: t.Mapping[str, t.Any]) -> Site:
+    """Return the site with more variables, which all of its hosts have."""
+    found = site()
+    hosts = {
+        name: dataclasses.replace(one, variables={**one.variables, **variables})
+        for name, one in found.hosts.items()
+    }
+    return dataclasses.replace(found, hosts=hosts)
 
 
 def unit(active: str = "active", **values: str) -> dict[str, str]:

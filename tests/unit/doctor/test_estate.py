@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 import pytest
@@ -33,12 +32,7 @@ MACHINE = (
 
 
 def site(**more: t.Any) -> Site:
-    found = samples.site()
-    hosts = {
-        name: dataclasses.replace(host, variables={**host.variables, **SMALL, **RICH, **more})
-        for name, host in found.hosts.items()
-    }
-    return dataclasses.replace(found, hosts=hosts)
+    return samples.site_with({**SMALL, **RICH, **more})
 
 
 class Azure:
