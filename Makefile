@@ -21,7 +21,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov browser simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -36,6 +36,7 @@ help:
 	@echo 'make fuzz       changed bytes for every reader of what others wrote: MINUTES=30 each by default; findings become tests'
 	@echo 'make refuse     drawn mistakes in drawn sites, each refused at its line: CASES=50000 GOOD=5000 by default; goes on where it ended'
 	@echo 'make checkov    checkov over the deployment of an estate in Azure (docs/azure.md); installs it first, 2 minutes'
+	@echo 'make browser    all pages in Chromium, with screenshots in build/pages (docs/reports.md)'
 	@echo 'make simulate   a control plane with nodes of kwok, measured: NODES=1000 by default'
 	@echo 'make cilium     a cluster with Cilium, its policies and what becomes of them without agents; builds Cilium first,'
 	@echo '                after which make test runs a short version too'
@@ -171,6 +172,11 @@ random: artifacts
 # Its own environment is made in the cache; the list of what is passed over, with reasons, is tools/checkov.yml.
 checkov: venv
 	@$(PYTHON) -m tools.checkov
+
+# Debian's Chromium; Playwright and axe come into the cache. Screenshots are left in build/pages.
+browser: venv
+	@tools/debian-packages browser
+	@$(PYTHON) -m pytest -m long -rA tests/integration/test_pages_in_browser.py
 
 MINUTES ?= 30
 FUZZ_SEED ?= 0

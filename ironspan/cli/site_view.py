@@ -44,7 +44,9 @@ def verified(session: t.Any) -> t.Any:
         raise CommandError(str(error), code=Exit.HOSTS) from error
 
 
-def view(session: t.Any, report: t.Any, error: str, places: t.Sequence[t.Any]) -> View:
+def view(
+    session: t.Any, report: t.Any, error: str, places: t.Sequence[t.Any], found: t.Sequence[t.Any] = ()
+) -> View:
     """Return what the page shows.
 
     Args:
@@ -52,12 +54,13 @@ def view(session: t.Any, report: t.Any, error: str, places: t.Sequence[t.Any]) -
         report: as ``verified`` returns it; None when the cluster could not be asked.
         error: why it could not.
         places: servers, as ``racks_of`` returns them.
+        found: findings of the doctor, on what else was asked.
     """
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import elevation
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.ask import look_here
 
     site = session.site
-    found = look_here(session)
+    here = look_here(session)
     data = report.as_json() if report else None
     own = list(_own_records(site.name))
     asked = next((record for record in own if record["backups"]), None)
@@ -69,14 +72,15 @@ def view(session: t.Any, report: t.Any, error: str, places: t.Sequence[t.Any]) -
         error,
         servers_of(site, data),
         racks_with_nodes(site, _nodes(session) if report else None),
-        found.authorities,
+        here.authorities,
         asked["backups"] if asked else (),
         asked["started"] + asked["seconds"] if asked else None,
         running_here(site.name),
-        found.lock_holder,
+        here.lock_holder,
         own[:RUNS_SHOWN],
         elevation.picture(places, styled=False) if places else None,
         [Held(each.server.name, each.server.slot, each.state, each.reason) for each in places if each.reason],
+        [(each.level, each.what, each.remedy) for each in found],
     )
 
 

@@ -63,18 +63,18 @@ def run(arguments: argparse.Namespace) -> int:
 
         def write(report: t.Any, error: str = "") -> None:
             if arguments.html:
-                site_view.write(
-                    arguments.html, site_page.page(site_view.view(session, report, error, places))
-                )
+                view = site_view.view(session, report, error, places, found)
+                site_view.write(arguments.html, site_page.page(view))
 
+        found: list[t.Any] = []
         try:
             report = site_view.verified(session)
         except CommandError as error:
             # A site is looked at before there is a cluster, too.
             write(None, error.message)
             raise
+        found = _estate(site)
         write(report)
-    found = _estate(site)
     if display.mode == "json":
         display.event("status", **report.as_json(), estate=[finding._asdict() for finding in found])
     else:

@@ -112,6 +112,7 @@ def _rack(name: str, hosts: Sequence[tuple[str, Standing]], opened: bool) -> Con
         [name or "without a rack", said, parts.tag(words, wrong[0][0]) if wrong else None],
         element("div", element("ul", *(_cell(*each) for each in hosts), class_="cells"), class_="inside"),
         opened=opened or bool(wrong),
+        class_="card whole" if wrong else "card",
     )
 
 

@@ -7,6 +7,8 @@ const headers = { Authorization: 'Bearer ' + (sessionStorage.getItem(kept) || ''
 const shown = document.getElementById('shown');
 const state = document.getElementById('state');
 
+let goesOn = null;  // told once, maybe before there is a page to show it in
+
 const say = (words) => { state.textContent = words; };
 const run = () => { const found = /^#\/run\/([\w.-]+)$/.exec(location.hash); return found && found[1]; };
 
@@ -26,6 +28,7 @@ async function show() {
     shown.replaceChildren(...page.querySelectorAll('header, main, footer'));
     for (const each of shown.querySelectorAll('details > summary'))
       if (open.has(each.textContent)) each.parentElement.open = true;
+    tell();
     document.title = page.title;
     document.getElementById('back').hidden = !name;
     say('');
@@ -55,11 +58,17 @@ function take(event) {
   const data = /^data: (.*)$/m.exec(event);
   if (!kind || !data) return;
   if (kind[1] === 'site') { if (!run()) show(); return; }
-  const live = document.getElementById('live');
-  if (live && !run()) live.replaceChildren(
-    ...new DOMParser().parseFromString(JSON.parse(data[1]), 'text/html').body.childNodes);
+  goesOn = JSON.parse(data[1]);
+  tell();
 }
 
-addEventListener('hashchange', show);
+function tell() {
+  const live = document.getElementById('live');
+  if (live && goesOn !== null && !run())
+    live.replaceChildren(...new DOMParser().parseFromString(goesOn, 'text/html').body.childNodes);
+}
+
+// Who moves by keys or by ear is taken to what is new.
+addEventListener('hashchange', async () => { await show(); document.getElementById('content')?.focus(); });
 show();
 follow();

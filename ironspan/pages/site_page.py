@@ -88,6 +88,7 @@ class View:
         runs: records of the runs that ended last, newest first.
         elevation: the racks of expected servers as an SVG element; None where nobody asked for it.
         held: those of them that are no hosts yet.
+        found: what else was found, as level, what it is, and what fixes it.
     """
 
     name: str
@@ -105,6 +106,7 @@ class View:
     runs: Sequence[Mapping[str, t.Any]] = ()
     elevation: str | None = None
     held: Sequence[Held] = ()
+    found: Sequence[tuple[str, str, str]] = ()
 
 
 def page(view: View, *, links: bool = False) -> str:
@@ -180,10 +182,15 @@ def _wrong(view: View) -> Content:
         f"{check['name']}: {problem}" for check in view.report["checks"] if check["ok"] is False
         for problem in check["problems"]
     ]  # fmt: skip
-    if not problems:
+    shown = [parts.note("bad", each) for each in problems[:50]]
+    shown += [
+        parts.note("bad" if level == "problem" else "warn", what, f"→ {remedy}")
+        for level, what, remedy in view.found
+    ]
+    if not shown:
         return None
-    more = [element("p", "→ ironspan doctor says what fixes it", class_="do")]
-    return parts.section("What is wrong", *(parts.note("bad", each) for each in problems[:50]), *more)
+    more = element("p", "→ ironspan doctor says what fixes it") if problems else None
+    return parts.section("What is wrong", *shown, more)
 
 
 def _sides(view: View) -> tuple[Side, Side]:

@@ -32,6 +32,10 @@ def record(hosts: int = 12, code: Exit = Exit.FAILED, **more: t.Any) -> dict[str
     return whole
 
 
+ELEMENTS = read(run_page.page(record())).tags | {"span"}
+"""Of a page of harmless hosts."""
+
+
 def test_the_page_has_phases_hosts_changes_evidence_timings_and_what_to_do() -> None:
     found = read(run_page.page(record())).text
     for words in (
@@ -81,12 +85,12 @@ def test_a_run_that_was_refused_at_once_has_a_page_too(tmp_path: Path) -> None:
         assert words in found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.one_of(st.just(HOSTILE), st.text(min_size=1)))
 def test_what_hosts_say_is_text(words: str) -> None:
-    """The elements of the page are those of a page of harmless hosts, whatever they say."""
-    wild = read(run_page.page(record(text=words)))
-    assert wild.tags <= read(run_page.page(record())).tags | {"span"}
+    """No element is there that a page of harmless hosts has not."""
+    wild = read(run_page.page(record(9, text=words)))
+    assert wild.tags <= ELEMENTS
     assert "alert(1)" not in "".join(str(value) for name, value in wild.attributes if name != "aria-label")
 
 
@@ -107,7 +111,7 @@ def test_a_run_of_1000_hosts_stays_small_and_folded(tmp_path: Path) -> None:
     page = path.read_text()
     assert all(f"rack-25-gpu-{number:02}" in page for number in range(1, 41))
     # Only the rack and the check with a problem are open, and the layers of few changes.
-    assert page.count("<details") > 25 and page.count('<details class="card" open>') == 5
+    assert page.count("<details") > 25 and page.count(" open>") == 5
 
 
 def test_hosts_that_all_differ_do_not_make_it_large() -> None:
@@ -115,8 +119,8 @@ def test_hosts_that_all_differ_do_not_make_it_large() -> None:
     run = Run(clock=runs.Clock())
     recorder = run_record.Recorder(run, "site", [], FOLDER / "apply-1.log")
     run.take(runs.play("Prepare"))
-    for number, name in enumerate(runs.names(1000)):
-        event = runs.said("ok", name, runs.applied("x" * 3000 + str(number)))
+    for number, name in enumerate(runs.names(200)):
+        event = runs.said("ok", name, runs.applied("x" * 12000 + str(number)))
         run.take(event)
         recorder.take(event)
     whole = recorder.record(Exit.OK)
