@@ -99,9 +99,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
         answer = _answer(outcomes, self.say)
-        if arguments["on_failure"] == "continue" and answer.pop("failed", False):
-            stuck = {name: [why] for outcome in outcomes for name, why in outcome.failed.items()}
-            add_stuck(RunFolder().path, stuck)
+        if arguments["on_failure"] == "continue":
+            add_stuck(RunFolder().path, {name: [why] for one in outcomes for name, why in one.failed.items()})
+            # What is wrong with no thing of its own nobody would tell later.
+            if all(len(one.problems) == len(one.failed) and not one.wrong for one in outcomes):
+                answer.pop("failed", None)
         report = {key: answer[key] for key in ("things", "timings")}
         write_report(
             str(self._variables.get("ironspan_report") or ""), {**report, "failed": answer.get("msg", "")}

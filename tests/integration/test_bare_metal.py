@@ -458,8 +458,16 @@ def test_the_playbook_plans_asks_for_consent_and_brings_servers_up(
     status, output = played("-e", "ironspan_allow_destructive=true")
     assert status == 0, output
     assert [api.nodes()[f"s09-{n}"][1].state for n in (1, 2)] == ["active", "active"]
-    status, output = played("--check")
+
+    def written() -> tuple[bytes, list[str]]:
+        times = [api.times(api.nodes()[f"s09-{n}"][0])["provision_updated_at"] for n in (1, 2)]
+        return (tmp_path / "known_hosts").read_bytes(), times
+
+    # Consent is there, and nothing is done all the same.
+    before = written()
+    status, output = played("-e", "ironspan_allow_destructive=true")
     assert status == 0 and "changed=0" in output, output
+    assert written() == before
     run = play("server_drift", inventory, tmp_path, "-e", f"ironspan_expected={servers.file}")
     assert run.status == 0 and "all 2 servers are as they are declared" in run.output, run.output
     servers.file.write_text(servers.file.read_text().replace("192.0.2.2,a,2,", "192.0.2.2,a,20,"))

@@ -33,7 +33,7 @@ from tests.support.fake_api import NODES, FakeApi
 from tests.support.simulated_nodes import NodeApi, Site, node_api
 from tests.support.simulated_site import make_store
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = pytest.mark.lab
 ADDRESS = "127.79.0.4"
 NAMES = ["w1", "w2"]
 

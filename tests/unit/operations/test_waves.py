@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.stuck import (
     add_stuck,
     stuck_in,
@@ -24,6 +25,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.playbooks import ROOT
 
 
 def host(name: str, rack: str = "", side: str = "on_prem") -> Host:
@@ -180,3 +183,17 @@ def test_what_got_stuck_is_remembered_until_the_end_of_the_run(tmp_path: Path) -
     add_stuck(folder, {"a1": ["pod x"]})
     assert add_stuck(folder, {"b1": ["pod y", "pod z"]}) == {"a1": ["pod x"], "b1": ["pod y", "pod z"]}
     assert stuck_text(stuck_in(folder)) == "a1: pod x\nb1: pod y\nb1: pod z"
+
+
+def test_a_play_in_waves_names_the_hosts_of_its_wave() -> None:
+    """``ansible_play_hosts`` has those of later waves too, which are not drained yet, and those left out."""
+    wrong = [
+        f"{path.name}: {task['name']}"
+        for path in sorted((ROOT / "playbooks").glob("*.yml"))
+        for play in yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "serial" in play
+        for task in play["tasks"]
+        for arguments in task.values()
+        if isinstance(arguments, dict) and "ansible_play_hosts" in str(arguments.get("hosts"))
+    ]
+    assert wrong == []
