@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import json
 import time
 import typing as t
 
 from ironspan.cli.outcome import Exit
+from ironspan.cli.reasons import reason_of
 
 Event = collections.abc.Mapping[str, t.Any]
 Why = t.Literal["failed", "unfit", "unreachable", "input", "refused"]
@@ -93,7 +93,7 @@ def failures_of(
             Failure(name, "failed", phase, task, "\n".join(reasons), remedy=STUCK_REMEDY.format(name))
             for name, reasons in stuck.items()
         ]
-    reason = reason_of(result) or f"the task '{task}' failed and said nothing else than {_rest(result)}"
+    reason = reason_of(result, task)
     return [
         Failure(
             host,
@@ -106,29 +106,6 @@ def failures_of(
             rolled_back=bool(result.get("rolled_back")),
         )
     ]
-
-
-SAYING = ("msg", "reason", "censored", "module_stderr", "stderr", "exception", "module_stdout", "stdout")
-"""Where a failed task says why, the best first."""
-SAID = 2000
-"""Characters of a text of which nobody knows how long it is."""
-
-
-def reason_of(result: collections.abc.Mapping[str, t.Any]) -> str:
-    """Return why a task failed, "" where its result does not say it anywhere."""
-    for name in SAYING:
-        text = str(result.get(name) or "").strip()
-        if text:
-            # The last lines of what a program printed are those about its end.
-            return text if name in SAYING[:3] else text[-SAID:]
-    items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
-    return "\n".join(dict.fromkeys(filter(None, map(reason_of, items))))
-
-
-def _rest(result: collections.abc.Mapping[str, t.Any]) -> str:
-    """Return a result as it is, for a failure that nothing better is known of."""
-    shown = {name: value for name, value in result.items() if not name.startswith("_")}
-    return json.dumps(shown, default=str)[:SAID]
 
 
 def changes_of(result: collections.abc.Mapping[str, t.Any]) -> int:

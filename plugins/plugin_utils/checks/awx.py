@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import typing as t
+import urllib.parse
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import Wrong, wrong_value
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
+HOST, CA_FILE, GROUPS = "awx_host", "awx_ca_file", "awx_instance_groups"
+IDENTITY = ("awx_azure_tenant_id", "awx_azure_client_id")
 ANSWERS, NOTIFICATIONS, SCHEDULES = "awx_answers", "awx_notifications", "awx_schedules"
 LEFT_ALONE = "awx_alerts_left_alone"
 _NEEDED = {
@@ -29,6 +34,34 @@ def check_names(draft: Draft) -> None:
     if draft.site_value("awx_prefix") == "":
         place = draft.site_place("awx_prefix")
         draft.problems.add(place, "awx_prefix", "is empty", "write a word that the names begin with")
+
+
+def check_reached(draft: Draft) -> None:
+    """The controller is reached by TLS, with an authority that there is; Azure by a whole identity."""
+    host, file = str(draft.site_value(HOST) or ""), str(draft.site_value(CA_FILE) or "")
+    name = urllib.parse.urlsplit(host).hostname if fault_of(host, "url") is None else None
+    if host.startswith("http://") and name not in (None, "127.0.0.1", "::1", "localhost"):
+        message = f"{host} would send the controller's token unencrypted"
+        draft.problems.add(draft.site_place(HOST), HOST, message, f"write https://{name}")
+    if file and not Path(file).is_file():
+        draft.problems.add(
+            draft.site_place(CA_FILE), CA_FILE, f"{file} is no file", "write the authority's file"
+        )
+    written = [bool(draft.site_value(each)) for each in IDENTITY]
+    if any(written) and not all(written):
+        there, missing = IDENTITY if written[0] else IDENTITY[::-1]
+        draft.problems.add(
+            draft.site_place(there),
+            there,
+            f"is one half of an identity without {missing}",
+            f"write {missing} too",
+        )
+    groups = draft.site_value(GROUPS)
+    for index, group in enumerate(groups if isinstance(groups, list) else ()):
+        writer = draft.writer(GROUPS)
+        if group in groups[:index] and writer:
+            place = draft.inner_place(writer, GROUPS, index)
+            draft.problems.add(place, f"{GROUPS}[{index}]", f"{group} is there twice", "write it once")
 
 
 def check_answers(draft: Draft) -> None:
@@ -73,7 +106,9 @@ def check_schedules(draft: Draft) -> None:
     if not draft.site_value(SCHEDULES):
         return
     # Only sites that have some pay for reading what a controller offers.
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rrule import fault_of
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.rrule import (
+        fault_of as fault_of_time,
+    )
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.templates import offered
 
     fit = {entry.name: entry for entry in offered() if not entry.approved}
@@ -86,7 +121,7 @@ def check_schedules(draft: Draft) -> None:
         if name in seen:
             entry.problem("operation", f"{name} is there twice", "write it once")
         seen.add(name)
-        if fault := fault_of(entry.text("rrule")):
+        if fault := fault_of_time(entry.text("rrule")):
             entry.problem(
                 "rrule", fault, "write it like DTSTART;TZID=UTC:20260101T020000 RRULE:FREQ=DAILY;INTERVAL=1"
             )
@@ -126,4 +161,4 @@ def _unfit(entry: Entry, name: str, fit: Mapping[str, t.Any]) -> None:
         entry.problem("operation", f"there is no operation {name!r}", remedy)
 
 
-CHECKS = (check_names, check_answers, check_notifications, check_schedules, check_alerts)
+CHECKS = (check_names, check_reached, check_answers, check_notifications, check_schedules, check_alerts)

@@ -20,7 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 CLOUD, CLOUDS, NODE = "site_bare_metal_cloud", "site_bare_metal_clouds", "site_bare_metal_node"
 RACKS, IMAGE, ACCOUNT = "site_bare_metal_racks", "site_bare_metal_image", "site_bare_metal_account"
-KNOWN_HOSTS = "site_bare_metal_known_hosts"
+KNOWN_HOSTS, INVENTORY = "site_bare_metal_known_hosts", "site_bare_metal_inventory"
+ERASE = "site_bare_metal_erase"
 FORMATS = ("raw", "qcow2")
 """As bare_metal/config_drive.py has them; a test compares."""
 SCHEMES = ("https://", "http://", "file://", "oci://")
@@ -97,6 +98,37 @@ def check_deployed(draft: Draft) -> None:
             "the host keys of what is deployed have no file",
             f"write {KNOWN_HOSTS}",
         )
+
+
+def check_files(draft: Draft) -> None:
+    """What runs write on the controller can be written, and is read by Ansible where it has to be."""
+    if draft.site_value("site_lab"):
+        return
+    inventory, keys = str(draft.site_value(INVENTORY) or ""), str(draft.site_value(KNOWN_HOSTS) or "")
+    for variable, text in ((INVENTORY, inventory), (KNOWN_HOSTS, keys)):
+        path = Path(text)
+        message = ""
+        if text and path.exists() and not path.is_file():
+            message = f"{text} is no file"
+        elif variable == INVENTORY and text and path.suffix not in (".yml", ".yaml"):
+            message = f"{text} is none that Ansible reads as YAML"
+        if message:
+            remedy = "write a path that ends in .yml" if variable == INVENTORY else "write the path of a file"
+            draft.problems.add(draft.site_place(variable), variable, message, remedy)
+
+
+def check_erasing(draft: Draft) -> None:
+    """A server that is retired is erased, by steps that Ironic can know."""
+    steps = draft.site_value(ERASE)
+    if isinstance(steps, list) and not steps:
+        message = "is empty, and what is retired would keep its data"
+        draft.problems.add(draft.site_place(ERASE), ERASE, message, "write [deploy.erase_devices]")
+    writer = draft.writer(ERASE)
+    for index, step in enumerate(steps if isinstance(steps, list) and writer else ()):
+        if not re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", str(step)) and writer:
+            place = draft.inner_place(writer, ERASE, index)
+            message = f"{step!r} is no step with its interface"
+            draft.problems.add(place, f"{ERASE}[{index}]", message, "write for example deploy.erase_devices")
 
 
 def _racks(racks: Mapping[str, t.Any]) -> Iterator[Fault]:
@@ -232,4 +264,4 @@ def _read(kind: Callable[[str], t.Any], text: object) -> t.Any:
         return None
 
 
-CHECKS = (check_cloud, check_declared, check_deployed)
+CHECKS = (check_cloud, check_declared, check_deployed, check_files, check_erasing)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -40,7 +40,7 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
     if not nvproxy.is_driver(version):
         yield VERSION, f"{version!r} is no version of the driver", 'write for example "580.159.03"'
     kernel = str(value("nvidia_driver_kernel") or "")
-    if not re.fullmatch(r"[0-9]+\.[0-9A-Za-z.+~_-]+", kernel):
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9][0-9A-Za-z.+~_-]*", kernel):
         yield (
             "nvidia_driver_kernel",
             f"{kernel!r} is no release of a kernel"
@@ -57,6 +57,13 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             "nvidia_driver_package_version",
             f"{packages} are no packages of the driver {version}",
             f'write "{version}-..." or leave it out',
+        )
+    named = value("nvidia_driver_packages")
+    for name in (name for name, text in named.items() if not text) if isinstance(named, Mapping) else ():
+        yield (
+            "nvidia_driver_packages",
+            f"{name} has no version",
+            "write the version that apt shows, or leave it out",
         )
     if value("nvidia_driver_distribution") == "debian" and value("nvidia_driver_build") == "precompiled":
         yield (

@@ -28,7 +28,9 @@ def check_together(draft: Draft) -> None:
     """Each combination is judged once; every finding stands at the line that it names, with what would do."""
     supported = nvproxy.known_releases()
     tested = nvproxy.tested_triples(
-        each for each in draft.site_value("gvisor_gpu_tested") or () if isinstance(each, Mapping)
+        each
+        for each in draft.site_value("gvisor_gpu_tested") or ()
+        if isinstance(each, Mapping) and all(each.get(field) for field in nvproxy.Triple._fields)
     )
     said: set[tuple[str, str]] = set()
     for host in concerned(draft, "gpu", DRIVER):

@@ -21,12 +21,24 @@ def check_written(draft: Draft) -> None:
     if not draft.writer(LAYOUTS):
         return
     used = {str(host.values.get(LAYOUT)) for host in concerned(draft, "gpu", LAYOUT)}
+    seen: dict[tuple[str, object], str] = {}
     for entry in entries(draft, LAYOUTS):
+        # Of a layout that hosts have, everything is said for their GPUs.
+        if entry.text("name") in used:
+            continue
+        gpus = entry.value.get("gpus")
+        for gpu in (gpus if isinstance(gpus, list) else ()) or (mig.OTHERS,):
+            other = seen.setdefault((entry.text("name"), gpu), entry.path)
+            about = "all other GPUs" if gpu == mig.OTHERS else f"GPU {gpu}"
+            if other != entry.path or (isinstance(gpus, list) and gpus.count(gpu) > 1):
+                entry.problem(
+                    "gpus", f"{about} of {entry.text('name')} is there twice, as in {other}", "write it once"
+                )
+                break
         instances = entry.value.get("instances")
         if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
             continue  # It has been named as of another type.
-        # Of a layout that hosts have, it is said for their GPUs.
-        if entry.text("name") not in used and not mig.fitting(instances):
+        if not mig.fitting(instances):
             remedy = f"write profiles of one of {', '.join(mig.models())}, as nvidia-smi mig -lgip lists them"
             entry.problem("instances", f"no GPU can be divided into {', '.join(instances)}", remedy)
 

@@ -44,7 +44,8 @@ def _check_windows(draft: Draft) -> None:
     """Judge when repairs may be made, also while there are none."""
     windows = draft.site_value(WINDOWS)
     for index, window in enumerate(windows if isinstance(windows, list) else ()):
-        if not WINDOW.fullmatch(str(window)):
+        begins, _, ends = str(window).rpartition(" ")[2].partition("-")
+        if not WINDOW.fullmatch(str(window)) or begins == ends:
             remedy = 'write days and times in UTC, for example "mon,tue 22:00-04:00"'
             _problem(draft, f"{WINDOWS}[{index}]", f"{window!r} is no window", remedy)
 

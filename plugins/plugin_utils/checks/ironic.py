@@ -9,11 +9,17 @@ import re
 from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
+    network_of,
+    unusable,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
 GROUP, FIRMWARE = "ironic", firmware.FILES
 ADDRESS, NETWORKS, HARDWARE = "ironic_address", "ironic_media_networks", "ironic_hardware_types"
 SETTINGS, FOLDER = "ironic_settings", "ironic_backup_folder"
+LARGEST = 4
+"""Shortest prefix of a network that may fetch media."""
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 _OURS = {
     ("database", "connection"): "ironic_database says which database it is, and there is no password for it"
@@ -39,6 +45,9 @@ def check_addresses(draft: Draft) -> None:
     if address and not _is(ipaddress.IPv4Address, address):
         remedy = "write the address that BMCs and servers reach, such as 10.2.0.5"
         draft.problems.add(draft.site_place(ADDRESS), ADDRESS, f"{address!r} is no IPv4 address", remedy)
+    elif address and (fault := _out_of_reach(draft, str(address))):
+        remedy = "write the address that BMCs and servers reach, such as 10.2.0.5"
+        draft.problems.add(draft.site_place(ADDRESS), ADDRESS, fault, remedy)
     networks = draft.site_value(NETWORKS)
     host = draft.writer(NETWORKS)
     for index, text in enumerate(networks if isinstance(networks, list) else ()):
@@ -46,6 +55,21 @@ def check_addresses(draft: Draft) -> None:
             place = draft.inner_place(host, NETWORKS, index) if host else draft.home()
             message = f"{text!r} is no IPv4 network"
             draft.problems.add(place, f"{NETWORKS}[{index}]", message, "write for example 10.2.0.0/24")
+        elif ipaddress.IPv4Network(text).prefixlen < LARGEST:
+            place = draft.inner_place(host, NETWORKS, index) if host else draft.home()
+            message = f"{text} is half of the world, and media may have what a server needs to log in"
+            draft.problems.add(place, f"{NETWORKS}[{index}]", message, "write the racks' networks")
+
+
+def _out_of_reach(draft: Draft, text: str) -> str:
+    address = ipaddress.IPv4Address(text)
+    if kind := unusable(address, bool(draft.site_value("site_lab"))):
+        return f"{text} is a {kind} address"
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and address in network:
+            return f"{text} lies in {variable} ({network})"
+    return ""
 
 
 def check_what_is_served(draft: Draft) -> None:

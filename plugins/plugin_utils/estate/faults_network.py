@@ -76,8 +76,16 @@ def _overlaps(given: Given, path: tuple[str | int, ...], network: Network) -> It
 def others(given: Given) -> Iterator[Fault]:
     """Networks of racks and administrators are private ones: nothing is opened to the internet."""
     for name in _LISTS:
+        before: list[Network] = []
         for index, text in enumerate(given.values[name]):
             network = _network(text)
+            if network and _is_private(network) and (twice := next(filter(network.overlaps, before), None)):
+                yield (
+                    (name, index),
+                    f"{network} overlaps {twice}, which is there too",
+                    "write each network once",
+                )
+            before += [network] if network else []
             if network and not _is_private(network):
                 yield (
                     (name, index),
@@ -86,6 +94,17 @@ def others(given: Given) -> Iterator[Fault]:
                 )
             elif network and name == _RACKS:
                 yield from _overlaps(given, (name, index), network)
+
+
+def resolvers(given: Given) -> Iterator[Fault]:
+    """Machines ask resolvers that are outside of the cluster's own networks."""
+    for index, text in enumerate(given.values["azure_dns_servers"] or ()):
+        address = _address(str(text))
+        for variable in ("site_pod_cidr", "site_service_cidr"):
+            network = _network(given.values.get(variable))
+            if address and network and address in network:
+                message = f"{address} lies in {variable} ({network}), where no machine asks"
+                yield ("azure_dns_servers", index), message, "write that of a resolver outside the cluster"
 
 
 def rack_hosts(given: Given) -> Iterator[Fault]:
@@ -232,4 +251,4 @@ def _peer(given: Given, path: tuple[str | int, ...], asn: int, public: str, bgp:
 
 
 FIRST: tuple[Judge, ...] = (space, others)
-JUDGES: tuple[Judge, ...] = (rack_hosts, subnets, api, outbound, gateway)
+JUDGES: tuple[Judge, ...] = (rack_hosts, resolvers, subnets, api, outbound, gateway)

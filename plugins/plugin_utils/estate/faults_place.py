@@ -42,7 +42,8 @@ def missing(given: Given) -> Iterator[Fault]:
             yield (name,), "is not written", f"write {example}"
     machines = given.values["azure_machines"] or given.values["azure_pools"]
     image = given.values["azure_image"]
-    if machines and not image["id"] and image["version"] in (None, "", "latest"):
+    wanted = machines or image["version"] == "latest"
+    if wanted and not image["id"] and image["version"] in (None, "", "latest"):
         what = "is latest, another one each time" if image["version"] else "is not written"
         yield (
             ("azure_image", "version"),

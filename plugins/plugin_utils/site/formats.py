@@ -71,7 +71,9 @@ def _is_url(text: str) -> bool:
         return False
     try:
         parts = urllib.parse.urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # A login would be in every log that has the address.
+        is_open = "@" not in parts.netloc
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and is_open
     except ValueError:
         return False
 
@@ -123,7 +125,21 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
     "cidr": Grammar("IPv4 network", _is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
-    "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces"),
+    "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces and without a login"),
+    "git_url": Grammar(
+        "address of a git repository",
+        _like(
+            rf"https?://{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
+            rf"|(ssh|git)://([A-Za-z0-9._-]+@)?{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
+            rf"|[A-Za-z0-9._-]+@{_HOST}:[A-Za-z0-9._~/%+-]+|file:///[A-Za-z0-9._~/%+-]+"
+        ),
+        "write https://HOST/PATH or ssh://git@HOST/PATH, without a password",
+    ),
+    "inner_path": Grammar(
+        "path inside of a folder",
+        _no_climbing(_like(r"[A-Za-z0-9._@:+,=~][A-Za-z0-9._/@:+,=~-]*", 4095)),
+        "write it without a slash or hyphen in front and without ..",
+    ),
     "host_or_address": Grammar(
         "host name or address",
         lambda text: _is_address(text) or _like(rf"(\*\.)?{_HOST}", 253)(text),
@@ -229,7 +245,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "uuid": Grammar(
         "identifier",
-        _like(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
+        _like(rf"(?!0{{8}}-0{{4}}-0{{4}}-0{{4}}-0{{12}}){_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
         "write the UUID that Entra or Azure shows",
     ),
     "image": Grammar(

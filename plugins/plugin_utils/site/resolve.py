@@ -13,6 +13,11 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import problems_in
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.connection import (
+    CONNECTION,
+    NOT_COMPUTED,
+    misspelt,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions import (
     ALLOWED,
@@ -25,18 +30,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value, without_value
 
-# How Ansible reaches a host. They are Ansible's own, but addresses are checked too.
-_CONNECTION = {
-    "ansible_host": Option(name="ansible_host", role="ansible"),
-    "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
-    "ansible_user": Option(
-        name="ansible_user", role="ansible", format="account", default="the account that runs Ansible"
-    ),
-    "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="plugin"),
-}
 POLICY_PREFIX = "site_plan_"
 """Variables that say who must approve what. Whoever may start a run may not choose them for this run."""
 AWX_PREFIX = "awx_"
@@ -75,7 +70,7 @@ class Resolver:
         self._draft = draft
         self._loader = loader
         self._magic = magic
-        self._options = {**draft.specification.options, **_CONNECTION}
+        self._options = {**draft.specification.options, **CONNECTION}
         defaults = draft.specification.defaults
         self._plain_defaults = {k: v for k, v in defaults.items() if not needs_template(v)}
         self._template_defaults = {
@@ -124,6 +119,10 @@ class Resolver:
         settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))
         for setting in settings:
             name = str(setting.key)
+            if name.startswith("ansible_") and (meant := misspelt(name)):
+                place = self._draft.setting_place(setting.key, setting.value)
+                self._draft.problems.add(place, name, "unknown variable", f"write {meant}")
+                continue
             if name in known or (name.startswith(_ALLOWED_PREFIXES) and not self._is_misspelt(name, known)):
                 continue
             if name.startswith(PREFIX):
@@ -216,7 +215,7 @@ class Resolver:
         templar = Templar(loader=self._loader, variables=variables)
         for name in templated:
             option = self._options.get(name)
-            if option is None:
+            if option is None or name in NOT_COMPUTED:
                 continue
             key, raw = host.settings[name]
             if (name, id(raw)) in self._failed:

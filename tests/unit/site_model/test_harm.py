@@ -1,0 +1,110 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Values of the right form that would do harm: of a controller of jobs, an estate, GPUs, servers, Ansible."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Example
+from .mutations import ALL
+
+ESTATE = """
+azure_subscription: 72f988bf-86f1-41af-91ab-2d7cd011db47
+azure_tenant: d0a8ad3f-3c1b-4b5e-9a39-0c8f1b1f4a11
+azure_region: westeurope
+azure_address_space: 10.20.0.0/20
+"""
+TIME = "RRULE:FREQ=DAILY;INTERVAL=1"
+WRONG = (
+    ("awx_host: http://awx.example.com", "would send the controller's token unencrypted"),
+    ("awx_host: https://u:p@awx.example.com", "is no http or https URL"),
+    ("awx_ca_file: /no/such/ca.pem", "/no/such/ca.pem is no file"),
+    ("awx_project_url: ftp://x/y", "is no address of a git repository"),
+    ("awx_project_url: https://user:secret@git.example/x", "is no address of a git repository"),
+    ("awx_playbooks_folder: ../x", "is no path inside of a folder"),
+    ("awx_inventory_path: /etc/x", "is no path inside of a folder"),
+    ("awx_instance_groups: [a, b, a]", "a is there twice"),
+    (
+        "awx_azure_client_id: 72f988bf-86f1-41af-91ab-2d7cd011db47",
+        "one half of an identity without awx_azure_ten",
+    ),
+    ("awx_notifications: [{name: a, type: webhook, url: 'https://u:p@x'}]", "is no http or https URL"),
+    (
+        f"awx_schedules: [{{operation: verify, rrule: 'DTSTART;TZID=Mars/X:20260101T020000 {TIME}'}}]",
+        "zone Mars/X",
+    ),
+    (
+        f"awx_schedules: [{{operation: verify, rrule: 'DTSTART:20261301T020000Z {TIME}'}}]",
+        "a time that there is not",
+    ),
+    (f"{ESTATE}azure_rack_networks: [10.30.0.0/16, 10.30.1.0/24]", "10.30.1.0/24 overlaps 10.30.0.0/16"),
+    (
+        f"{ESTATE}azure_rack_networks: [10.30.0.0/16]\nazure_dns_servers: [10.244.0.10]",
+        "lies in site_pod_cidr",
+    ),
+    (
+        f"{ESTATE}azure_rack_networks: [10.30.0.0/16]\nazure_image: {{version: latest}}",
+        "is latest, another one",
+    ),
+    (
+        f"{ESTATE}azure_tenant: 00000000-0000-0000-0000-000000000000".replace(
+            "azure_tenant: d0a8ad3f-3c1b-4b5e-9a39-0c8f1b1f4a11\n", ""
+        ),
+        "is no identifier",
+    ),
+    ('nvidia_driver_version: "580.159.03"\nnvidia_driver_kernel: "6.8"', "'6.8' is no release of a kernel"),
+    ('nvidia_driver_version: "580.159.03"\nnvidia_driver_packages: {cuda: ""}', "cuda has no version"),
+    ("nvidia_mig_layouts: [{name: a, gpus: [0, 0], instances: [3g.40gb]}]", "GPU 0 of a is there twice"),
+    (
+        "nvidia_mig_layouts: [{name: a, instances: []}, {name: a, instances: []}]",
+        "all other GPUs of a is there twice",
+    ),
+    ('gpu_repair_windows: ["mon 22:00-22:00"]', "is no window"),
+    ("ironic_address: 127.0.0.1", "127.0.0.1 is a loopback address"),
+    ("ironic_address: 10.244.0.5", "10.244.0.5 lies in site_pod_cidr"),
+    ("ironic_media_networks: [0.0.0.0/0]", "write the racks' networks"),
+    ("site_bare_metal_inventory: servers.txt", "is none that Ansible reads as YAML"),
+    ("site_bare_metal_known_hosts: /dev/null", "/dev/null is no file"),
+    ("site_bare_metal_erase: []", "what is retired would keep its data"),
+    ("site_bare_metal_erase: [erase]", "'erase' is no step with its interface"),
+    ("gvisor_gpu_tested: [{driver: x}]", "gvisor: is missing"),
+    ("ansible_hots: 10.0.0.1", "unknown variable; write ansible_host"),
+    ("ansible_usr: x", "unknown variable; write ansible_user"),
+    ("ansible_becom_user: x", "unknown variable; write ansible_become_user"),
+    ('ansible_python_interpreter: "python; id"', "is no single word"),
+    ('ansible_become_user: ""', "it is empty"),
+)
+
+
+@pytest.mark.parametrize(("lines", "says"), WRONG)
+def test_a_value_that_would_do_harm(example: Example, lines: str, says: str) -> None:
+    example.append(ALL, f"{lines}\n")
+    found = [problem for problem in example.problems() if says in str(problem)]
+    last = lines.splitlines()[-1]
+    assert [(problem.file, problem.line) for problem in found] == [
+        (str(example.folder / ALL), example.line(ALL, last))
+    ], example.problems()
+
+
+@pytest.mark.parametrize(
+    "url", ["git@git.example.com:a/b.git", "ssh://git@git.example:22/a", "file:///srv/site"]
+)
+def test_ways_to_a_repository(example: Example, url: str) -> None:
+    example.append(ALL, f"awx_project_url: {url}\nawx_host: http://127.0.0.1:8052\n")
+    assert example.problems() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'ansible_python_interpreter: "{{ ansible_playbook_python }}"',
+        "ansible_ssh_common_args: -J gate",
+        "ansible_facts_parallel: true",
+        "ansible_winrm_transport: ntlm",
+        "ansible_become_method: ansible.builtin.su",
+    ],
+)
+def test_variables_of_ansible_that_there_are(example: Example, line: str) -> None:
+    example.append(ALL, f"{line}\n")
+    assert example.problems() == []
