@@ -22,6 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov browser simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov simulate cilium conformance cni-migrate bench docs site lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'
@@ -47,6 +48,7 @@ help:
 	@echo 'make virtual-servers  a server that is off becomes a Ready worker, through Ironic, on this machine (docs/lab.md)'
 	@echo 'make bench      measure the budgets and rewrite docs/benchmarks.md'
 	@echo 'make docs       regenerate role READMEs and docs/reference'
+	@echo 'make site       the documentation as a site with search, in build/site'
 	@echo 'make lock       pin the Python dependencies again, and the wheels of programs for hosts'
 	@echo 'make clean      remove the virtual environment and the caches in this folder'
 
@@ -243,6 +245,10 @@ test: all-artifacts
 docs: venv
 	@$(PYTHON) -m tools.reference
 	@$(PYTHON) -m tools.execution_environment
+
+# A site with search and navigation, from the same pages; a dead link fails. Its own environment is made in the cache.
+site: venv
+	@$(PYTHON) -m tools.site
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .ansible .cache build dist

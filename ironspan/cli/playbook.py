@@ -28,6 +28,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HOSTS_SHOWN = 40
 """With more hosts than this a phase shows only its failures and one line of counts."""
 LOGS_KEPT = 20
+LONGEST_RESULT = 1 << 30
+"""Characters of a task's result. ansible-runner's own limit, 700,000, is less than 165 objects of AWX."""
 
 
 def project_folder(start: pathlib.Path | None = None) -> pathlib.Path:
@@ -176,6 +178,8 @@ class PlaybookRun:
                     "ANSIBLE_CONFIG": str(project / "ansible.cfg"),
                     # ansible-runner turns host key checking off unless told otherwise.
                     "ANSIBLE_HOST_KEY_CHECKING": "True",
+                    # It empties what is longer: changes, notes and failures of a task would be lost.
+                    "MAX_EVENT_RES": str(LONGEST_RESULT),
                     **self.environment,
                 },
             )

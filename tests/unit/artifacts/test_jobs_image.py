@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from ironspan.artifacts import cache, jobs_image, pack
 from ironspan.artifacts.lock import native_arch
 from ironspan.cli.outcome import CommandError
 from tests.support.playbooks import ROOT
+from tests.support.small_plays import mirror_index
 from tools import execution_environment
 from tools.locked import environment
 
@@ -128,19 +130,22 @@ def test_a_job_runs_in_the_image_as_somebody_else_than_root(tmp_path: pathlib.Pa
     manifest = json.loads((bill.parent / "manifests" / laid.digest).read_text())
     for layer in manifest["layers"]:
         with tarfile.open(blobs / layer["digest"]) as archive:
-            archive.extractall(root, filter="tar")
+            archive.extractall(root, filter="fully_trusted")  # ours; others take the group's right to write
     job = root / "runner"
     for name in ("project", "env", "inventory"):
         (job / name).mkdir()
     # As an operator's project would be: playbooks that import those of the collection, and an inventory.
     subprocess.run(["cp", "-r", str(ROOT / "playbooks"), str(job / "project")], check=True)
     subprocess.run(["cp", "-r", str(ROOT / "inventories" / "example"), str(job / "inventory")], check=True)
+    index = job / ".cache" / "ironspan" / "mirror" / "index.json"
+    index.parent.mkdir(parents=True)
+    index.write_text(mirror_index())
     for path in (job, *job.rglob("*")):
         os.chown(path, jobs_image.USER, 0)
 
     def inside(*command: str, user: int = jobs_image.USER) -> subprocess.CompletedProcess[str]:
         script = (
-            'set -e; mount --bind /dev "$0/dev"; mount -t proc proc "$0/proc"; '
+            'set -e; mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; '
             'mount -t tmpfs tmpfs "$0/tmp"; '
             'chmod 1777 "$0/tmp"; user=$1; root=$0; shift; '
             'exec chroot --userspec="$user:0" "$root" /usr/local/bin/entrypoint "$@"'
@@ -152,7 +157,12 @@ def test_a_job_runs_in_the_image_as_somebody_else_than_root(tmp_path: pathlib.Pa
             capture_output=True,
             text=True,
             timeout=300,
-            env={"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin", "LC_ALL": "C.UTF-8"},
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin",
+                "LC_ALL": "C.UTF-8",
+                # As a credential gives it to a job.
+                "IRONSPAN_PKI_KEY": base64.b64encode(bytes(32)).decode(),
+            },
         )
 
     said = inside("ironspan", "--version")
@@ -167,3 +177,7 @@ def test_a_job_runs_in_the_image_as_somebody_else_than_root(tmp_path: pathlib.Pa
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed=0" in done.stdout
+    site = (
+        "cd /opt/ironspan && ansible-playbook --syntax-check -i /runner/inventory/example playbooks/site.yml"
+    )
+    assert inside("sh", "-c", site).returncode == 0
