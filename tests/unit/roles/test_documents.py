@@ -211,6 +211,7 @@ KEPT = (
     "/var/lib/etcd",
     "/opt/cni/bin",
     "/usr/local/bin",
+    "/usr/local/libexec",
 )
 """Folders that others may use too; the engine takes them away itself when they are empty and its own."""
 
