@@ -21,8 +21,7 @@ export LC_ALL := C.UTF-8
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov browser simulate cilium conformance cni-migrate bench docs lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
-.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov simulate cilium conformance cni-migrate bench docs site lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
+.PHONY: help lab lab-down test lint unit used-home integration long durations random fuzz refuse checkov browser simulate cilium conformance cni-migrate bench docs site lock venv packages artifacts all-artifacts metal-images virtual-servers molecule clean
 
 help:
 	@echo 'make lab        a two-site Kubernetes cluster on this machine (root, Linux)'

@@ -37,7 +37,7 @@ def settle(variables: collections.abc.MutableMapping[str, str] = os.environ) -> 
         variables: the environment, which is changed.
 
     Returns:
-        The names of the variables that are not heeded.
+        The names of the variables that are ignored.
     """
     ignored = foreign(variables)
     for name in ignored:

@@ -75,7 +75,7 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
     parsed = build_parser().parse_args(arguments)
     if ignored := environment.settle():
         print(
-            f"ironspan: not heeded: {', '.join(ignored)} (ansible.cfg says how this project runs)",
+            f"ironspan: ignored: {', '.join(ignored)} (ansible.cfg says how this project runs)",
             file=sys.stderr,
         )
     try:

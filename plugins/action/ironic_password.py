@@ -33,9 +33,7 @@ class ActionModule(ClusterAction):
             return {"changed": arguments["state"] == "changed"}
         if arguments["state"] == "changed":
             made = secrets.change_password()
-            self.say(
-                "another password was made" if made else "a change was begun before, and is gone on with"
-            )
+            self.say("another password was made" if made else "a change was begun before, and is resumed")
             return {"changed": made}
         login = login_of({"site": session.site})
         _insist_on(login)

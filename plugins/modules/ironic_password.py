@@ -12,7 +12,7 @@ short_description: Change the password of the site's own Ironic
 version_added: "0.4.0"
 description:
   - Part of C(ironic_password.yml), which lets the host of the group C(ironic) follow between the two states.
-  - A change that was begun and not proven is gone on with; no run makes a second password before.
+  - A change that was begun and not proven is resumed; no run makes a second password before.
   - It is an action plugin and runs on the controller only, once for the whole site.
 author:
   - The ironspan developers

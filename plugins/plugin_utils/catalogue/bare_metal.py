@@ -133,7 +133,7 @@ OPERATIONS = (
         name="ironic_password",
         summary="another password for the site's own Ironic",
         details="It is made in the PKI store, brought to its host, and proven; the former one opens nothing "
-        "any more. A run that was killed is gone on with by the next one.",
+        "any more. The next run resumes one that was killed.",
         command=("ironic", "password"),
         hosts="the host of the group ironic",
         arguments=(ALLOW_DESTRUCTIVE, PLAN, *EVERYWHERE),

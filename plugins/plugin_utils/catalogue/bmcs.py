@@ -27,8 +27,8 @@ OPERATIONS = (
     Operation(
         name="bmc_setup",
         summary="BMCs get a password and a certificate of the site's own, and few network services",
-        details="Passwords are made here and kept in the PKI store only. A run that was killed is gone on "
-        "with. A server that is not the expected one is left alone and named.",
+        details="Passwords are made here and kept in the PKI store only. The next run resumes one that was "
+        "killed. A server that is not the expected one is left alone and named.",
         command=("bmc", "setup"),
         arguments=(
             SERVERS,

@@ -30,7 +30,5 @@ def steps(context: Context) -> list[Step]:
         if begun
         else (f"give Ironic on {name} another password")
     )
-    disruption = (
-        "it restarts; servers that are being deployed just then fail, and are gone on with by the next run"
-    )
+    disruption = "it restarts; servers that are being deployed just then fail, and the next run resumes them"
     return [Step("change-password", name, what, disruption=disruption, seconds=_RESTART_S)]
