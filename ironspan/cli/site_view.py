@@ -12,7 +12,7 @@ import typing as t
 from ironspan.cli import run_record
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.playbook import log_folder
-from ironspan.pages.site_page import Held, Rack, Server, View
+from ironspan.pages.view import Held, Rack, Server, View
 
 PATIENCE_S = 5.0
 """How long a request that fails is sent again; somebody is waiting for this command."""

@@ -17,12 +17,13 @@ LONGEST = 400
 """Characters of one problem or value."""
 
 
-def evidence(report: Mapping[str, t.Any] | None, title: str) -> Content:
+def evidence(report: Mapping[str, t.Any] | None, title: str, *, opened: bool = True) -> Content:
     """Return what a verification found, check by check; nothing without one.
 
     Args:
         report: as its JSON has it.
         title: of the section.
+        opened: whether checks that failed are open; their problems may stand on the page already.
     """
     if not report:
         return None
@@ -54,6 +55,8 @@ def evidence(report: Mapping[str, t.Any] | None, title: str) -> Content:
         if not inside:
             inside = [element("p", check["summary"] or "Nothing more was measured.")]
         items.append(
-            parts.folded(head, element("div", *inside, class_="inside"), opened=check["ok"] is False)
+            parts.folded(
+                head, element("div", *inside, class_="inside"), opened=opened and check["ok"] is False
+            )
         )
     return parts.section(title, *items, about="What the cluster answered, and what was measured.")

@@ -70,5 +70,7 @@ function tell() {
 
 // Who moves by keys or by ear is taken to what is new.
 addEventListener('hashchange', async () => { await show(); document.getElementById('content')?.focus(); });
+// What changes without a run: nodes that go, certificates that end.
+setInterval(() => { if (!run() && !document.hidden) show(); }, 60000);
 show();
 follow();

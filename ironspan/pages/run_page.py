@@ -29,6 +29,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
 """How a run ended, in words."""
 TAKEN_BACK = "Everything that this step had changed on the host was taken back."
 SLOWEST = 10
+IDLE_S = 0.5
 FAILURES, LONGEST, LINES = 60, 4000, 20
 """Reasons that are shown, characters of each, lines of what to do about it."""
 
@@ -151,7 +152,10 @@ def timeline(phases: Sequence[Mapping[str, t.Any]], seconds: float) -> Content:
         return element("p", "No phase began.", class_="soft card")
     whole = max(seconds, 0.001)
     rows = []
-    for phase in phases:
+    # The last one may have just begun.
+    worked = [phase for phase in phases[:-1] if not is_idle(phase)] + list(phases[-1:])
+    idle = len(phases) - len(worked)
+    for phase in worked:
         begin = min(max(phase["began"] / whole, 0), 1) * 1000
         width = min(max(phase["seconds"] / whole * 1000, 4), 1000)
         bar = element(
@@ -173,7 +177,15 @@ def timeline(phases: Sequence[Mapping[str, t.Any]], seconds: float) -> Content:
                 element("span", ", ".join(said), class_="said") if said else None,
             )
         )
+    if idle:
+        words = f"and {count(idle, 'phase')} in which there was nothing to do"
+        rows.append(element("li", element("span", words, class_="said")))
     return element("ol", *rows, class_="phases card")
+
+
+def is_idle(phase: Mapping[str, t.Any]) -> bool:
+    """Tell whether a phase had nothing to do: no host had a part in it, and it took no time."""
+    return not phase["hosts"] and not phase["changes"] and not phase["failed"] and phase["seconds"] < IDLE_S
 
 
 def counted(phase: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -238,6 +250,7 @@ def _timings(run: Run, standings: Mapping[str, Standing]) -> Content:
     phases = [
         [phase["name"], f"{phase['hosts']:,}", f"{phase['changes']:,}", took(phase["seconds"])]
         for phase in map(counted, run["phases"])
+        if not is_idle(phase)
     ]  # fmt: skip
     slow = sorted(standings.items(), key=lambda item: -item[1].seconds)[:SLOWEST]
     flush = frozenset({1, 2, 3})

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +14,7 @@ from ironspan.pages.evidence import evidence
 from ironspan.pages.markup import Content, element
 from ironspan.pages.parts import Tone
 from ironspan.pages.topology import Side, Tile, Wan, picture
+from ironspan.pages.view import Rack, View
 from ironspan.pages.words import age, count, moment, took
 
 SOON_DAYS = 30
@@ -22,91 +22,6 @@ SOON_DAYS = 30
 OLD_BACKUP_HOURS = 24
 """A newest snapshot older than this is worth knowing."""
 _DAY = 86_400
-
-
-class Server(t.NamedTuple):
-    """A host that holds the cluster together.
-
-    Args:
-        name: of it.
-        side: ``azure`` or ``on_prem``.
-        roles: what it is, for example etcd.
-        well: whether everything about it is; None when nobody could be asked.
-        wrong: what is wrong.
-    """
-
-    name: str
-    side: str
-    roles: tuple[str, ...]
-    well: bool | None
-    wrong: str = ""
-
-
-class Rack(t.NamedTuple):
-    """Workers of one rack.
-
-    Args:
-        name: of the rack, empty where hosts have none.
-        side: ``azure`` or ``on_prem``.
-        nodes: how many the inventory has.
-        ready: how many are Ready; None when nobody could be asked.
-        gpus: that its Ready nodes offer to pods.
-    """
-
-    name: str
-    side: str
-    nodes: int
-    ready: int | None
-    gpus: int = 0
-
-
-class Held(t.NamedTuple):
-    """A server that is not handed over yet."""
-
-    name: str
-    place: str
-    state: str
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
-    """Everything that the page shows.
-
-    Args:
-        name: of the site.
-        endpoint: of its API.
-        now: Unix time at which it was asked.
-        report: of a verification without pods, as its JSON has it; None when the cluster could not be asked.
-        error: why it could not.
-        servers: control planes and members of etcd.
-        racks: workers.
-        authorities: name -> Unix time at which it ends.
-        backups: newest snapshot of each store, as a run from here was told; ``asked`` is when that was.
-        running: runs from this controller that go on, as ``run_record.running`` returns them.
-        holder: who changes the site now, as its lock says; empty when nobody does.
-        runs: records of the runs that ended last, newest first.
-        elevation: the racks of expected servers as an SVG element; None where nobody asked for it.
-        held: those of them that are no hosts yet.
-        found: what else was found, as level, what it is, and what fixes it.
-    """
-
-    name: str
-    endpoint: str
-    now: float
-    report: Mapping[str, t.Any] | None = None
-    error: str = ""
-    servers: Sequence[Server] = ()
-    racks: Sequence[Rack] = ()
-    authorities: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    backups: Sequence[Mapping[str, t.Any]] = ()
-    backups_asked: float | None = None
-    running: Sequence[Mapping[str, t.Any]] = ()
-    holder: str = ""
-    runs: Sequence[Mapping[str, t.Any]] = ()
-    elevation: str | None = None
-    held: Sequence[Held] = ()
-    found: Sequence[tuple[str, str, str]] = ()
 
 
 def page(view: View, *, links: bool = False) -> str:
@@ -130,7 +45,7 @@ def page(view: View, *, links: bool = False) -> str:
             parts.section("Topology", picture(*_sides(view), wan_of(view))),
             _facts(view),
             _dates(view),
-            evidence(view.report, "What was asked"),
+            evidence(view.report, "What was asked", opened=False),
             _runs(view, links),
             _elevation(view),
         ],
@@ -172,7 +87,11 @@ def _run(run: Mapping[str, t.Any], now: float) -> Content:
         "p", element("strong", f"{run['playbook']}.yml"), " ", parts.badge(*run_page.VERDICTS[run["state"]])
     )
     head = element("div", title, element("p", words, class_="soft"), class_="card")
-    return element("div", head, run_page.timeline(run["phases"], seconds))
+    phases = list(run["phases"])
+    if phases and not gone:
+        # The last word of it may be older than this moment.
+        phases[-1] = {**phases[-1], "seconds": max(seconds - phases[-1]["began"], 0)}
+    return element("div", head, run_page.timeline(phases, seconds))
 
 
 def _wrong(view: View) -> Content:
@@ -233,6 +152,7 @@ def wan_of(view: View) -> Wan:
 
 def _facts(view: View) -> Content:
     asked = view.report is not None
+    known = asked and all(rack.ready is not None for rack in view.racks)
     nodes = sum(rack.nodes for rack in view.racks)
     ready = sum(rack.ready or 0 for rack in view.racks)
     members = [each for each in view.servers if "etcd" in each.roles]
@@ -240,12 +160,12 @@ def _facts(view: View) -> Content:
     first = min(view.authorities.values(), default=None)
     return parts.facts(
         [
-            ("workers Ready", f"{ready:,} of {nodes:,}" if asked else f"? of {nodes:,}"),
+            ("workers Ready", f"{ready:,} of {nodes:,}" if known else f"? of {nodes:,}"),
             (
                 "etcd members well",
                 f"{sum(each.well is True for each in members) if asked else '?'} of {len(members)}",
             ),
-            ("GPUs on Ready nodes", f"{sum(rack.gpus for rack in view.racks):,}" if asked else "?"),
+            ("GPUs on Ready nodes", f"{sum(rack.gpus for rack in view.racks):,}" if known else "?"),
             ("age of the newest backup", age(view.now - max(newest)) if newest else "not known"),
             ("first authority ends", f"in {age(first - view.now)}" if first else "not known"),
         ]

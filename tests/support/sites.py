@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ironspan.cli.outcome import Exit
-from ironspan.pages.site_page import Rack, Server, View
+from ironspan.pages.view import Rack, Server, View
 from tests.support import runs
 
 NOW = runs.STARTED + 40

@@ -73,6 +73,17 @@ def test_what_to_do_next(code: Exit, check: bool, broken: int, words: str) -> No
     assert words in found.partition("What to do next")[2].partition("Time line")[0]
 
 
+def test_phases_with_nothing_to_do_are_counted_and_the_one_that_has_just_begun_is_shown() -> None:
+    def phase(name: str, seconds: float, hosts: int = 0, failed: int = 0) -> dict[str, t.Any]:
+        return {"name": name, "began": 0, "seconds": seconds, "hosts": hosts, "changes": 0, "failed": failed}
+
+    phases = [phase("A", 0.1, hosts=1), phase("B", 0.1), phase("C", 9), phase("D", 0, failed=1)]
+    shown = str(run_page.timeline([*phases, phase("E", 0), phase("F", 0)], 10))
+    assert [name for name in "ABCDEF" if f"<span>{name}</span>" in shown] == ["A", "C", "D", "F"]
+    assert "and 2 phases in which there was nothing to do" in shown
+    assert "No phase began." in str(run_page.timeline([], 0))
+
+
 def test_a_run_that_was_refused_at_once_has_a_page_too(tmp_path: Path) -> None:
     recorder = run_record.Recorder(Run(clock=runs.Clock()), "site", [], tmp_path / "apply-1.log")
     found = read(run_page.page(recorder.record(Exit.BAD_INPUT))).text

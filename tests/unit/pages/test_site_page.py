@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironspan.pages import site_page, topology
-from ironspan.pages.site_page import Held, Rack, Server, View
+from ironspan.pages.view import Held, Rack, Server, View
+from ironspan.pages.words import took
 from tests.support import runs, sites
 from tests.support.pages import read
 
@@ -58,6 +59,21 @@ def test_the_link_is_what_the_nodes_behind_it_say(ready: int | None, tone: str) 
     view = View("x", "api:6443", 0.0, racks=[Rack("a", "on_prem", 4, ready), Rack("b", "azure", 9, 0)])
     assert site_page.wan_of(view).tone == tone
     assert site_page.wan_of(dataclasses.replace(view, racks=[])).tone == "idle"
+
+
+def test_nodes_that_nobody_could_list_are_not_counted() -> None:
+    view = dataclasses.replace(sites.view(1), racks=[Rack("a", "on_prem", 4, None)])
+    found = read(site_page.page(view)).text
+    assert "? of 4" in found and "0 of 4" not in found
+
+
+def test_the_phase_that_goes_on_lasts_until_now() -> None:
+    view = sites.view(1)
+    (run,) = view.running
+    phases = [{**phase, "seconds": 0.0} for phase in run["phases"]]
+    shown = site_page.running([{**run, "phases": phases}], "", runs.STARTED + 600)
+    began = phases[-1]["began"]
+    assert f">{took(600 - began)}<" in str(shown) and "10 min" in str(shown)
 
 
 def test_another_run_is_named_by_its_lock_and_one_that_was_cut_off_says_so() -> None:
