@@ -33,7 +33,7 @@ from tests.support.fake_api import NODES, FakeApi
 from tests.support.simulated_nodes import NodeApi, Site, node_api
 from tests.support.simulated_site import make_store
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 ADDRESS = "127.79.0.4"
 NAMES = ["w1", "w2"]
 
@@ -112,7 +112,6 @@ def test_a_bios_is_updated_by_digest_a_refusal_is_named_and_the_next_run_finishe
     assert (again.done, again.problems) == ([], [])
 
 
-@pytest.mark.long
 def test_a_bmc_is_updated_before_the_bios(racks: Racks) -> None:
     outcome = racks.bring(racks.declare("3.0.0", "1.03.0", ["w1"]))
     assert outcome.problems == []
@@ -120,7 +119,6 @@ def test_a_bmc_is_updated_before_the_bios(racks: Racks) -> None:
     assert [task.component for task in racks.fronts[0].updates.tasks[-2:]] == ["bmc", "bios"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("lie", "said"),
     [
@@ -138,7 +136,6 @@ def test_what_the_task_says_is_said_and_an_old_version_is_held(racks: Racks, lie
     assert racks.bring(settings).problems == []
 
 
-@pytest.mark.long
 def test_a_file_that_is_not_there_is_told_by_the_bmc(racks: Racks) -> None:
     settings = racks.declare("5.0.0", names=["w1"])
     shutil.rmtree(racks.folder / "images" / settings["site_bare_metal_firmware"][0]["sha256"])
@@ -151,7 +148,6 @@ class Killed(BaseException):
     """The run ends at once."""
 
 
-@pytest.mark.long
 def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(racks: Racks) -> None:
     settings, updates = racks.declare("6.0.0", names=["w1"]), racks.fronts[0].updates
     updates.lie = "hangs"
@@ -217,6 +213,7 @@ def world(racks: Racks) -> Iterator[World]:
     with FakeApi() as free:
         port = free.port
     site = Site(folder / "site", folder, ADDRESS, port)
+    site.patience_s = 900
     path = site.folder / "hosts.yml"
     inventory = yaml.safe_load(path.read_text())
     inventory["all"]["vars"] |= {
@@ -234,7 +231,6 @@ def world(racks: Racks) -> Iterator[World]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.long
 def test_nodes_are_drained_updated_and_opened_and_one_that_fails_stays_closed(world: World) -> None:
     world.declare("7.0.0")
     front, refusing = world.racks.fronts
@@ -263,7 +259,6 @@ def test_nodes_are_drained_updated_and_opened_and_one_that_fails_stays_closed(wo
     assert status == 0 and "Nothing to do." in output, output
 
 
-@pytest.mark.long
 def test_one_plan_has_the_drain_and_the_update_and_nothing_else_is_done(world: World) -> None:
     world.declare("8.0.0")
     plan = world.site.folder / "firmware.plan.json"

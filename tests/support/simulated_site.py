@@ -96,6 +96,9 @@ class SimulatedSite:
         workers: 1 or 2; a1 is the store and the control plane.
     """
 
+    patience_s = 180
+    """How long a run may take, from outside."""
+
     def __init__(
         self,
         folder: Path,
@@ -189,7 +192,7 @@ class SimulatedSite:
         """Run the playbook to its end; return its exit status and what it said."""
         log = self.folder / "log"
         before = log.stat().st_size if log.exists() else 0
-        status = self.start(*options, **environment).wait(180)
+        status = self.start(*options, **environment).wait(self.patience_s)
         return status, log.read_text()[before:]
 
     def close(self) -> None:
