@@ -142,4 +142,18 @@ def _wrong(
     return next(inside, "")
 
 
-CHECKS = (check,)
+def check_written(draft: Draft) -> None:
+    """Addresses are some, also of hosts that no pod network of IPv6 asks for them."""
+    said = {problem.path for problem in draft.problems}
+    seen: dict[ipaddress.IPv6Address, str] = {}
+    for host in draft.hosts.values():
+        path = f"hosts.{host.name}.{ADDRESS}"
+        text = host.values.get(ADDRESS)
+        if not isinstance(text, str) or not text or path in said:
+            continue
+        if message := _wrong(text, {}, seen, host.name):
+            remedy = "write the IPv6 address that the other nodes reach this one at, or remove it"
+            draft.problems.add(draft.place(host, ADDRESS), path, message, remedy)
+
+
+CHECKS = (check, check_written)

@@ -79,6 +79,7 @@ class Layers:
     limits: Mapping[str, Limit]
     versions: Mapping[str, Version]
     pod_networks: tuple[str, ...]
+    _site_wide: dict[str, bool] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def phases(self) -> tuple[str, ...]:
         """Return everything that playbooks can ask for."""
@@ -110,11 +111,12 @@ class Layers:
 
     def is_site_wide(self, variable: str) -> bool:
         """Tell whether a variable has one value for the whole site."""
-        owners = [name for name in self.layers if variable.startswith(f"{name}_")]
-        if not owners:
-            return False
-        owner = self.layers[max(owners, key=len)]
-        return owner.scopes.get(variable, owner.scope) == "site"
+        if variable not in self._site_wide:
+            owners = [name for name in self.layers if variable.startswith(f"{name}_")]
+            owner = self.layers[max(owners, key=len)] if owners else None
+            found = owner is not None and owner.scopes.get(variable, owner.scope) == "site"
+            self._site_wide[variable] = found
+        return self._site_wide[variable]
 
     def insist_on(self, variables: Collection[str]) -> None:
         """Refuse versions that go with variables which no role declares.

@@ -39,8 +39,8 @@ def concerned(draft: Draft, group: str, *variables: str) -> list[HostDraft]:
 
     others = [host for host in draft.hosts.values() if group not in host.groups and is_new(host.settings)]
     moved = [_in_group(draft, group, host) for host in others]
-    alone = _in_group(draft, group, None)
-    return [*found, *moved, *([alone] if is_new(alone.settings) else [])]
+    alone = draft.inventory.shared_settings(draft.inventory.ordered(_and_above(draft, group)))
+    return [*found, *moved, *([_in_group(draft, group, None)] if is_new(alone) else [])]
 
 
 def is_there(draft: Draft, host: HostDraft) -> bool:

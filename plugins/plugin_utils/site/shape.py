@@ -85,6 +85,8 @@ def _wrong_names(node: yaml.MappingNode, what: str) -> Iterator[Found]:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "(key)"
             remedy = f'write "{name}" in quotes' if isinstance(key, yaml.ScalarNode) else "write a name"
             yield line_of(key), name, f"is {kind_of(key)}, and the name of {what} is a text", remedy
+        elif not str(key.value).strip():
+            yield line_of(key), "(key)", f"is empty, and {what} has a name", "write the name"
 
 
 def _wrong_group(key: yaml.Node, value: yaml.Node) -> Iterator[Found]:

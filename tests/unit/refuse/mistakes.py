@@ -13,7 +13,7 @@ from random import Random
 
 import yaml
 
-from tests.unit.refuse.sites import PER_HOST, Site, is_site_wide, options
+from tests.unit.refuse.sites import PER_HOST, Site, estate, is_site_wide, options
 from tests.unit.refuse.values import wrong
 from tests.unit.refuse.writing import Key, Written
 
@@ -206,6 +206,19 @@ def _and_inside(key: Key, value: t.Any) -> Iterator[Key]:
         yield from _and_inside((*key, step), inner)
 
 
+OF_ESTATES: dict[str, list[t.Any]] = yaml.safe_load(Path(__file__).with_name("estate.yml").read_text())
+IN_ESTATES = [(name, value) for name, values in OF_ESTATES.items() for value in values]
+
+
+def in_estate(site: Site, rng: Random) -> Mistake:
+    """A value of an estate that Azure, or the rest of the site, would not take."""
+    site.variables["all"].update(estate(rng))
+    name, value = rng.choice(IN_ESTATES)
+    _only_here(site, name)
+    site.variables["all"][name] = value
+    return Mistake("estate", f"{name}: {json.dumps(value)[:100]}", tuple(_and_inside(("all", name), value)))
+
+
 RELATED: dict[str, tuple[str, ...]] = {
     "site_plan_approvals": ("site_plan_allowed_signers",),
     "identity_audiences": ("identity_tenant_id",),
@@ -217,6 +230,14 @@ RELATED: dict[str, tuple[str, ...]] = {
     "egress_node_ports": ("egress_node_networks",),
     "egress_resolvers": ("egress_enabled",),
     "node_kubelet_max_pods": ("site_node_cidr_mask",),
+    "awx_azure_client_id": ("awx_azure_tenant_id",),
+    "nvidia_driver_version": ("nvidia_driver_package_version",),
+    "nvidia_fabric_imex": ("nvidia_fabric_enabled",),
+    "nvidia_mig_layout": ("nvidia_mig_layouts",),
+    "etcd_backup_keys": ("etcd_backup_stores",),
+    "gpu_repair_most_at_once": ("gpu_repair_most_out",),
+    "site_bare_metal_cloud": ("site_bare_metal_clouds",),
+    "site_bare_metal_image": ("site_bare_metal_account",),
     "nvidia_device_plugin_enabled": ("nvidia_toolkit_enabled",),
 }
 
@@ -398,6 +419,7 @@ IN_SITE: tuple[tuple[int, InSite], ...] = (
     (4, inside_network),
     (4, network),
     (12, meaning),
+    (5, in_estate),
     (3, ports),
     (5, groups),
     (3, host_name),

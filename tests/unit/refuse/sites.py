@@ -145,6 +145,84 @@ def _policy(rng: Random) -> Values:
     return {"gpu_policy_overrides": [{"event": "xid 79", "class": "A3", "reason": "agreed with the vendor"}]}
 
 
+_SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMockMockMockMockMockMockMockMockMockMock operator"
+
+
+def estate(rng: Random) -> Values:
+    """Return the variables of an estate in Azure without machines."""
+    values: Values = {
+        "azure_subscription": "72f988bf-86f1-41af-91ab-2d7cd011db47",
+        "azure_tenant": "d0a8ad3f-3c1b-4b5e-9a39-0c8f1b1f4a11",
+        "azure_region": rng.choice(["westeurope", "northeurope"]),
+        "azure_address_space": "10.20.0.0/20",
+        "azure_rack_networks": ["10.30.0.0/16"],
+        "azure_authorized_keys": [_SSH],
+        "azure_image": {"version": "24.04.202610140"},
+    }
+    if rng.random() < 0.5:
+        values["azure_administrator_networks"] = ["10.31.0.0/24"]
+    if rng.random() < 0.5:
+        values["azure_dns_servers"] = ["10.9.0.53"]
+    return values
+
+
+def _controller(rng: Random) -> Values:
+    values: Values = {
+        "awx_host": "https://awx.example.internal",
+        "awx_project_url": rng.choice(["https://git.example.com/site.git", "git@git.example.com:a/site.git"]),
+        "awx_prefix": rng.choice(["example", "west-2"]),
+        "awx_inventory_path": rng.choice(["inventories/west", "hosts.yml"]),
+        "awx_answers": {"ironspan_entries": rng.randint(1, 100)},
+    }
+    if rng.random() < 0.5:
+        hook = {"name": "hook", "type": "webhook", "url": "https://hook.example.internal/a?b=c"}
+        values["awx_notifications"] = [hook]
+    if rng.random() < 0.5:
+        start = rng.choice(["DTSTART:20260101T020000Z", "DTSTART;TZID=Europe/Berlin:20260101T020000"])
+        every = f"{start} RRULE:FREQ={rng.choice(['DAILY', 'WEEKLY'])};INTERVAL={rng.randint(1, 3)}"
+        values["awx_schedules"] = [{"operation": "verify", "rrule": every}]
+    return values
+
+
+def _racked(rng: Random) -> Values:
+    network = f"10.2.{rng.randint(1, 200)}"
+    rack = {
+        "network": f"{network}.0/24",
+        "first": f"{network}.11",
+        "gateway": f"{network}.1",
+        "dns": ["10.2.0.53"],
+    }
+    return {
+        "site_bare_metal_node": {
+            "driver": "redfish",
+            "driver_info": {"redfish_address": "https://{bmc_address}"},
+        },
+        "site_bare_metal_racks": {"rack-1": rack},
+        "site_bare_metal_account": {"user": "ironspan", "authorized_keys": [_SSH]},
+        "site_bare_metal_known_hosts": "~/known_hosts",
+        "site_bare_metal_at_once": rng.randint(1, 100),
+        "site_bare_metal_image": {
+            "source": "http://10.2.0.5/server.raw",
+            "sha256": "9f" * 32,
+            "format": rng.choice(["raw", "qcow2"]),
+        },
+    }
+
+
+def _gpus(rng: Random) -> Values:
+    return {
+        "nvidia_driver_version": "580.159.03",
+        "nvidia_driver_kernel": "6.8.0-60-generic",
+        "nvidia_driver_model": "H100",
+        "nvidia_toolkit_enabled": True,
+        "nvidia_device_plugin_enabled": rng.choice([True, False]),
+        "nvidia_health_checks": rng.choice([{}, {"H18": {"off": True}}, {"H08": {"rows": 256}}]),
+        "nvidia_mig_layouts": [{"name": "halves", "instances": ["3g.40gb", "3g.40gb"]}],
+        "nvidia_mig_layout": rng.choice(["", "halves"]),
+        "gpu_repair_windows": ["mon,tue 22:00-04:00"],
+    }
+
+
 BUNDLES: tuple[Callable[[Random], Values], ...] = (
     _ports,
     _backup,
@@ -158,6 +236,10 @@ BUNDLES: tuple[Callable[[Random], Values], ...] = (
     _sizes,
     _gvisor,
     _policy,
+    estate,
+    _controller,
+    _racked,
+    _gpus,
 )
 """Variables that mean something only together."""
 NOT_ALONE = (
@@ -189,6 +271,7 @@ NOT_ALONE = (
     "identity_",
     "ironic_",
     "node_kubelet_cpu_manager_policy",
+    "node_attestation",
     "node_kubelet_max_pods",
     "node_kubelet_reserved_cpus",
     "nvidia_",

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.refuse.case import Watch, run
 
-BLOCKS, WRONG, GOOD = 10, 150, 30
-"""Blocks of cases, so that they are spread over the cores, and what each has: 40 ms a case."""
+BLOCKS, WRONG, GOOD = 10, 200, 20
+"""Blocks of cases, so that they are spread over the cores, and what each has: 26 ms of CPU a case."""
 WATCH = Watch()
 
 

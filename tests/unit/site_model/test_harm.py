@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Example
-from .mutations import ALL
+from .mutations import ALL, HOSTS
 
 ESTATE = """
 azure_subscription: 72f988bf-86f1-41af-91ab-2d7cd011db47
@@ -108,3 +108,17 @@ def test_ways_to_a_repository(example: Example, url: str) -> None:
 def test_variables_of_ansible_that_there_are(example: Example, line: str) -> None:
     example.append(ALL, f"{line}\n")
     assert example.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("host", "says"),
+    [
+        ("gpu-a-01: {ansible_host: 10.30.1.11, site_address_ipv6: 10.0.0.1}", "is no IPv6 address"),
+        ("gpu-a-01: {ansible_host: 10.30.1.11, site_address_ipv6: 'fe80::1'}", "is reached by no other host"),
+        ("'': {ansible_host: 10.30.1.11}", "is empty, and a host has a name"),
+    ],
+)
+def test_a_host_that_cannot_be(example: Example, host: str, says: str) -> None:
+    example.replace(HOSTS, "gpu-a-01: {ansible_host: 10.30.1.11}", host)
+    found = [problem for problem in example.problems() if says in str(problem)]
+    assert [problem.line for problem in found] == [example.line(HOSTS, host)], example.problems()
