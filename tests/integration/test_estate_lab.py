@@ -130,8 +130,12 @@ def test_a_machine_that_is_deleted_is_made_again_and_its_member_replaced(estate:
     machines.begin_delete(group, LOST).result()
     eventually(lambda: not (estate.lab.folder / "hosts" / LOST).exists())
     assert list(disk.iterdir()), "the data went with the machine"
-    assert f"virtualMachines {LOST}" in estate.said("plan", "azure", "-o", str(estate.folder / "plan.json"))
-    estate.said("azure")
+    plan = str(estate.folder / "plan.json")
+    estate.said("plan", "azure", "-o", plan)
+    shown = estate.command("show", plan).stdout
+    assert "create 1 resources (1 virtualMachines)" in shown
+    assert f"/virtualMachines/{LOST}\n" in shown
+    estate.said("apply", plan)
     estate.said("apply", "member_replace", "-e", f"ironspan_hosts={LOST}", "--allow-destructive")
     estate.said("verify")
     estate.assert_settled()
