@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import sys
 import typing as t
@@ -32,6 +33,18 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "-o", "--output", default=FOLDER, metavar="FOLDER", help=f"folder to write into ({FOLDER})"
     )
     render.set_defaults(func=write)
+    key = commands.add_parser(
+        "webhook-key",
+        help="make another key for the webhook of the git service, into a file",
+        description="Make another key for the webhook by which pushes start the check of the site "
+        "(awx_webhook_service). The key before stops working at once, so give the new one to the service "
+        "right after. The token comes from IRONSPAN_AWX_TOKEN.",
+    )
+    key.add_argument(
+        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
+    )
+    key.add_argument("-o", "--output", required=True, metavar="FILE", help="file for the key, made by this")
+    key.set_defaults(func=rotate)
 
 
 def write(arguments: argparse.Namespace) -> int:
@@ -62,4 +75,44 @@ def write(arguments: argparse.Namespace) -> int:
             write_file(path, text.encode())
     counts = ", ".join(f"{len(entries)} {name.removeprefix('controller_')}" for name, entries in made.items())
     sys.stdout.write(f"{folder}: {counts}\n")
+    return int(Exit.OK)
+
+
+def rotate(arguments: argparse.Namespace) -> int:
+    """Make another webhook key, write it into a file of its own, and return the exit code."""
+    from ironspan.cli.inventory import read_site
+
+    site = read_site(arguments.inventory)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.api import ControllerError
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.webhook import another_key
+
+    from ironspan.cli.outcome import ending
+
+    variables = next(iter(site.hosts.values())).variables
+    settings = settings_of(variables, len(site.group("nodes")))
+    file = pathlib.Path(arguments.output)
+    if not settings.webhook_service:
+        raise CommandError(
+            "the site has no webhook",
+            "write awx_webhook_service, and run ironspan awx configure",
+            Exit.BAD_INPUT,
+        )
+    try:
+        # Before there is a key: one that could not be kept would have stopped the one before for nothing.
+        with open(file, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as handle:
+            try:
+                with ending(Exit.FAILED, ControllerError):
+                    key, url = another_key(settings, variables["awx_host"], variables["awx_ca_file"])
+            except BaseException:
+                file.unlink()
+                raise
+            handle.write(f"{key}\n")
+    except OSError as error:
+        raise CommandError(
+            f"{file} cannot be written: {error.strerror}", "name a new file", Exit.BAD_INPUT
+        ) from error
+    sys.stdout.write(
+        f"{file} has the key. Give it to {settings.webhook_service} for {url}, then remove the file.\n"
+    )
     return int(Exit.OK)

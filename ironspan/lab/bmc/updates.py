@@ -107,10 +107,14 @@ class Updates:
         return Answer(202 if accepted or task.state == "Running" else 200, document, location=path)
 
 
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""What the site serves is asked for without a proxy."""
+
+
 def _task_of(address: str) -> Task:
     """Fetch a file, as a BMC does, and return what becomes of it."""
     try:
-        with urllib.request.urlopen(address, timeout=_FETCHED_WITHIN_S) as answer:
+        with _OPENER.open(address, timeout=_FETCHED_WITHIN_S) as answer:
             content = json.loads(answer.read(_LARGEST))
         component, version = str(content["component"]), str(content["version"])
     except (OSError, urllib.error.URLError) as problem:

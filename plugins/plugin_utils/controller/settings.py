@@ -32,6 +32,7 @@ VARIABLES: t.Final = (
     "awx_notifications",
     "awx_schedules",
     "awx_alerts_left_alone",
+    "awx_webhook_service",
 )
 """What the configuration is made from; where it is loaded to is another matter (``awx_host``)."""
 
@@ -67,6 +68,7 @@ class Settings:
     notifications: Sequence[Mapping[str, t.Any]]
     schedules: Sequence[Mapping[str, t.Any]]
     alerts_left_alone: Sequence[str]
+    webhook_service: str
 
     @property
     def slices(self) -> int:

@@ -143,7 +143,7 @@ SHAPES: t.Final[tuple[Shape, ...]] = (
         path="job_templates",
         fields=(
             "description", "playbook", "job_type", "limit", "timeout", "allow_simultaneous",
-            "job_slice_count", "diff_mode", "survey_enabled", "ask_variables_on_launch",
+            "job_slice_count", "diff_mode", "webhook_service", "survey_enabled", "ask_variables_on_launch",
             "ask_limit_on_launch",
             "ask_inventory_on_launch", "ask_job_type_on_launch", "ask_job_slice_count_on_launch",
             "ask_credential_on_launch", "ask_execution_environment_on_launch",

@@ -182,6 +182,8 @@ def _template(
         "allow_simultaneous": False,
         "job_slice_count": 1,
         "diff_mode": suffix == CHECK,
+        # A push starts what reads, and nothing else: who pushed is nobody whom the guard could compare.
+        "webhook_service": settings.webhook_service if (operation.name, suffix) == ("site", CHECK) else "",
         "survey_enabled": bool(asked),
         "survey_spec": asked or {},
         **dict.fromkeys(PROMPTS, False),

@@ -10,6 +10,7 @@ import http.server
 import itertools
 import json
 import pathlib
+import secrets
 import threading
 import typing as t
 import urllib.parse
@@ -268,6 +269,12 @@ class Controller:
         number = int(there["id"])
         if word == "survey_spec" and "survey_enabled" in KINDS[path].fields:
             return self._survey(method, path, number, body, user, there)
+        if word == "webhook_key" and "webhook_service" in KINDS[path].fields:
+            self.access.insist_on_writing(user, path, self._owner(path, there))
+            if method == "POST":
+                there["private"] = {**there.get("private", {}), "webhook_key": secrets.token_urlsafe(37)[:50]}
+            key = there.get("private", {}).get("webhook_key", "")
+            return (201 if method == "POST" else 200), {"webhook_key": key}
         if word == "launch" and method == "GET":
             return 200, self.launcher.preview(path, there)
         if word == "launch":
