@@ -195,9 +195,9 @@ def test_nodes_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     forgotten: list[str] = []
     monkeypatch.setattr(replacements, "forget", lambda api, names: forgotten.extend(names))
     with acting(nodes_ready, cluster, host("w1"), host("w2")) as visit:
-        assert visit(hosts=["w1", "w2"], timeout_s=1, replaced=True)["failed"]
+        assert visit(hosts=["w1", "w2"], timeout_s=1, replaced=True, boots={})["failed"]
         assert forgotten == []
-        assert visit(hosts=["w1"], timeout_s=1, replaced=True)["ready"] == ["w1"]
+        assert visit(hosts=["w1"], timeout_s=1, replaced=True, boots={})["ready"] == ["w1"]
     assert forgotten == ["w1"]
 
 
