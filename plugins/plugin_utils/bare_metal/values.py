@@ -74,6 +74,8 @@ def name(text: str) -> str:
         near = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")
         remedy = f"write small letters, digits, hyphens and dots{_for_example(near)}"
         raise Refused(f"'{quoted(text)}' is not a host name", remedy)
+    if text == "localhost" or text.endswith(".localhost"):
+        raise Refused(f"'{quoted(text)}' is the machine that Ansible runs on", "write the server's own name")
     return text
 
 

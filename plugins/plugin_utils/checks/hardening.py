@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 SYSCTLS = ("base_sysctls", "base_security_sysctls")
 POLICY, MODE = "containerd_image_policy", "containerd_image_policy_mode"
@@ -19,6 +20,29 @@ REFUSED = {"passwordauthentication": "no", "pubkeyauthentication": "yes"}
 FEWEST_NAMESPACES = 1024
 """Each gVisor sandbox and each pod with hostUsers: false has one; a host has some hundred pods at most."""
 _PATTERN = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?/[a-z0-9*][a-z0-9._/*-]*")
+SUITES, FLAGS = "site_tls_cipher_suites", "control_plane_api_server_args"
+KNOWN_SUITES = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    *(
+        f"TLS_ECDHE_{key}_WITH_{rest}"
+        for key in ("ECDSA", "RSA")
+        for rest in (
+            "AES_128_CBC_SHA", "AES_128_GCM_SHA256", "AES_256_CBC_SHA", "AES_256_GCM_SHA384",
+            "CHACHA20_POLY1305", "CHACHA20_POLY1305_SHA256",
+        )
+    ),
+)  # fmt: skip
+"""Those that kube-apiserver's --tls-cipher-suites calls preferred, without those it calls insecure."""
+OWN_FLAGS = frozenset(
+    {
+        "advertise-address", "client-ca-file", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-servers",
+        "secure-port", "service-cluster-ip-range", "tls-cert-file",
+        "tls-private-key-file",
+    }
+)  # fmt: skip
+"""Flags that kubeadm makes from what the site says elsewhere."""
 
 
 def _too_few(value: str) -> bool:
@@ -37,6 +61,33 @@ FORBIDDEN: dict[str, tuple[t.Callable[[str], bool], str]] = {
     ),
 }
 """Settings that gVisor does not live with: when they forbid, and why that matters."""
+
+
+def check_cipher_suites(draft: Draft) -> None:
+    """An API server or a kubelet with a suite that it does not know does not start."""
+    suites, host = draft.site_value(SUITES), draft.writer(SUITES)
+    for index, suite in enumerate(suites if isinstance(suites, list) and host else ()):
+        if suite not in KNOWN_SUITES and host:
+            near = nearest(str(suite), KNOWN_SUITES)
+            draft.problems.add(
+                draft.inner_place(host, SUITES, index),
+                f"{SUITES}[{index}]",
+                f"Kubernetes has no suite {suite}",
+                f"write {near}" if near else "write names of the options of kube-apiserver",
+            )
+
+
+def check_own_flags(draft: Draft) -> None:
+    """What the API servers get from the site's other variables is not said by a flag as well."""
+    said = set()
+    for host in draft.members("control_plane"):
+        flags = host.values.get(FLAGS)
+        for flag in sorted(OWN_FLAGS & set(flags)) if isinstance(flags, Mapping) else ():
+            place = draft.inner_place(host, FLAGS, flag)
+            if place not in said:
+                said.add(place)
+                remedy = "remove it, and change the variable that it follows from"
+                draft.problems.add(place, f"{FLAGS}.{flag}", "is set by the site's other variables", remedy)
 
 
 def check_sysctls(draft: Draft) -> None:
@@ -157,4 +208,4 @@ def _is_public_key(text: str) -> bool:
     return isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
 
 
-CHECKS = (check_sysctls, check_ssh, check_images)
+CHECKS = (check_cipher_suites, check_own_flags, check_sysctls, check_ssh, check_images)

@@ -89,6 +89,7 @@ _HEX = "[0-9a-fA-F]"
 _PATH = _like(r"/[A-Za-z0-9._/@:+,=~-]*", 4095)
 _REPOSITORY = r"[a-z0-9]+([._/-]+[a-z0-9]+)*"
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+_SHARE = r"(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)%"
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 
 AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
@@ -230,7 +231,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "threshold": Grammar(
         "threshold",
-        _like(rf"{_NUMBER}(%|[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
+        _like(rf"{_SHARE}|{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
         "write a quantity or a share, for example 100Mi or 10%",
     ),
     "share": Grammar(

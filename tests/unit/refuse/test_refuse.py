@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Drawn sites with a mistake are refused at its line, those without are taken; `make refuse` does 50,000."""
+"""Drawn sites with a mistake are refused at its line, those without are taken; `make refuse` does 50,000 others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import pytest
 
 from tests.unit.refuse.case import Watch, run
 
-BLOCKS, WRONG, GOOD = 10, 200, 20
-"""Blocks of cases, so that they are spread over the cores, and what each has: 26 ms of CPU a case."""
+BLOCKS, WRONG, GOOD = 10, 150, 10
+"""Blocks of cases, so that they are spread over the cores, and what each has: 26 to 35 ms of CPU a case."""
 WATCH = Watch()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_what_is_wrong_is_refused_and_what_is_right_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int

@@ -222,7 +222,7 @@ BAD = {
     "flag_value": ["a\nb", " "],
     "setting_value": ["a\nb"],
     "quantity": ["", "1 Gi", "1GB", "-1", "Mi", "10%", "1e"],
-    "threshold": ["", "%", "10 %"],
+    "threshold": ["", "%", "10 %", "200%", "100.1%"],
     "share": ["", "0", "0%", "101%", "1.5", "ten"],
     "calendar": ["", "-1", "daily\n", "daily; x"],
     "uuid": ["", "72f988bf86f141af91ab2d7cd011db47", "{72f988bf-86f1-41af-91ab-2d7cd011db47}"],

@@ -74,6 +74,12 @@ WRONG = (
     ("ansible_becom_user: x", "unknown variable; write ansible_become_user"),
     ('ansible_python_interpreter: "python; id"', "is no single word"),
     ('ansible_become_user: ""', "it is empty"),
+    (
+        "site_tls_cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25]",
+        "write TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    ),
+    ("control_plane_api_server_args: {etcd-servers: 'http://x'}", "is set by the site's other variables"),
+    ("node_kubelet_eviction_hard: {memory.available: 200%}", "is no threshold"),
 )
 
 
