@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Drawn sites with a mistake are refused at its line, those without are taken; `make refuse` does 50,000 others."""
+"""Drawn sites with a mistake are refused at its line, those without are taken; `make refuse` does more."""
 
 from __future__ import annotations
 
