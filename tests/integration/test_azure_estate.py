@@ -37,7 +37,7 @@ from tests.unit.doctor import samples
 @pytest.fixture(autouse=True)
 def quota(arm: LabArm) -> None:
     """As much of everything as an estate of the tests needs."""
-    arm.set(limits={"StandardNCadsH100v5Family": 400, "cores": 400})
+    arm.set(limits={"StandardNCadsH100v5Family": 400, "standardNDSH100v5Family": 400, "cores": 800})
 
 
 def test_from_an_empty_subscription_to_an_estate_and_no_second_change(arm: LabArm) -> None:
@@ -70,8 +70,10 @@ def test_an_estate_goes_round_as_a_live_one_does(arm: LabArm) -> None:
     delete(connection, subscription, NAME)
 
 
+GANG = {"name": "gang", "groups": ["nodes"], "size": "Standard_ND96isr_H100_v5", "count": 2, "gangs": True}
 FULL: dict[str, t.Any] = {
     "azure_pools": [POOL],
+    "azure_machines": [*MACHINES, GANG],
     "azure_vault": {"keys": ["kms", "pki"]},
     "azure_backup": {"container": "etcd"},
     "azure_storage": [{"name": "weights", "containers": ["models"], "readers": ["burst"]}],
@@ -85,7 +87,12 @@ def test_everything_that_an_estate_can_have(arm: LabArm, how: str) -> None:
     assert deployed.problems == []
     again = run(arm, azure_deployment=how, **FULL)
     assert (again.done, again.problems) == ([], [])
-    changed = run(arm, azure_deployment=how, check=True, **{**FULL, "azure_machines": MORE})
+    changed = run(
+        arm,
+        azure_deployment=how,
+        check=True,
+        **{**FULL, "azure_machines": [*FULL["azure_machines"], MORE[-1]]},
+    )
     assert "1 virtualMachines" in changed.done[-1]
     assert changed.problems == []
 

@@ -40,7 +40,7 @@ _REPLACED: t.Final[Mapping[str, re.Pattern[str]]] = {
     _MACHINES: re.compile(
         r"zones|properties\.(storageProfile\.(imageReference|osDisk\.(createOption|diffDiskSettings))|"
         r"osProfile\.(computerName|adminUsername|customData|linuxConfiguration)|"
-        r"securityProfile\.securityType)",
+        r"securityProfile\.securityType|availabilitySet)",
         re.I,
     ),
     _DISKS: re.compile(r"zones|sku|properties\.(creationData|hyperVGeneration)", re.I),

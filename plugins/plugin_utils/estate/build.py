@@ -43,7 +43,7 @@ class Builder:
         self.estate = estate
         self.scope = group_id(estate.subscription, estate.groups[part])
         self.resources: list[Resource] = []
-        self._ids: set[str] = set()
+        self.ids: set[str] = set()
 
     def add(
         self,
@@ -77,12 +77,12 @@ class Builder:
             resource["location"] = location or self.estate.region
             resource["tags"] = {**self.estate.tags, **(tags or {})}
         resource |= more or {}
-        before = sorted({one for one in depends if one in self._ids})
+        before = sorted({one for one in depends if one in self.ids})
         if before:
             resource["dependsOn"] = before
         resource["properties"] = dict(properties)
         self.resources.append(resource)
-        self._ids.add(made)
+        self.ids.add(made)
         return made
 
     def id_of(self, kind: str, name: str) -> str:

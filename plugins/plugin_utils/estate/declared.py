@@ -198,7 +198,8 @@ class _Maker:
                 else addresses.first_of_set(self._networks[subnet], used[subnet])
             )
             used[subnet] += 1
-            zones = tuple(map(str, entry["zones"])) or self._zones or ("",)
+            # Machines of one InfiniBand are near each other, which zones are not.
+            zones = ("",) if entry["gangs"] else tuple(map(str, entry["zones"])) or self._zones or ("",)
             disk = self._disk(entry["disk"]) if ETCD in groups else None
             for index in range(entry["count"]):
                 name = f"{entry['name']}-{index + 1}"
@@ -214,6 +215,7 @@ class _Maker:
                     os_disk_gib=entry["os_disk_gib"],
                     secure_boot=entry["secure_boot"],
                     identity=self._identity(name),
+                    fabric=entry["name"] if entry["gangs"] else "",
                 )
 
     def _size(self, groups: Collection[str]) -> str:

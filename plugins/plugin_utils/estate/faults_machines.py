@@ -200,6 +200,22 @@ def _figures(path: Path, disk: Disk) -> Iterator[Fault]:
         yield (*path, "mbps"), message, "write less, or more iops"
 
 
+def fabrics(given: Given) -> Iterator[Fault]:
+    """Machines that jobs run over together have InfiniBand, are workers, and are in no zone."""
+    for index, entry, found in _sets(given):
+        if not entry["gangs"]:
+            continue
+        path, size = (MACHINES, index, "gangs"), sizes().get(entry["size"])
+        if NODES not in found:
+            yield path, "is true, and its hosts are not in the group nodes", "write it for workers only"
+        elif not entry["size"] or (size is not None and not size.infiniband):
+            called = entry["size"] or "the size that is taken by default"
+            yield path, f"is true, and {called} has no InfiniBand", "write a size with one, or gangs: false"
+        elif entry["zones"]:
+            message = "is written, and machines of one InfiniBand are in an availability set"
+            yield (MACHINES, index, "zones"), message, "take it out"
+
+
 def pools(given: Given) -> Iterator[Fault]:
     """Pools are of workers; a scale set of the flexible kind has no fabric for jobs over several nodes."""
     for index, entry in enumerate(given.values[POOLS]):
@@ -212,7 +228,7 @@ def pools(given: Given) -> Iterator[Fault]:
             )
         if entry["gangs"]:
             message = "is true, and Azure gives flexible scale sets no InfiniBand"
-            yield (*path, "gangs"), message, "write gangs: false; jobs over several nodes belong on the racks"
+            yield (*path, "gangs"), message, "write the machines into azure_machines, with gangs: true there"
         for group in (ETCD, CONTROL_PLANE):
             if group in entry["groups"]:
                 yield (
@@ -225,4 +241,4 @@ def pools(given: Given) -> Iterator[Fault]:
 
 
 FIRST: tuple[Judge, ...] = (groups, names)
-JUDGES: tuple[Judge, ...] = (addresses_of_machines, zones, machine_sizes, disks, pools)
+JUDGES: tuple[Judge, ...] = (addresses_of_machines, zones, machine_sizes, disks, fabrics, pools)

@@ -18,6 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.network import BACKEND, balancer_id
 
 _COMPUTE = "Microsoft.Compute"
+_FAULT_DOMAINS = 2
+"""Of an availability set: as many as every region has."""
 
 
 def add_machines(build: Builder) -> None:
@@ -107,19 +109,31 @@ def _machine(build: Builder, machine: Machine) -> None:
         "securityProfile": security_profile(estate, machine.size, machine.secure_boot),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
+    fabric = _fabric(build, machine.fabric) if machine.fabric else ""
+    if fabric:
+        properties["availabilitySet"] = {"id": fabric}
     if machine.disk and machine.disk.kind == "ultra":
         properties["additionalCapabilities"] = {"ultraSSDEnabled": True}
     build.add(
         f"{_COMPUTE}/virtualMachines",
         machine.name,
         properties,
-        depends=[interface, disk],
+        depends=[interface, disk, fabric],
         tags=tags,
         more={
             "identity": {"type": "UserAssigned", "userAssignedIdentities": {machine.identity: {}}},
             **zoned,
         },
     )
+
+
+def _fabric(build: Builder, name: str) -> str:
+    """Return the id of an availability set: Azure puts its machines into one partition of InfiniBand."""
+    kind, called = f"{_COMPUTE}/availabilitySets", build.estate.name_of(f"fabric-{name}")
+    if (made := build.id_of(kind, called)) in build.ids:
+        return made
+    domains = {"platformFaultDomainCount": _FAULT_DOMAINS, "platformUpdateDomainCount": 1}
+    return build.add(kind, called, domains, more={"sku": {"name": "Aligned"}})
 
 
 def _interface(build: Builder, machine: Machine, tags: t.Mapping[str, str]) -> str:

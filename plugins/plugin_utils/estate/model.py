@@ -109,6 +109,7 @@ class Machine:
         os_disk_gib: size of the disk of the operating system.
         secure_boot: boot what is signed, and nothing else.
         identity: resource id of its user-assigned identity.
+        fabric: name of its set, where the machines of it share one InfiniBand; "" otherwise.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Machine:
     os_disk_gib: int
     secure_boot: bool
     identity: str
+    fabric: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def logical_names(estate: Estate) -> dict[str, str]:
         add("resource", f"nic-{machine.name}", f"os-{machine.name}")
         if machine.disk:
             add("resource", f"etcd-{machine.name}")
+    add("resource", *(f"fabric-{machine.fabric}" for machine in estate.machines if machine.fabric))
     add("resource", *(f"pool-{pool.name}" for pool in estate.pools))
     add("identity", *(f"id-{machine.name}" for machine in estate.machines))
     add("identity", *(f"id-{pool.name}" for pool in estate.pools))

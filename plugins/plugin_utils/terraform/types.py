@@ -9,6 +9,7 @@ from collections.abc import Mapping
 TYPES: Mapping[str, tuple[str, ...]] = {
     "microsoft.authorization/roleassignments": ("azurerm_role_assignment",),
     "microsoft.authorization/roledefinitions": ("azurerm_role_definition",),
+    "microsoft.compute/availabilitysets": ("azurerm_availability_set",),
     "microsoft.compute/disks": ("azurerm_managed_disk",),
     "microsoft.compute/galleries/images/versions": ("azurerm_shared_image_version",),
     "microsoft.compute/images": ("azurerm_image",),

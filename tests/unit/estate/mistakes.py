@@ -229,6 +229,30 @@ MISTAKES = (
         f"{_SET}\n  - {{name: w, groups: [nodes], size: Standard_ND96asr_v4}}",
         "no Trusted Launch",
     ),
+    edit(
+        "gang without InfiniBand",
+        _SET,
+        f"{_SET}\n  - {{name: w, groups: [nodes], size: Standard_D4s_v5, gangs: true}}",
+        "Standard_D4s_v5 has no InfiniBand",
+    ),
+    edit(
+        "gang of the default size",
+        _SET,
+        f"{_SET}\n  - {{name: w, groups: [nodes], gangs: true}}",
+        "by default has no InfiniBand",
+    ),
+    edit(
+        "gang of etcd",
+        _COUNT,
+        f"{_COUNT}, gangs: true",
+        "not in the group nodes",
+    ),
+    edit(
+        "gang over zones",
+        _SET,
+        f"{_SET}\n  - {{name: w, groups: [nodes], size: Standard_ND96isr_H100_v5, gangs: true, zones: [1]}}",
+        "in an availability set",
+    ),
     # Pools.
     edit("gangs", "spot: true}", "gangs: true}", "flexible scale sets no InfiniBand"),
     edit("more than most", "most: 8", "count: 9, most: 8", "9 is more than most", "count: 9"),

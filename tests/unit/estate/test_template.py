@@ -221,6 +221,21 @@ def test_a_pool_is_one_that_azure_lets_grow() -> None:
     assert pool["tags"]["ironspan-pool"] == "burst"
 
 
+def test_machines_of_one_infiniband_are_in_one_availability_set_and_in_no_zone() -> None:
+    gang = {"name": "gang", "groups": ["nodes", "gpu"], "size": "Standard_ND96isr_H100_v5", "count": 2}
+    estate = made(azure_machines=[*SMALL["azure_machines"], {**gang, "gangs": True}])
+    resources = inner(estate, "machines")
+    (fabric,) = of_kind(resources, "availabilitySets")
+    assert fabric == "ironspan-example-fabric-gang"
+    machines = of_kind(resources, "virtualMachines")
+    for name in ("gang-1", "gang-2"):
+        assert machines[name]["properties"]["availabilitySet"]["id"].endswith(f"/availabilitySets/{fabric}")
+        assert "zones" not in machines[name]
+        assert any(one.endswith(fabric) for one in machines[name]["dependsOn"])
+    assert "availabilitySet" not in machines["etcd-1"]["properties"]
+    assert machines["etcd-1"]["zones"] == ["1"]
+
+
 def test_nobody_waits_for_the_gateway() -> None:
     resources = {one["name"]: one for one in template(made(**RICH))["resources"] if "dependsOn" in one}
     waiting = [name for name, one in resources.items() if "gateway" in " ".join(one["dependsOn"])]

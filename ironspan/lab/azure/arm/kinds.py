@@ -94,6 +94,10 @@ _ALL = (
     ),
     _child("Microsoft.Network/privateDnsZones/A", f"{_DNS}:RecordSet", "2024-06-01"),
     Kind(
+        "Microsoft.Compute/availabilitySets", f"{_COMPUTE}:AvailabilitySet", ("2026-04-01",), created=200,
+        updated=200, deleted=200, seconds=0.0,
+    ),
+    Kind(
         "Microsoft.Compute/virtualMachines", f"{_COMPUTE}:VirtualMachine", ("2026-04-01",), seconds=45
     ),
     Kind(
