@@ -22,7 +22,6 @@ import ironspan
 from ironspan.cli.console import Console
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.report import Run
-from ironspan.cli.run_record import DATA, LIVE, PAGE, Recorder
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HOSTS_SHOWN = 40
@@ -82,6 +81,8 @@ def log_folder() -> pathlib.Path:
 
 def log_file(command: str) -> pathlib.Path:
     """Return a new log file in the log folder; the command's oldest logs beyond 20 go, with their reports."""
+    from ironspan.cli.run_record import DATA, LIVE, PAGE
+
     folder = log_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for old in sorted(folder.glob(f"{command}-[0-9]*.log"))[: -LOGS_KEPT + 1]:
@@ -112,6 +113,9 @@ class PlaybookRun:
         verbose: bool = False,
         environment: collections.abc.Mapping[str, str] | None = None,
     ) -> None:
+        # What only runs need is imported when there is one.
+        from ironspan.cli.run_record import Recorder
+
         self.playbook = playbook
         self.arguments = list(arguments)
         self.console = console

@@ -12,7 +12,7 @@ import threading
 import time
 import typing as t
 
-from ironspan.cli import console, inventory, site_view
+from ironspan.cli import console, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 FRESH_S = 20.0
@@ -93,6 +93,7 @@ class Pages:
     def _ask(self) -> str:
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 
+        from ironspan.cli import site_view
         from ironspan.pages import site_page
 
         session = Session(self._site, self._private)
@@ -115,6 +116,7 @@ class Pages:
         """Return what goes on from this controller, or who else changes the site."""
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan import site_lock
 
+        from ironspan.cli import site_view
         from ironspan.pages import site_page
         from ironspan.pages.markup import join
 

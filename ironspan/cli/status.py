@@ -9,7 +9,7 @@ import tempfile
 import time
 import typing as t
 
-from ironspan.cli import console, inventory, site_view
+from ironspan.cli import console, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 
@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         return doctor.run(argparse.Namespace(**{**whole, **vars(arguments)}))
     if arguments.expected and not arguments.html:
         raise CommandError("--expected is for a page", "name it: --html FILE", Exit.BAD_INPUT)
+    from ironspan.cli import site_view
+
     site = inventory.read_site(arguments.inventory)
     places = site_view.racks_of(arguments, site)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
