@@ -26,6 +26,7 @@ DOCS = ROOT / "docs"
 _ROW = re.compile(r"^\| ([a-z ]+) \| (.+) \|$")
 _LINK = re.compile(r"\[([^\]]+)\]\(([A-Za-z0-9_/.-]+\.md)[^)]*\)")
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(#[^)]*)?\)")
+_TEMPLATE = re.compile(r"\[([^\]]+)\]\([a-z_./]+\.j2\)")
 _ROLE = re.compile(r"roles/([a-z_]+)/README\.md")
 SETTINGS: t.Final[dict[str, t.Any]] = {
     "site_name": "ironspan",
@@ -108,7 +109,7 @@ def page(text: str, folder: str) -> str:
             return shown
         return f"[{shown}]({up}{inside}{anchor})"
 
-    return _OUTSIDE.sub(led, text)
+    return _OUTSIDE.sub(led, _TEMPLATE.sub(r"\1", text))
 
 
 def written(folder: pathlib.Path) -> pathlib.Path:
@@ -143,11 +144,16 @@ def main() -> int:
         # It advertises its successor otherwise.
         quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
         done = subprocess.run(
-            [programs / "mkdocs", "build", "--quiet", "--config-file", settings, "--site-dir", target],
+            [programs / "mkdocs", "build", "--strict", "--config-file", settings, "--site-dir", target],
             env=quiet,
             check=False,
+            # --quiet would keep warnings from counting.
+            stderr=subprocess.PIPE,
+            text=True,
         )
-    if done.returncode == 0:
+    if done.returncode:
+        print(*(line for line in done.stderr.splitlines() if not line.startswith("INFO")), sep="\n")
+    else:
         print(f"{target}/index.html")
     return done.returncode
 

@@ -37,6 +37,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
         ("[a](../../docs/events.md)", "roles/", "[a](../events.md)"),
         ("[a](../Makefile), `[b, c]`", "", "a, `[b, c]`"),
         ("[a](events.md)", "", "[a](events.md)"),
+        ("[a](desired.yml.j2)", "roles/", "a"),
         ("[a](../base/README.md)", "roles/", "[a](../roles/base.md)"),
     ],
 )

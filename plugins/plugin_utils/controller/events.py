@@ -71,6 +71,7 @@ REACTIONS: t.Final[Mapping[str, Reaction]] = {
     "EtcdOlderThanBackup": Reaction("backup_list", HOUR_S),
     "GpuRepairStorm": Reaction("net_check", HOUR_S),
     "GpuRepairStopped": _DOCTOR,
+    "GpudSilent": _DOCTOR,
     "KmsNotReady": _DOCTOR,
     "KmsVaultSilent": Reaction("net_check", HOUR_S),
     "RuntimeClassBroken": Reaction("verify", HOUR_S),
