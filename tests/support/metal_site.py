@@ -29,7 +29,7 @@ def site(folder: Path, **more: t.Any) -> Path:
     inventory.mkdir()
     (folder / "index.json").write_text(mirror_index())
     variables = {
-        "site_name": "metal", "ansible_connection": "local",
+        "site_name": "metal",
         "site_api_endpoint": "10.1.0.1:6443", "site_mirror_url": "http://10.2.0.2:8080",
         "site_pki_store": str(folder / "pki"),
         # What hosts get is not what this is about.
@@ -41,7 +41,7 @@ def site(folder: Path, **more: t.Any) -> Path:
         **more,
     }  # fmt: skip
     groups = {
-        "azure": {"hosts": {"a1": {"site_address": "10.1.0.1"}}},
+        "azure": {"hosts": {"a1": {"site_address": "10.1.0.1", "ansible_connection": "local"}}},
         "etcd": {"hosts": {"a1": {}}}, "control_plane": {"hosts": {"a1": {}}},
     }  # fmt: skip
     (inventory / "hosts.yml").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
