@@ -148,7 +148,7 @@ def test_the_server_shows_the_site_follows_a_run_and_opens_its_report(
     server: PageServer, tmp_path: pathlib.Path
 ) -> None:
     base = server.url.partition("#")[0]
-    visits = [
+    visits: list[dict[str, t.Any]] = [
         {"name": "serve", "url": server.url, "size": "desk", "wait": "text=The first phase.",
          "touch": str(tmp_path / "next"), "then": "The next phase."},
         {"name": "serve-run", "url": server.url, "size": "phone", "wait": "#live",
@@ -157,7 +157,7 @@ def test_the_server_shows_the_site_follows_a_run_and_opens_its_report(
          "click": [["#shown td a >> nth=0", "text=What to do next"], ["#back", "#live"]]},
     ]  # fmt: skip
     urls = {base, f"{base}site", f"{base}events", f"{base}run/apply-20270115T080000.000000Z"}
-    answers = visited(t.cast("list[dict[str, t.Any]]", visits))
+    answers = visited(visits)
     for visit, answer in zip(visits, answers, strict=True):
         insist(answer, urls, moved="click" in visit)
 
