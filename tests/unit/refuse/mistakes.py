@@ -235,7 +235,6 @@ RELATED: dict[str, tuple[str, ...]] = {
     "nvidia_fabric_imex": ("nvidia_fabric_enabled",),
     "nvidia_mig_layout": ("nvidia_mig_layouts",),
     "etcd_backup_keys": ("etcd_backup_stores",),
-    "gpu_repair_most_at_once": ("gpu_repair_most_out",),
     "site_bare_metal_cloud": ("site_bare_metal_clouds",),
     "site_bare_metal_image": ("site_bare_metal_account",),
     "nvidia_device_plugin_enabled": ("nvidia_toolkit_enabled",),

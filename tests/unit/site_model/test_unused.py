@@ -112,6 +112,7 @@ site_bare_metal_image: {source: "http://10.2.0.5/server.raw", SHA, format: raw}
 site_bare_metal_known_hosts: ~/known_hosts
 nvidia_health_checks: {H18: {"off": true}, H08: {rows: 256}}
 nvidia_health_readings_off: [temperature]
+gpu_repair_most_out: 1
 nvidia_mig_layouts: [{name: halves, instances: [3g.40gb, 3g.40gb]}]
 ansible_connection: ansible.builtin.ssh
 """.replace("RACK", RACK)
