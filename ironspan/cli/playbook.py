@@ -124,7 +124,7 @@ class PlaybookRun:
         self.environment = dict(environment or {})
         self.run = Run(again=shlex.join(["ironspan", *sys.argv[1:]]))
         self.recorder = Recorder(self.run, playbook.stem, self.arguments, log, sys.argv[1:])
-        self.report = ""
+        self.page = ""
         """Path of the run's page, or why there is none."""
         self.output: list[str] = []
         self._interrupts = 0
@@ -144,7 +144,7 @@ class PlaybookRun:
         try:
             code = self._ansible(project)
         finally:
-            self.report = self.recorder.finish(code)
+            self.page = self.recorder.finish(code)
         return code
 
     def _ansible(self, project: pathlib.Path) -> Exit:
@@ -280,7 +280,7 @@ def run_playbook(
     with console:
         code = running.execute(project)
     if console.mode == "json":
-        kept = {"log": str(running.log), "report": running.report}
+        kept = {"log": str(running.log), "report": running.page}
         console.event("end", code=int(code), **kept, **running.run.as_dict())
         return code, running
     if code != Exit.OK and not running.run.failures:
@@ -289,7 +289,7 @@ def run_playbook(
     for line in running.run.summary():
         console.note(line)
     console.note(f"log: {running.log}")
-    console.note(f"report: {running.report}")
+    console.note(f"report: {running.page}")
     return code, running
 
 

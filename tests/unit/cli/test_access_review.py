@@ -29,6 +29,7 @@ class FakeRun:
         self.run = Run()
         self.output: list[str] = []
         self.log = "log"
+        self.page = "page"
         if self.report is not None:
             self.run.results = {access_review.REVIEW: {"report": self.report, "text": "who can do what"}}
 

@@ -55,6 +55,7 @@ class FakeRun:
             self.run.answers[host] = {"answer": answer}
         self.output: list[str] = []
         self.log = pathlib.Path("log")
+        self.page = "page"
 
     def execute(self, project: pathlib.Path) -> Exit:
         """End as told."""

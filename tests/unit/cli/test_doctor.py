@@ -42,6 +42,7 @@ class FakeRun:
         self.run.failures = list(self.failures)
         self.output = ["the last line"]
         self.log = "log"
+        self.page = "page"
 
     def execute(self, project: pathlib.Path) -> Exit:
         """End as told."""
