@@ -30,6 +30,7 @@ def site(tmp_path: Path) -> Path:
         site_pki_key_file=str(key),
         ironic_api_port=9,
         ironic_address="127.0.0.1",
+        site_lab=True,
     )
     content = json.loads((made / "hosts.yml").read_text())
     content["all"]["children"] |= {
