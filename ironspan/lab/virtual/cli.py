@@ -14,7 +14,7 @@ from ironspan.cli.outcome import Exit
 from ironspan.lab.errors import LabError
 from ironspan.lab.layout import state_root
 from ironspan.lab.machine import detect
-from ironspan.lab.virtual import rack, world
+from ironspan.lab.virtual import rack
 
 
 def folder() -> Path:
@@ -45,6 +45,8 @@ def _up(arguments: argparse.Namespace) -> int:
     rack.checked_count(arguments.count, 1)
     if not detect().root:
         raise LabError("run it as root (sudo): it makes a bridge")
+    from ironspan.lab.virtual import world  # BMCs and their cryptography: nothing for ironspan --help
+
     with console.from_arguments(arguments) as display:
         found = world.up(folder(), rack.ALONE, arguments.count, display.step)
         display.note(f"expected servers: {found.expected}; factory accounts of their BMCs: {found.factory}")
@@ -53,6 +55,8 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _down(arguments: argparse.Namespace) -> int:
+    from ironspan.lab.virtual import world
+
     with console.from_arguments(arguments) as display:
         place = folder()
         state = "done" if place.exists() else "skip"
