@@ -82,6 +82,11 @@ exec sleep 600
 """
 
 
+def is_asleep(process: int) -> bool:
+    """Tell whether a process of ``HANGING`` sleeps already; while it becomes that, it has no command line."""
+    return "sleep" in Path(f"/proc/{process}/cmdline").read_text()
+
+
 @contextlib.contextmanager
 def hung(site: SimulatedSite, *program: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
     """Start a run whose worker waits for a join that does not end; yield it, its name, the join's process."""
@@ -90,6 +95,7 @@ def hung(site: SimulatedSite, *program: str) -> Iterator[tuple[subprocess.Popen[
     running = site.start(run=name, program=program)
     wait_for(lambda: mark.exists() and mark.read_text().endswith("\n"), "the join begins", 120)
     join = int(mark.read_text())
+    wait_for(lambda: is_asleep(join), "the join hangs")
     try:
         yield running, name, join
     finally:
@@ -105,7 +111,7 @@ def test_workers_end_with_a_killed_run(world: World) -> None:
         assert len(controllers_of(name)) > 1
         running.send_signal(signal.SIGKILL)
         wait_for(lambda: not controllers_of(name), "workers of a killed run go on")
-        assert "sleep" in Path(f"/proc/{join}/cmdline").read_text(), "what a host does goes on"
+        assert is_asleep(join), "what a host does goes on"
 
 
 def test_the_run_ends_with_a_killed_command(world: World) -> None:
