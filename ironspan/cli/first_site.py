@@ -67,7 +67,8 @@ def _address(text: str) -> ipaddress.IPv4Address:
         found = ipaddress.IPv4Address(text)
     except ValueError:
         raise Wrong("write an IPv4 address, such as 10.20.0.11") from None
-    if not found.is_private or found.is_loopback or found.is_link_local or found.is_unspecified:
+    special = found.is_loopback or found.is_link_local or found.is_unspecified or found.is_reserved
+    if not found.is_private or special:
         raise Wrong("write an address of a private network, such as 10.20.0.11")
     if any(found in network for network in _RESERVED):
         raise Wrong(f"write one outside of {', '.join(map(str, _RESERVED))}, which pods and services get")
@@ -236,10 +237,10 @@ _SITE = """\
 # What holds for the whole site. Everything not written here has the default of roles/*/defaults/main.yml.
 ---
 # Names the cluster. `reset.yml` wants to hear it before it removes anything.
-site_name: {name}
+site_name: "{name}"
 
 # Where every kubelet and client finds the API, for the life of the cluster: a name that can move.
-site_api_endpoint: {endpoint}:6443
+site_api_endpoint: "{endpoint}:6443"
 # The address behind that name. It goes into /etc/hosts.
 site_api_address: {address}
 

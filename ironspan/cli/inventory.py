@@ -77,6 +77,8 @@ def _prepared() -> pathlib.Path:
     init_plugin_loader([str(project / "collections")])
     if not hasattr(sys.modules.get(COLLECTION), "_collection_meta"):
         # Imported by this command before Ansible's loader was there, which reads metadata at the import.
-        sys.modules.pop(COLLECTION, None)
-        importlib.import_module(COLLECTION)
+        former = sys.modules.pop(COLLECTION, None)
+        found = importlib.import_module(COLLECTION)
+        if former is not None and hasattr(former, "plugins"):
+            vars(found)["plugins"] = former.plugins  # what was imported stays in its place
     return project

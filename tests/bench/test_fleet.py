@@ -36,12 +36,6 @@ def fleet() -> collections.abc.Iterator[Fleet]:
         shutil.rmtree(folder)
 
 
-PING_RUN_S, PING_CONTROLLER_S, PING_TARGET_S = 0.5, 0.035, 0.2
-"""What ansible.builtin.ping costs where the budgets were set, an otherwise idle machine: the start of a run,
-the controller's side of one host, and the host's side with its SSH session. CPU-seconds differ between
-machines and stretch when neighbours are busy; the same ping in the same run tells by how much."""
-
-
 def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet, table: Table) -> None:
     run = worker.prepare(fleet)
     worker.serve_mirror(fleet)
@@ -59,8 +53,8 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
 
     ping_controller = min(cost.each("controller_cpu") for cost in pings)
     ping_target = min(cost.each("target_cpu") for cost in pings)
-    reference = PING_CONTROLLER_S + PING_RUN_S / fleet.count
-    controller, target = max(1.0, ping_controller / reference), max(1.0, ping_target / PING_TARGET_S)
+    reference = worker.PING_CONTROLLER_S + worker.PING_RUN_S / fleet.count
+    controller, target = max(1.0, ping_controller / reference), max(1.0, ping_target / worker.PING_TARGET_S)
     section = f"{fleet.count} workers, simulated"
 
     def cpu(what: str, measured: float, budget: float, scale: float) -> None:
@@ -78,7 +72,7 @@ def test_a_worker_costs_little_to_install_and_next_to_nothing_after(fleet: Fleet
         section,
         "ansible.builtin.ping: CPU of a host",
         f"{ping_target:.3f} s",
-        f"where the budgets were set: {PING_TARGET_S} s",
+        f"where the budgets were set: {worker.PING_TARGET_S} s",
     )
     table.add(section, "install: tasks a host", max(install.tasks.values()), 10, note="kubespray: 947")
     table.add(

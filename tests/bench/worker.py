@@ -218,6 +218,12 @@ def prepare(hosts: Hosts, **more: t.Any) -> collections.abc.Callable[..., Cost]:
     return functools.partial(hosts.play, playbook, inventory)
 
 
+PING_RUN_S, PING_CONTROLLER_S, PING_TARGET_S = 0.5, 0.035, 0.2
+"""What ansible.builtin.ping costs where the budgets were set, an otherwise idle machine: the start of a run,
+the controller's side of one host, and the host's side with its SSH session. CPU-seconds differ between
+machines and stretch when neighbours are busy; the same ping in the same run tells by how much."""
+
+
 def pinged(hosts: Hosts) -> Cost:
     """Run ``ansible.builtin.ping`` on all hosts that were prepared."""
     return hosts.play(

@@ -85,6 +85,8 @@ def test_the_command_writes_what_validate_takes_and_never_twice(
     )
     assert "is written and valid" in capsys.readouterr().out
     assert len(read_site([str(folder)]).group("nodes")) == 6
+    package = sys.modules["ansible_collections.ironspan.hybrid"]
+    assert vars(package)["plugins"] is sys.modules[f"{package.__name__}.plugins"], "nobody else lost it"
     key = home / ".config" / "ironspan" / "one.key"
     assert key.stat().st_mode & 0o777 == 0o600
     before = {path: path.read_bytes() for path in (*folder.rglob("*.yml"), key)}
