@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ironspan.cli import first_site, init
@@ -53,6 +53,8 @@ DRAWN = st.fixed_dictionaries(
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answers=DRAWN)
+@example(answers={"name": "0", "endpoint": "0.0"})
+@example(answers={"azure-first": "255.255.255.254"})
 def test_all_that_can_be_answered_is_valid_or_refused(
     answers: dict[str, str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
