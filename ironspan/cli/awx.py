@@ -26,9 +26,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "the data shape of the community's roles, one file for each kind. The inventory is checked "
         "first. No host and no controller is contacted. See docs/awx.md.",
     )
-    render.add_argument(
-        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
-    )
+    _inventory(render)
     render.add_argument(
         "-o", "--output", default=FOLDER, metavar="FOLDER", help=f"folder to write into ({FOLDER})"
     )
@@ -40,30 +38,40 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "(awx_webhook_service). The key before stops working at once, so give the new one to the service "
         "right after. The token comes from IRONSPAN_AWX_TOKEN.",
     )
-    key.add_argument(
-        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
-    )
+    _inventory(key)
     key.add_argument("-o", "--output", required=True, metavar="FILE", help="file for the key, made by this")
     key.set_defaults(func=rotate)
 
 
-def write(arguments: argparse.Namespace) -> int:
-    """Render the configuration, write what differs, and return the exit code."""
+def _inventory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
+    )
+
+
+def _site(arguments: argparse.Namespace) -> tuple[t.Any, t.Any, t.Any]:
+    """Return the site of the inventory, its variables, and the settings of its controller."""
     from ironspan.cli.inventory import read_site
 
     site = read_site(arguments.inventory)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
     variables = next(iter(site.hosts.values())).variables
+    return site, variables, settings_of(variables, len(site.group("nodes")))
+
+
+def write(arguments: argparse.Namespace) -> int:
+    """Render the configuration, write what differs, and return the exit code."""
+    site, variables, settings = _site(arguments)
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
+
     if not variables["awx_project_url"]:
         raise CommandError(
             "the inventory does not say where a controller finds the playbooks",
             "write awx_project_url, the URL of the git repository",
             Exit.BAD_INPUT,
         )
-    settings = settings_of(variables, len(site.group("nodes")))
     made = rendered.rendered(settings, variables["awx_host"])
     groups = {name: [host.name for host in site.group(name)] for name in ("etcd", "nodes")}
     events = rendered.event_files(settings, variables["awx_host"], variables["awx_ca_file"], groups)
@@ -80,17 +88,12 @@ def write(arguments: argparse.Namespace) -> int:
 
 def rotate(arguments: argparse.Namespace) -> int:
     """Make another webhook key, write it into a file of its own, and return the exit code."""
-    from ironspan.cli.inventory import read_site
-
-    site = read_site(arguments.inventory)
+    _, variables, settings = _site(arguments)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.api import ControllerError
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.webhook import another_key
 
     from ironspan.cli.outcome import ending
 
-    variables = next(iter(site.hosts.values())).variables
-    settings = settings_of(variables, len(site.group("nodes")))
     file = pathlib.Path(arguments.output)
     if not settings.webhook_service:
         raise CommandError(

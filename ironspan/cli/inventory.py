@@ -41,14 +41,7 @@ def read_site(given: list[str]) -> t.Any:
     Raises:
         CommandError: the inventory has problems (exit 2).
     """
-    project = _prepared()
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_site
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
-
-    site, problems = load_site(inventories(given, project))
-    if site is None:
-        raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
-    return site
+    return _read(given, lambda loader: loader.load_site)
 
 
 def read_draft(given: list[str]) -> t.Any:
@@ -57,14 +50,19 @@ def read_draft(given: list[str]) -> t.Any:
     Raises:
         CommandError: it cannot be read (exit 2).
     """
+    return _read(given, lambda loader: loader.load_draft)
+
+
+def _read(given: list[str], how: collections.abc.Callable[[t.Any], t.Any]) -> t.Any:
+    """Return what a function of ``assembly.loader`` makes of an inventory."""
     project = _prepared()
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import load_draft
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly import loader
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import said_of
 
-    draft, problems = load_draft(inventories(given, project))
-    if draft is None:
+    found, problems = how(loader)(inventories(given, project))
+    if found is None:
         raise CommandError(said_of(problems), code=Exit.BAD_INPUT)
-    return draft
+    return found
 
 
 def _prepared() -> pathlib.Path:

@@ -131,14 +131,16 @@ def servers_of(site: t.Any, report: t.Mapping[str, t.Any] | None) -> list[Server
     ]
 
 
-def racks_with_nodes(site: t.Any, nodes: t.Sequence[t.Mapping[str, t.Any]] | None) -> list[Rack]:
+def racks_with_nodes(site: t.Any, nodes: t.Sequence[dict[str, t.Any]] | None) -> list[Rack]:
     """Return the workers of the inventory by rack.
 
     Args:
         site: from the inventory.
         nodes: objects of the cluster; None when they are not known.
     """
-    ready = {node["metadata"]["name"]: node for node in nodes or () if _is_ready(node)}
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_ready
+
+    ready = {node["metadata"]["name"]: node for node in nodes or () if is_ready(node)}
     racks: dict[tuple[str, str], list[str]] = {}
     for host in site.group("nodes"):
         racks.setdefault((host.site_group, host.rack), []).append(host.name)
@@ -161,11 +163,6 @@ def _nodes(session: t.Any) -> list[t.Any] | None:
         return t.cast("list[t.Any]", session.api(PATIENCE_S).get("/api/v1/nodes")["items"])
     except (ClusterError, KeyError, TypeError):
         return None
-
-
-def _is_ready(node: t.Mapping[str, t.Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _gpus(node: t.Mapping[str, t.Any]) -> int:

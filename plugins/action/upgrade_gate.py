@@ -169,7 +169,7 @@ def _note_gvisor(session: Session, hosts: list[Host]) -> None:
     for host in hosts:
         if host.in_group("gvisor") or host.in_group("gvisor_gpu"):
             noted = {"metadata": {"annotations": {ANNOTATION: str(host.variables["gvisor_version"])}}}
-            api.merge(f"/api/v1/nodes/{host.name}", noted)
+            api.merge(cordon.node_path(host.name), noted)
 
 
 def _stopped(problems: list[str], way_back: str) -> Result:

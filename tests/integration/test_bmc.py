@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import functools
 import hashlib
-import http.server
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +35,7 @@ from ironspan.lab.bmc.faults import Fault
 from ironspan.lab.bmc.front import Front
 from tests.integration.test_backup_store import SITE
 from tests.integration.test_ironic import login
+from tests.support.firmware_lab import serving
 from tests.support.playbooks import ROOT
 from tests.support.small_plays import mirror_index, run
 
@@ -296,19 +293,6 @@ def test_a_virtual_medium_that_a_bmc_refuses_fails_the_deployment_and_says_so(
             node = api.settled(uuid, lambda what: None, 180)
     assert node.state == "deploy failed", node
     assert "the BMC did not take the virtual medium" in explained(node.last_error), node.last_error
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.setting
     settings_of,
 )
 
+from tests.support.controller.server import Controller
 from tests.support.playbooks import ROOT
 
 HOST = "https://awx.example.com"
@@ -129,3 +130,13 @@ PLAY = """\
         that: lookup('ansible.builtin.env', 'BREAKS') != '{name}'
         quiet: true
 """
+
+
+def controller() -> Controller:
+    """Return a stand-in whose jobs run with this project's collection."""
+    return Controller(
+        environment={
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
+            "ANSIBLE_HOME": str(ROOT / ".ansible"),
+        }
+    )

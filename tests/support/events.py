@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.controller.server import Controller
-from tests.support.controller_site import SECRETS, configuration, project, small
-from tests.support.playbooks import ROOT
+from tests.support.controller_site import SECRETS, configuration, controller, project, small
 
 LOADED = ("doctor", "net check", "member replace", "member replace (plan)", "member replace (apply plan)")
 
@@ -32,12 +31,7 @@ LOADED = ("doctor", "net check", "member replace", "member replace (plan)", "mem
 @contextlib.contextmanager
 def controller_of_events(folder: pathlib.Path) -> Iterator[tuple[Controller, str]]:
     """Yield a controller with some of what alerts launch, and a token of the team ``events``."""
-    made = Controller(
-        environment={
-            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
-            "ANSIBLE_HOME": str(ROOT / ".ansible"),
-        }
-    )
+    made = controller()
     with made.serving(), pytest.MonkeyPatch.context() as patch:
         for name in SECRETS:
             patch.setenv(name, f"secret of {name}")

@@ -104,7 +104,7 @@ def file_of(folder: Path, component: str, version: str) -> dict[str, t.Any]:
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder to BMCs."""
+    """Serve the files of a folder, to BMCs and to Ironic."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.azure_estate import called, place_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import given
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import plain
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.conflicts import conflicts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.fill import Filled, fill
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.terraform.found import Found
@@ -41,14 +40,3 @@ def compared(draft: Draft, found: Found) -> tuple[Filled, list[Problem]]:
         Problem(*place_in(draft, path), called(path), message, remedy) for path, message, remedy in faults
     ]
     return fill(found, written), sorted(problems)
-
-
-def plain(value: t.Any) -> t.Any:
-    """Return a value without what Ansible remembers of where it was written."""
-    if isinstance(value, dict):
-        return {plain(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, str):
-        return "".join(value)
-    return value

@@ -13,6 +13,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.expectatio
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.report import Check
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import (
+    boot_of,
+    is_ready,
+    node_path,
+    ready_condition,
+)
 
 _POLL_SECONDS = 0.5
 _ANY_BOOT: t.Final[t.Mapping[str, str]] = {}
@@ -41,7 +47,7 @@ def check_nodes(
     while True:
         found = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
         waiting = [
-            node.name for node in expected.nodes if node.name in found and not _is_ready(found[node.name])
+            node.name for node in expected.nodes if node.name in found and not is_ready(found[node.name])
         ]
         if not waiting or time.monotonic() > begin + seconds:
             break
@@ -53,11 +59,11 @@ def check_nodes(
     strangers = sorted(found.keys() - {node.name for node in expected.nodes})
     if strangers:
         problems.append(f"the cluster has nodes that the inventory does not: {', '.join(strangers)}")
-    ready = frozenset(node.name for node in expected.nodes if _is_ready(found.get(node.name, {})))
+    ready = frozenset(node.name for node in expected.nodes if is_ready(found.get(node.name, {})))
     evidence = [
         {
             "node": name,
-            "ready": "yes" if _is_ready(item) else "NO",
+            "ready": "yes" if is_ready(item) else "NO",
             "kubelet": item["status"]["nodeInfo"]["kubeletVersion"],
             "runtime": item["status"]["nodeInfo"]["containerRuntimeVersion"],
             "kernel": item["status"]["nodeInfo"]["kernelVersion"],
@@ -92,11 +98,11 @@ def check_named(
     end = time.monotonic() + seconds
     told: list[str] = []
     while True:
-        found = {node.name: api.find(f"/api/v1/nodes/{node.name}") for node in nodes}
+        found = {node.name: api.find(node_path(node.name)) for node in nodes}
         waiting = [
             node.name
             for node in nodes
-            if not _is_ready(found[node.name] or {}) or _is_of_another_boot(found[node.name] or {}, boots)
+            if not is_ready(found[node.name] or {}) or _is_of_another_boot(found[node.name] or {}, boots)
         ]
         if not waiting or time.monotonic() > end:
             silent = [
@@ -115,10 +121,9 @@ def node_problem(expected: ExpectedNode, item: Object | None) -> str:
     """Say what is wrong with one node, "" when nothing is."""
     if item is None:
         return f"{expected.name} is not in the cluster"
-    if not _is_ready(item):
-        conditions = item.get("status", {}).get("conditions", ())
-        reasons = [c.get("message", "") for c in conditions if c["type"] == "Ready"]
-        return f"{expected.name} is not Ready: {' '.join(reasons) or 'its kubelet has not reported'}"
+    if not is_ready(item):
+        reason = ready_condition(item).get("message") or "its kubelet has not reported"
+        return f"{expected.name} is not Ready: {reason}"
     version = item["status"]["nodeInfo"]["kubeletVersion"]
     if version != f"v{expected.version}":
         return f"{expected.name} runs kubelet {version}, wanted v{expected.version}"
@@ -129,12 +134,7 @@ def node_problem(expected: ExpectedNode, item: Object | None) -> str:
 
 def _is_of_another_boot(item: Object, boots: t.Mapping[str, str]) -> bool:
     name = item.get("metadata", {}).get("name")
-    return name in boots and item["status"]["nodeInfo"].get("bootID") != boots[name]
-
-
-def _is_ready(item: Object) -> bool:
-    conditions = item.get("status", {}).get("conditions", ())
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return name in boots and boot_of(item) != boots[name]
 
 
 def _address(item: Object) -> str:

@@ -53,6 +53,11 @@ def ready_condition(node: Object) -> Object:
     return next((dict(condition) for condition in conditions if condition["type"] == "Ready"), {})
 
 
+def boot_of(node: Object) -> str:
+    """Return the boot that a node's kubelet reports, "" when it has not yet."""
+    return str(node["status"].get("nodeInfo", {}).get("bootID", ""))
+
+
 def is_in_service(node: Object) -> bool:
     """Tell whether a node takes pods and runs them."""
     return is_ready(node) and not is_cordoned(node)

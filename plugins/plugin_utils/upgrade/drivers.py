@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import (
     DRIVER_CHANGE,
+    boot_of,
     cordoned_here,
     is_cordoned,
     node_path,
@@ -170,11 +171,6 @@ def _has_failed(node: Object, wanted: str, boot: str) -> bool:
 def _write(api: Api, name: str, change: Change | None) -> None:
     text = None if change is None else change.text()
     api.merge(node_path(name), {"metadata": {"annotations": {DRIVER_CHANGE: text}}})
-
-
-def boot_of(node: Object) -> str:
-    """Return the boot that a node's kubelet reports."""
-    return str(node["status"].get("nodeInfo", {}).get("bootID", ""))
 
 
 def _is_now(node: Object, name: str) -> bool:

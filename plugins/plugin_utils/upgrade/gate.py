@@ -70,7 +70,7 @@ def node_problems(
         if node is None:
             problems.append(f"{host.name} is not in the cluster")
             continue
-        if host.name in boots and drivers.boot_of(node) != boots[host.name]:
+        if host.name in boots and cordon.boot_of(node) != boots[host.name]:
             problems.append(f"{host.name} was rebooted, and its kubelet has not reported since")
         problems += () if host.name in failed else _preflight(host, node)
         if not cordon.is_ready(node):

@@ -18,8 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.contr
 
 from tests.support.controller.launching import DONE
 from tests.support.controller.server import Controller
-from tests.support.controller_site import SECRETS, configuration, project
-from tests.support.playbooks import ROOT
+from tests.support.controller_site import SECRETS, configuration, controller, project
 
 PATIENCE_S = 120
 TEAMS = ("operators", "approvers", "auditors", "break-glass")
@@ -47,12 +46,7 @@ class Site(t.NamedTuple):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     url = project(tmp_path_factory.mktemp("project"))
-    made = Controller(
-        environment={
-            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
-            "ANSIBLE_HOME": str(ROOT / ".ansible"),
-        }
-    )
+    made = controller()
     with made.serving(), pytest.MonkeyPatch.context() as patch:
         for name in SECRETS:
             patch.setenv(name, f"secret of {name}")
