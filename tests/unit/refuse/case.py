@@ -78,6 +78,8 @@ class Watch:
             return
         if event == "open":
             path, mode, flags = arguments
+            if isinstance(path, int):  # opened before, under its name
+                return
             writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if writes and "__pycache__" not in str(path) and str(path) != os.devnull:
                 self.seen.append(f"opened {path} to write ({mode})")
