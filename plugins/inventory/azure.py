@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estate_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.machines import etcd_devices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
@@ -33,6 +34,8 @@ description:
   - Every machine that C(azure_machines) declares is a host in the groups that are written there, and in
     C(azure), with the address of the address plan. It is one before it is made, so that the site can be
     checked and planned.
+  - A member of etcd also gets C(etcd_disk_devices), the paths of its own disk, unless that is written for
+    the group C(all).
   - Every instance of a pool (C(azure_pools)) that runs is a host in C(azure), C(nodes) and the groups of its
     pool. Azure is asked for all machines and all interfaces, in two lists.
   - Public SSH host keys are read through Azure's control plane (run command), once for each machine, into the
@@ -110,7 +113,9 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             self.display.v(f"{name}: {reason}")
 
     def _asked(self, path: Path, cache: bool) -> machines.Handed:
-        variables = variables_of_all(path.parent, self.loader, estate_of.VARIABLES)
+        variables = variables_of_all(path.parent, self.loader, (*estate_of.VARIABLES, machines.DEVICES))
+        # What the site has written wins, which variables of hosts would hide.
+        written = variables.pop(machines.DEVICES, None) is not None
         estate = estate_of.declared(variables)
         if estate is None:
             raise RemoteError(
@@ -121,7 +126,10 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         seen, fresh = self._seen(str(path), spoken, estate, cache)
         unknown = self._keys(spoken, known, seen, fresh)
         declared = {
-            one.name: Declared(one.groups, one.address, estate.region, one.zone) for one in estate.machines
+            one.name: Declared(
+                one.groups, one.address, estate.region, one.zone, () if written else etcd_devices(one)
+            )
+            for one in estate.machines
         }
         return machines.handed_over(declared, {one.name: one.groups for one in estate.pools}, seen, unknown)
 

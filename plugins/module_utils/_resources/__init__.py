@@ -18,8 +18,10 @@ NAMES = (
     "certificate",
     "container_image",
     "directory",
+    "disk_latency",
     "etcd_member",
     "file",
+    "file_system",
     "hosts_entries",
     "kernel_module",
     "key_and_csr",
@@ -77,6 +79,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import directory
 
         kind = directory.KIND
+    elif name == "disk_latency":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import disk_latency
+
+        kind = disk_latency.KIND
     elif name == "etcd_member":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import etcd_member
 
@@ -85,6 +91,10 @@ def _import(name: str) -> Kind:
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import file
 
         kind = file.KIND
+    elif name == "file_system":
+        from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import file_system
+
+        kind = file_system.KIND
     elif name == "hosts_entries":
         from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import hosts_entries
 

@@ -17,6 +17,7 @@ import json
 import os
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _block_device
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._write import read_text
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
@@ -136,6 +137,7 @@ class EtcdMemberKind:
         "data_dir": Field((str,), required=True),
         "member": Field((str,), required=True),
         "peer_url": Field((str,), required=True),
+        "mount": Field((str,), default=""),
         **accounts.ownership_fields("0644"),
     }
 
@@ -152,12 +154,15 @@ class EtcdMemberKind:
         """Compare the file; how a member without data starts is an input.
 
         Raises:
-            Pending: there are no data, and the controller has not said how to start.
+            Pending: there are no data, and the controller has not said how to start; or their disk is not
+                mounted yet, so that nobody knows.
             ResourceError: the data are another member's.
         """
         path = spec.get("path") or spec["settles"]
         present = read_text(host, path)
         data = data_identity(host, spec["data_dir"])
+        if data is None and spec["mount"] and not self._has_its_disk(spec["mount"], host):
+            raise Pending(f"mount:{spec['mount']}")
         if data is not None:
             self._insist_on_own(spec, path, data, host)
         if "settles" in spec:
@@ -165,7 +170,7 @@ class EtcdMemberKind:
         text, initial = split(present or "")
         lines = (initial if len(initial) == 2 else settled_lines(spec)) if data is not None else None
         if lines is None:
-            lines = self._start(spec, host)
+            lines = self._start(spec, path, host)
         wanted = spec["content"] + "".join(f"{line}\n" for line in lines)
         if present is None:
             accounts.need_folder(path, host)
@@ -208,7 +213,11 @@ class EtcdMemberKind:
         wanted = text + "".join(f"{line}\n" for line in settled_lines(spec))
         return Change("update", {"text": present}, {"text": wanted}, "the member has started")
 
-    def _start(self, spec: Spec, host: Host) -> t.List[str]:
+    def _has_its_disk(self, point: str, host: Host) -> bool:
+        """Tell whether the disk of the data is mounted, or has no data because it is blank."""
+        return point in _block_device.mounts(host) or bool(host.cached(_block_device.BLANK + point, bool))
+
+    def _start(self, spec: Spec, path: str, host: Host) -> t.List[str]:
         try:
             given = json.loads(host.secret(INPUT).decode())
         except Pending:
@@ -218,6 +227,14 @@ class EtcdMemberKind:
             raise ResourceError(
                 f"the membership that was sent does not have {own}",
                 "Let playbooks/etcd.yml or member_add.yml start this member.",
+            )
+        known = host.note(NOTE + path)
+        if given["state"] == "new" and known and read_text(host, path) is not None:
+            raise ResourceError(
+                f"this host was member {known['member']} of cluster {known['cluster']}, and has lost its "
+                "data: it does not start a new store, which would have none of them",
+                "If another member has data still, rebuild this one (playbooks/member_replace.yml); if "
+                "none has, restore etcd from a backup, or reset the site to begin with nothing.",
             )
         return initial_lines(given["cluster"], given["state"])
 

@@ -22,6 +22,8 @@ _KEY = re.compile(
     r"^(ssh-ed25519|ecdsa-sha2-nistp(?:256|384|521)|ssh-rsa) ([A-Za-z0-9+/]{40,2000}={0,3})(?= |$)", re.M
 )
 _AT_ONCE = 10
+DEVICES = "etcd_disk_devices"
+"""The variable with the paths of the disk that a member of etcd has to itself."""
 _SCRIPT = ("cat /etc/ssh/ssh_host_*_key.pub",)
 
 
@@ -114,12 +116,13 @@ class Handed(t.NamedTuple):
 
 
 class Declared(t.NamedTuple):
-    """A machine that the site declares: its groups, address, region and zone."""
+    """A machine that the site declares: groups, address, region, zone, and where etcd's disk may be."""
 
     groups: tuple[str, ...]
     address: str
     region: str
     zone: str
+    devices: tuple[str, ...] = ()
 
 
 def handed_over(
@@ -137,7 +140,7 @@ def handed_over(
         unknown: name of a machine to the reason why its host key is not known.
     """
     hosts: dict[str, tuple[tuple[str, ...], Mapping[str, t.Any]]] = {
-        name: (_groups("azure", *one.groups), _variables(one.address, one.region, one.zone))
+        name: (_groups("azure", *one.groups), _variables(one.address, one.region, one.zone) | _disk(one))
         for name, one in declared.items()
     }
     held: dict[str, str] = {}
@@ -190,6 +193,10 @@ def _variables(
         # As the cloud provider of Azure writes it, so that its volumes find their zone.
         topology["topology.kubernetes.io/zone"] = f"{region}-{zone}"
     return {"ansible_host": address, "site_measured_labels": {**topology, **(labels or {})}}
+
+
+def _disk(machine: Declared) -> dict[str, t.Any]:
+    return {DEVICES: list(machine.devices)} if machine.devices else {}
 
 
 def keys_in(text: str) -> list[str]:

@@ -25,6 +25,8 @@ EVENTS, RETIRED_GROUP = JOINING_GROUP.format(layer="etcd_events"), "__ironspan_r
 """The second one has hosts that only lose their etcd for events: API servers use it until they were told."""
 RECOVERY_GROUP = "__ironspan_recovery_changed"
 """Hosts that have just got another copy of the PKI store, for the backup."""
+UNMOUNTED = "mount:"
+"""What a member waits for whose data are on a disk that is not mounted, before the mount point."""
 Verdict = dict[str, t.Any]
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _RELEASES = {
@@ -215,7 +217,8 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
     """Return the groups that tell how the host's membership of etcd and the control plane stands.
 
     A comparison puts it into ``__ironspan_compared_LAYER``, and into ``__ironspan_bare_LAYER`` when it has
-    nothing there yet, so that only the controller can say how it starts. A control plane that was
+    nothing there yet, so that only the controller can say how it starts. Where the disk of its data is not
+    mounted yet, neither is known, and it is compared again. A control plane that was
     interrupted while it started the cluster goes on with that: ``__ironspan_starting_control_plane``. What is
     still bare after everything else was applied goes into ``__ironspan_joining_LAYER``.
     """
@@ -227,7 +230,7 @@ def membership_groups(layers: Sequence[str], result: Mapping[str, t.Any], assess
     for layer, wanted in all_layers().waits_for.items():
         if layer not in layers:
             continue
-        if assessed:
+        if assessed and not any(name == layer and need.startswith(UNMOUNTED) for name, need in needs):
             groups.append(COMPARED_GROUP.format(layer=layer))
         if any((layer, need) in needs for need in wanted):
             groups.append((BARE_GROUP if assessed else LATER_GROUP).format(layer=layer))

@@ -18,6 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.network import BACKEND, balancer_id
 
 _COMPUTE = "Microsoft.Compute"
+_LUN = 0
+"""Of etcd's disk, the only one that is attached."""
+_ATTACHED = (f"/dev/disk/azure/data/by-lun/{_LUN}", f"/dev/disk/azure/scsi1/lun{_LUN}")
+"""Its names: of azure-vm-utils (NVMe, and SCSI in later releases), and of waagent's rules for udev (SCSI)."""
+_LOCAL = ("/dev/disk/azure/local/by-index/1",)
+"""The first of the machine's own NVMe disks; azure-vm-utils numbers them on sizes of version 6 and later."""
 _FAULT_DOMAINS = 2
 """Of an availability set: as many as every region has."""
 
@@ -64,6 +70,13 @@ def security_profile(estate: Estate, size: str, secure_boot: bool) -> dict[str, 
     return profile
 
 
+def etcd_devices(machine: Machine) -> tuple[str, ...]:
+    """Return the paths that the disk of etcd's data may have on a machine; none where it is no member."""
+    if machine.disk:
+        return _ATTACHED
+    return _LOCAL if machine.local_disk else ()
+
+
 def controller_of(size: str) -> dict[str, str]:
     """Return how disks are attached, for sizes that attach them by NVMe only."""
     known = sizes().get(size)
@@ -85,7 +98,7 @@ def _machine(build: Builder, machine: Machine) -> None:
         "managedDisk": {"storageAccountType": "Premium_LRS"},
     }
     data = {
-        "lun": 0,
+        "lun": _LUN,
         "createOption": "Attach",
         # Premium SSD v2 and Ultra refuse any cache; the data outlive the machine.
         "caching": "None",

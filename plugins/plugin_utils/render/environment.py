@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import typing as t
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from jinja2 import nodes
 
 # YAML 1.1 (section 5.1, character set) takes these only as escapes; json.dumps leaves them as they are.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\ufeff\ufffe\uffff]")
+_NAMESPACE = uuid.UUID("e3ff8916-bf28-444a-a9c5-8fdcdeba277f")
+"""Of the UUIDs made here; any other would do as well, as long as it never changes."""
 _OTHERS = (nodes.Extends, nodes.FromImport, nodes.Import, nodes.Include)
 _TELLING = (nodes.Name, nodes.Getattr, nodes.Call, *_OTHERS)
 
@@ -61,6 +64,11 @@ def sha256(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()
 
 
+def to_uuid(value: str) -> str:
+    """Return the UUID (version 5, RFC 9562) that always belongs to a text."""
+    return str(uuid.uuid5(_NAMESPACE, value))
+
+
 def pem_blocks(value: str) -> list[str]:
     """Return the blocks of a PEM text; a text without any is one block."""
     return re.findall(r"-----BEGIN.*?-----END [^\n]*", value, re.DOTALL) or [value]
@@ -72,6 +80,7 @@ FILTERS = {
     "to_yaml": to_yaml,
     "b64encode": b64encode,
     "sha256": sha256,
+    "to_uuid": to_uuid,
 }
 
 

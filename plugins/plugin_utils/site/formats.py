@@ -124,6 +124,12 @@ GRAMMARS: Mapping[str, Grammar] = {
         _no_climbing(lambda text: _PATH(text) and len(text.strip("/")) > 0),
         "write it from / on, of letters, digits and ._@:+,=~-, without ..",
     ),
+    "disk": Grammar(
+        # Names such as /dev/sdc are given in the order in which disks are found, anew with each boot.
+        "lasting name of a disk",
+        _no_climbing(lambda text: _PATH(text) and text.startswith("/dev/disk/") and text[-1] != "/"),
+        "write a path below /dev/disk, for example /dev/disk/by-id/..., as 'ls -lR /dev/disk' shows them",
+    ),
     "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
     "cidr": Grammar("IPv4 network", _is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
     "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces and without a login"),

@@ -105,6 +105,14 @@ def test_declared_machines_are_hosts_before_they_are_there_and_instances_only_wh
     assert handed_over(DECLARED, POOLS, [ETCD], {}).held == {}
 
 
+def test_a_member_gets_the_paths_of_its_disk_and_other_machines_none() -> None:
+    machines = {"etcd-1": DECLARED["etcd-1"]._replace(devices=("/dev/disk/azure/scsi1/lun0",))}
+    machines["cp-1"] = Declared(("control_plane",), "10.0.0.5", "westeurope", "1")
+    hosts = handed_over(machines, {}, [], {}).hosts
+    assert hosts["etcd-1"][1]["etcd_disk_devices"] == ["/dev/disk/azure/scsi1/lun0"]
+    assert "etcd_disk_devices" not in hosts["cp-1"][1]
+
+
 @pytest.mark.parametrize(
     ("machine", "unknown", "reason"),
     [

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import VARIABLES, declared
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ids import resource_id
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.machines import etcd_devices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.template import template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import all_listeners
@@ -68,12 +69,31 @@ def test_etcd_has_a_disk_that_outlives_its_machine() -> None:
     for name in ("etcd-1", "etcd-2", "etcd-3"):
         (data,) = machines[name]["properties"]["storageProfile"]["dataDisks"]
         assert data["createOption"] == "Attach"
+        assert data["lun"] == 0
         assert data["deleteOption"] == "Detach"
         assert data["caching"] == "None"
         assert data["managedDisk"]["id"].endswith(f"/disks/ironspan-example-etcd-{name}")
         assert machines[name]["zones"] == disks[f"ironspan-example-etcd-{name}"]["zones"]
     assert machines["control-plane-1"]["properties"]["storageProfile"]["dataDisks"] == []
     assert [machines[f"etcd-{number}"]["zones"] for number in (1, 2, 3)] == [["1"], ["2"], ["3"]]
+
+
+def test_the_paths_of_etcds_disk_follow_from_its_kind() -> None:
+    sets = [
+        {"name": "etcd", "count": 3, "groups": ["etcd"]},
+        {
+            "name": "fast",
+            "count": 1,
+            "groups": ["etcd"],
+            "size": "Standard_D4ads_v6",
+            "disk": {"kind": "local_nvme"},
+        },
+        {"name": "cp", "count": 1, "groups": ["control_plane"]},
+    ]
+    paths = {one.name: etcd_devices(one) for one in made(azure_machines=sets).machines}
+    assert paths["etcd-1"] == ("/dev/disk/azure/data/by-lun/0", "/dev/disk/azure/scsi1/lun0")
+    assert paths["fast-1"] == ("/dev/disk/azure/local/by-index/1",)
+    assert paths["cp-1"] == ()
 
 
 def test_the_load_balancer_has_members_by_their_interfaces_only() -> None:

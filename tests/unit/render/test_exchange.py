@@ -294,11 +294,15 @@ def test_failures(result: dict[str, t.Any], message: str) -> None:
 
 
 BARE = {"pending": [{"resource": "etcd/config", "needs": "membership:etcd"}]}
+UNMOUNTED = {"pending": [{"resource": "etcd/config", "needs": "mount:/var/lib/etcd"}]}
 STARTING = {"changes": [{"resource": "control_plane/member", "kind": "kubeadm", "after": {"action": "init"}}]}
 MEMBERSHIP = [
     (["base", "node"], BARE, True, []),
     (["etcd"], {}, True, ["__ironspan_compared_etcd"]),
     (["etcd"], BARE, True, ["__ironspan_compared_etcd", "__ironspan_bare_etcd"]),
+    # Its disk is not mounted yet: whether it has data is known when it is looked at again.
+    (["etcd"], UNMOUNTED, True, []),
+    (["etcd"], UNMOUNTED, False, []),
     (["etcd"], {}, False, []),
     (["etcd"], BARE, False, ["__ironspan_joining_etcd"]),
     (

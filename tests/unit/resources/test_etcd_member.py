@@ -10,9 +10,11 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _block_device
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.etcd_member import (
     INPUT,
     KIND,
+    NOTE,
     identity,
     split,
 )
@@ -115,6 +117,47 @@ def test_the_disk_of_a_member_that_has_started_is_empty(tmp_path: Path) -> None:
     host.put(PATH, SETTLED)
     with pytest.raises(Pending):
         KIND.compare(SPEC, host)
+
+
+MOUNTED = "40 1 8:32 / /var/lib/etcd rw - ext4 /dev/sdc rw\n"
+
+
+def test_before_its_disk_is_mounted_nobody_knows_its_data(tmp_path: Path) -> None:
+    """A machine that was made anew, with the disk of before: nobody may say that it has no data."""
+    host, spec = host_with(tmp_path, "new"), {**SPEC, "mount": "/var/lib/etcd"}
+    with pytest.raises(Pending) as pending:
+        KIND.compare(spec, host)
+    assert pending.value.needs == "mount:/var/lib/etcd"
+    host.put("/proc/self/mountinfo", MOUNTED)
+    give_data(host)
+    converge(KIND, spec, host)
+    assert host.text(PATH) == SETTLED
+
+
+@pytest.mark.parametrize("blank", [True, False])
+def test_a_blank_disk_has_no_data_mounted_or_not(tmp_path: Path, blank: bool) -> None:
+    host, spec = host_with(tmp_path), {**SPEC, "mount": "/var/lib/etcd"}
+    if blank:
+        host.cached(_block_device.BLANK + "/var/lib/etcd", lambda: True)
+    else:
+        host.put("/proc/self/mountinfo", MOUNTED)
+    with pytest.raises(Pending) as pending:
+        KIND.compare(spec, host)
+    assert pending.value.needs == "membership:etcd"
+
+
+def test_who_lost_its_data_begins_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the deallocation of all machines with local disks, when no control plane could be asked."""
+    host = host_with(tmp_path, "new")
+    monkeypatch.setattr(host, "write", lambda *_, **__: None)
+    host.put(PATH, SETTLED)
+    host.remember(NOTE + PATH, {"member": "a1", "cluster": "c1"})
+    with pytest.raises(ResourceError, match="was member a1 of cluster c1, and has lost its data") as caught:
+        KIND.compare(SPEC, host)
+    assert "restore etcd from a backup" in caught.value.remedy
+    # After a reset it has no configuration either, and may.
+    Path(host.path(PATH)).unlink()
+    assert KIND.compare(SPEC, host) is not None
 
 
 @pytest.mark.parametrize("lines", [text(ALL, "new"), text(ALL, "existing"), SETTLED])

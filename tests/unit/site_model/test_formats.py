@@ -113,6 +113,7 @@ GOOD = {
     "path": ["/", "/srv/etcd-backup", "/run/user/0/token@2", "/a/..b/c"],
     "local_path": ["/srv/Cloud Files/clouds.yaml", "~/pki", "../keys", "pki", "/srv/Schlüssel"],
     "folder": ["/var/lib/x", "/proc/sys/kernel"],
+    "disk": ["/dev/disk/azure/scsi1/lun0", "/dev/disk/by-id/nvme-eui.0025-part1"],
     "address": ["127.0.0.1", "::", "0.0.0.0", "2001:db8::1"],
     "url": ["https://login.microsoftonline.com", "http://[fd00::1]:8080/a?b=c", "https://a.example/%20"],
     "git_url": [
@@ -181,6 +182,7 @@ BAD = {
     "path": ["", "a", "~/a", "/a b", "/a/../b", "/a;b", "/a%b"],
     "local_path": ["-rf"],
     "folder": ["/", "", "a"],
+    "disk": ["/dev/sdc", "/dev/disk/", "/dev/disk/../sdc", "lun0", ""],
     "address": ["", "localhost", "10.0.0", "10.0.0.1/8", "fe80::1%eth0", "010.0.0.1"],
     "url": [
         "",
