@@ -35,7 +35,8 @@ PLUGIN, DESCRIBED = "ironspan-nvidia-device-plugin", "ironspan-nvidia-cdi"
 ON = {
     "nvidia_toolkit_enabled": True,
     "nvidia_device_plugin_enabled": True,
-    "node_kubelet_settings": {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"},
+    "node_kubelet_topology_manager_policy": "best-effort",
+    "node_kubelet_topology_manager_scope": "pod",
 }
 GPUS = 8
 PATIENCE_S = 120.0

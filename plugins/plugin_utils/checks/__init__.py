@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     bare_metal,
     cilium,
     cni_migration,
+    component_options,
     contradictions,
     dns,
     dual_stack,
@@ -46,6 +47,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     secrets,
     settings,
     sizes,
+    sysctls,
     versions,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
@@ -67,6 +69,7 @@ CHECKS: tuple[Check, ...] = (
     *events.CHECKS,
     *versions.CHECKS,
     *releases.CHECKS,
+    *component_options.CHECKS,
     *backup.CHECKS,
     *bare_metal.CHECKS,
     *egress.CHECKS,
@@ -77,6 +80,7 @@ CHECKS: tuple[Check, ...] = (
     *access.CHECKS,
     *awx.CHECKS,
     *hardening.CHECKS,
+    *sysctls.CHECKS,
     *identity.CHECKS,
     *ironic.CHECKS,
     *listeners.CHECKS,

@@ -25,12 +25,6 @@ _OURS = {
     "hugepages": PAGES_1GIB,
     "hugepagesz": PAGES_1GIB,
 }
-_KUBELET = {
-    "cpuManagerPolicy": POLICY,
-    "reservedSystemCPUs": RESERVED,
-    "topologyManagerPolicy": "node_kubelet_topology_manager_policy",
-    "topologyManagerScope": "node_kubelet_topology_manager_scope",
-}
 _MOST_PERCENT = 75
 """Of a host's memory that may be huge pages: the kernel sets them aside before anything else starts."""
 
@@ -79,11 +73,6 @@ def _pages(host: HostDraft) -> Iterator[Problem]:
 
 def _cpus(host: HostDraft, has_gpus: bool) -> Iterator[Problem]:
     value = host.values.get
-    settings = value("node_kubelet_settings")
-    for key, name in _KUBELET.items():
-        if isinstance(settings, dict) and key in settings and name in host.settings:
-            remedy = f"take {key} out of node_kubelet_settings"
-            yield name, f"is there twice, in node_kubelet_settings as {key}", remedy
     reserved = str(value(RESERVED) or "")
     if reserved and not _is_ascending(reserved):
         yield (

@@ -5,22 +5,18 @@
 from __future__ import annotations
 
 import re
-import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
-SYSCTLS = ("base_sysctls", "base_security_sysctls")
 POLICY, MODE = "containerd_image_policy", "containerd_image_policy_mode"
 PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 REFUSED = {"passwordauthentication": "no", "pubkeyauthentication": "yes"}
 """What may not be set otherwise beside the hardened settings: every run relies on it."""
-FEWEST_NAMESPACES = 1024
-"""Each gVisor sandbox and each pod with hostUsers: false has one; a host has some hundred pods at most."""
 _PATTERN = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?/[a-z0-9*][a-z0-9._/*-]*")
-SUITES, FLAGS = "site_tls_cipher_suites", "control_plane_api_server_args"
+SUITES = "site_tls_cipher_suites"
 KNOWN_SUITES = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -35,32 +31,6 @@ KNOWN_SUITES = (
     ),
 )  # fmt: skip
 """Those that kube-apiserver's --tls-cipher-suites calls preferred, without those it calls insecure."""
-OWN_FLAGS = frozenset(
-    {
-        "advertise-address", "client-ca-file", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-servers",
-        "secure-port", "service-cluster-ip-range", "tls-cert-file",
-        "tls-private-key-file",
-    }
-)  # fmt: skip
-"""Flags that kubeadm makes from what the site says elsewhere."""
-
-
-def _too_few(value: str) -> bool:
-    return value.isdigit() and int(value) < FEWEST_NAMESPACES
-
-
-FORBIDDEN: dict[str, tuple[t.Callable[[str], bool], str]] = {
-    "user.max_user_namespaces": (_too_few, "every gVisor sandbox lives in a user namespace of its own"),
-    "kernel.unprivileged_userns_clone": (
-        lambda value: value == "0",
-        "gVisor gives its rights up before it makes namespaces",
-    ),
-    "kernel.yama.ptrace_scope": (
-        lambda value: value == "3",
-        "gVisor's platform systrap attaches to its own processes",
-    ),
-}
-"""Settings that gVisor does not live with: when they forbid, and why that matters."""
 
 
 def check_cipher_suites(draft: Draft) -> None:
@@ -75,53 +45,6 @@ def check_cipher_suites(draft: Draft) -> None:
                 f"Kubernetes has no suite {suite}",
                 f"write {near}" if near else "write names of the options of kube-apiserver",
             )
-
-
-def check_own_flags(draft: Draft) -> None:
-    """What the API servers get from the site's other variables is not said by a flag as well."""
-    said = set()
-    for host in draft.members("control_plane"):
-        flags = host.values.get(FLAGS)
-        for flag in sorted(OWN_FLAGS & set(flags)) if isinstance(flags, Mapping) else ():
-            place = draft.inner_place(host, FLAGS, flag)
-            if place not in said:
-                said.add(place)
-                remedy = "remove it, and change the variable that it follows from"
-                draft.problems.add(place, f"{FLAGS}.{flag}", "is set by the site's other variables", remedy)
-
-
-def check_sysctls(draft: Draft) -> None:
-    """No setting is there twice, and none takes away what gVisor needs on hosts that have it."""
-    said, looked_at = set(), set()
-    for host in draft.hosts.values():
-        # Nearly all hosts share their lists.
-        lists = (*(id(host.values.get(variable)) for variable in SYSCTLS), "gvisor" in host.groups)
-        if lists in looked_at:
-            continue
-        looked_at.add(lists)
-        seen: dict[str, str] = {}
-        for variable, index, item in _settings(host):
-            name, value = str(item.get("name")), str(item.get("value"))
-            place = draft.inner_place(host, variable, index)
-            message = remedy = ""
-            if name in seen:
-                message, remedy = f"{name} is also in {seen[name]}", "write it once"
-            seen.setdefault(name, variable)
-            forbids, reason = FORBIDDEN.get(name, (None, ""))
-            if forbids and "gvisor" in host.groups and forbids(value):
-                message = f"{name} = {value} breaks gVisor on {host.name}: {reason}"
-                remedy = "leave it out on hosts of the group gvisor"
-            if message and (place, name) not in said:
-                said.add((place, name))
-                draft.problems.add(place, f"{variable}[{index}]", message, remedy)
-
-
-def _settings(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, t.Any]]]:
-    for variable in SYSCTLS:
-        value = host.values.get(variable)
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            if isinstance(item, Mapping):
-                yield variable, index, item
 
 
 def check_ssh(draft: Draft) -> None:
@@ -208,4 +131,4 @@ def _is_public_key(text: str) -> bool:
     return isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
 
 
-CHECKS = (check_cipher_suites, check_own_flags, check_sysctls, check_ssh, check_images)
+CHECKS = (check_cipher_suites, check_ssh, check_images)

@@ -19,6 +19,36 @@ _QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LONGEST_NODE_NAME = 63
 _LONGEST_SUBDOMAIN = 253
 _NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+BECOME = "ansible_become_method"
+WAYS_IN = (
+    (
+        "ansible_connection",
+        ("ssh", "smart", "local"),
+        "no way to reach hosts of a site",
+        "remove it: it is ssh",
+    ),
+    (
+        BECOME,
+        # Those of community.general have kept their short names.
+        (
+            "sudo",
+            "su",
+            "doas",
+            "dzdo",
+            "ksu",
+            "machinectl",
+            "pbrun",
+            "pfexec",
+            "pmrun",
+            "run0",
+            "sesu",
+            "sudosu",
+        ),
+        "no way to become root on Linux",
+        "write sudo",
+    ),
+)
+"""Variable, what it may be, what anything else is, and what to write instead."""
 LOCAL = ("local", "ansible.builtin.local")
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
 
@@ -87,6 +117,22 @@ def check_host_names(draft: Draft) -> None:
             draft.problems.add(
                 place, path, "a group has the same name", "give the host or the group another name"
             )
+
+
+def check_ways_in(draft: Draft) -> None:
+    """Hosts are reached by SSH: all that runs on them and counts their answers was written for that."""
+    said = set()
+    for host in draft.hosts.values():
+        for variable, known, what, remedy in WAYS_IN:
+            value = host.values.get(variable)
+            place = draft.place(host, variable)
+            is_right = (
+                not isinstance(value, str) or not value or value.removeprefix("ansible.builtin.") in known
+            )
+            if is_right or (variable == BECOME and "." in str(value)) or place in said:
+                continue
+            said.add(place)
+            draft.problems.add(place, variable, f"{value} is {what}", remedy)
 
 
 def check_connection(draft: Draft) -> None:
@@ -180,4 +226,4 @@ def check_taints(draft: Draft) -> None:
             seen.add(pair)
 
 
-CHECKS = (check_host_names, check_connection, check_site_names, check_labels, check_taints)
+CHECKS = (check_host_names, check_ways_in, check_connection, check_site_names, check_labels, check_taints)

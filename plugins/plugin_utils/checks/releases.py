@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import removed, skew
 
-_ARGUMENTS = {
+ARGUMENTS = {
     "control_plane_api_server_args": "kube-apiserver",
     "control_plane_controller_manager_args": "kube-controller-manager",
     "control_plane_scheduler_args": "kube-scheduler",
 }
-_KUBERNETES = "site_kubernetes_version"
+KUBERNETES = "site_kubernetes_version"
 _Beside = Callable[[skew.Version, skew.Version], str]
 _NEEDS: tuple[tuple[str, str, _Beside], ...] = (
     ("etcd_version", "etcd", skew.etcd_for_kubernetes),
@@ -26,11 +26,11 @@ _NEEDS: tuple[tuple[str, str, _Beside], ...] = (
 
 def check_needs(draft: Draft) -> None:
     """Kubernetes needs a store and a runtime of a certain age."""
-    server = _version(draft.site_value(_KUBERNETES))
+    server = version_of(draft.site_value(KUBERNETES))
     said: set[tuple[str, str]] = set()
     for variable, group, beside in _NEEDS:
         for host in draft.members(group):
-            version = _version(host.values.get(variable))
+            version = version_of(host.values.get(variable))
             problem = beside(version, server) if version and server else ""
             if problem and (variable, problem) not in said:
                 said.add((variable, problem))
@@ -57,11 +57,11 @@ def check_removed(draft: Draft) -> None:
 
 
 def _found(host: HostDraft) -> Iterator[tuple[str, str, removed.Removal]]:
-    version = _version(host.values.get(_KUBERNETES))
+    version = version_of(host.values.get(KUBERNETES))
     if version is None:
         return
     if "control_plane" in host.groups:
-        for variable, component in _ARGUMENTS.items():
+        for variable, component in ARGUMENTS.items():
             for name, removal in removed.in_arguments(component, _mapping(host, variable), version.line):
                 yield variable, name, removal
     if "control_plane" in host.groups or "nodes" in host.groups:
@@ -75,7 +75,8 @@ def _mapping(host: HostDraft, variable: str) -> Mapping[str, t.Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _version(text: object) -> skew.Version | None:
+def version_of(text: object) -> skew.Version | None:
+    """Read a version; None for what is none, which is named elsewhere."""
     try:
         return skew.parse(text) if isinstance(text, str) else None
     except ValueError:

@@ -67,16 +67,22 @@ class Draft:
             return self.host_place(host.name)
         return self.setting_place(setting.key, setting.value)
 
-    def inner_place(self, host: HostDraft, variable: str, step: str | int) -> Place:
-        """Return where a key of a dictionary, or an item of a list, was written, or else the variable."""
-        place = self.place(host, variable)
+    def inner_place(self, host: HostDraft, variable: str, *steps: str | int) -> Place:
+        """Return where what keys and indexes lead to was written, or else what is around it."""
+        place = around = self.place(host, variable)
         setting = host.settings.get(variable)
-        inner: Place | None = None
-        if setting is not None and isinstance(step, str) and isinstance(setting.value, Mapping):
-            inner = next((place_of(key) for key in setting.value if key == step), None)
-        elif setting is not None and isinstance(step, int) and isinstance(setting.value, list):
-            inner = place_of(setting.value[step]) if step < len(setting.value) else None
-        return inner if inner is not None and inner.file == place.file else place
+        value = setting.value if setting is not None else None
+        for step in steps:
+            inner: Place | None = None
+            if isinstance(value, Mapping):
+                key = next((key for key in value if key == step), None)
+                inner, value = place_of(key), value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+                inner = place_of(value)
+            if inner is not None and inner.file == around.file:
+                place = inner
+        return place
 
     def setting_place(self, key: t.Any, value: t.Any) -> Place:
         """Return where a key and its value were written."""

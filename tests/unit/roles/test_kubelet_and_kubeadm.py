@@ -56,7 +56,7 @@ KUBELET = [
     ),
     ({"node_kubelet_parallel_image_pulls": 1}, ("serializeImagePulls",), True),
     ({"node_kubelet_resolv_conf": "/etc/resolv.real"}, ("resolvConf",), "/etc/resolv.real"),
-    ({"node_kubelet_settings": {"maxPods": 7}}, ("maxPods",), 7),
+    ({"node_kubelet_settings": {"podsPerCore": 7}}, ("podsPerCore",), 7),
     ({"node_kubelet_settings": {"shutdownGracePeriod": "30s"}}, ("shutdownGracePeriod",), "30s"),
 ]
 

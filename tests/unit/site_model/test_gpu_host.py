@@ -56,8 +56,8 @@ MISTAKES = (
         "in two places",
         '{topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}}',
         "{topologyManagerPolicy: none}",
-        "is there twice, in node_kubelet_settings as topologyManagerPolicy",
-        "topology_manager_policy:",
+        "topologyManagerPolicy: is set by ironspan; take it out, and change the variable",
+        "node_kubelet_settings:",
     ),
 )
 

@@ -80,6 +80,15 @@ WRONG = (
     ),
     ("control_plane_api_server_args: {etcd-servers: 'http://x'}", "is set by the site's other variables"),
     ("node_kubelet_eviction_hard: {memory.available: 200%}", "is no threshold"),
+    ("node_kubelet_settings:\n  memorySwap:\n    swapBehaviour: NoSwap", "write swapBehavior"),
+    ("control_plane_scheduler_args: {leader-elect: false}", "is set by the site's other variables"),
+    ('base_sysctls:\n  - {name: net.ipv4.ip_forward, value: "0"}', "hosts forward the packets of their pods"),
+    ('base_sysctls:\n  - {name: net.ipv4.conf.all.rp_filter, value: "1"}', "a strict filter drops packets"),
+    ('base_sysctls:\n  - {name: kernel.panic, value: "60"}', "the kubelet writes 10 at each start"),
+    ('base_security_sysctls:\n  - {name: kernle.panic, value: "10"}', "write kernel.panic"),
+    ("ansible_connection: docker", "is no way to reach hosts of a site; remove it"),
+    ("ansible_connection: ansible.netcommon.network_cli", "is no way to reach hosts of a site"),
+    ("ansible_become_method: sodu", "write sudo"),
 )
 
 

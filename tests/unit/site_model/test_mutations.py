@@ -39,10 +39,12 @@ base_sysctls:
   - {name: vm.x, value: "-1"}
 base_kernel_modules: [nvme-tcp, 8021q]
 base_sshd_settings: {AllowGroups: "admins ops@10.0.0.0/8", MaxAuthTries: 3}
-control_plane_api_server_args: {feature-gates: "A=true,B=false", v: "", event-ttl: 1h0m0s}
+control_plane_api_server_args:
+  {feature-gates: "AllAlpha=false,kube:AllBeta=true", cors-allowed-origins: "", event-ttl: 1h0m0s}
 control_plane_extra_names: ["*.example.com", API, 10.0.0.1, "fd00::1"]
 node_kubelet_eviction_hard: {memory.available: 1.5Gi, nodefs.available: 5%}
-node_kubelet_settings: {clusterDNS: [10.96.0.10], shutdownGracePeriod: 1m, featureGates: {X: true}}
+node_kubelet_settings:
+  {allowedUnsafeSysctls: [net.core.somaxconn], shutdownGracePeriod: 1m, featureGates: {AllAlpha: false}}
 flannel_max_unavailable: "3"
 ironic_kernel_arguments: ""
 ironic_backup_calendar: "Mon..Fri *-*-* 18:00:00 Europe/Berlin"
