@@ -163,7 +163,8 @@ class Bmc:
 
     def members(self, path: str, what: str = "say how it is") -> list[Document]:
         """Return the members of a collection, those that can be read at all; at most ``MOST_MEMBERS``."""
-        members = [entry for entry in self.get(path, what).get("Members") or () if isinstance(entry, dict)]
+        found = self.get(path, what).get("Members")
+        members = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
         return [
             entry if len(entry) > 1 else self.get(str(entry["@odata.id"]), what)
             for entry in members[:MOST_MEMBERS]
@@ -174,7 +175,7 @@ class Bmc:
         """Return what some BMCs insist on with a change, "" of one that has none."""
         with self._told("say how it is"):
             response = self._connector.get(path)
-        return str(response.headers.get("ETag") or response.json().get("@odata.etag") or "")
+            return str(response.headers.get("ETag") or response.json().get("@odata.etag") or "")
 
     def _document(self, found: t.Any, path: str) -> Document:
         if not isinstance(found, dict):
@@ -215,8 +216,9 @@ class Bmc:
 
     def _linked(self, kind: str, system: Document | None) -> list[Document]:
         links = (self.system() if system is None else system).get("Links")
-        entries = links.get(kind) or () if isinstance(links, dict) else ()
-        paths = [str(entry.get("@odata.id") or "") for entry in entries if isinstance(entry, dict)]
+        entries = links.get(kind) if isinstance(links, dict) else None
+        linked = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        paths = [str(entry.get("@odata.id") or "") for entry in linked]
         return [self.get(path) for path in paths[:MOST_MEMBERS] if path]
 
     def identity(self) -> Identity:

@@ -17,6 +17,10 @@ LONGEST = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
+_OF_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What Python and sushy make of JSON without end, links that are no URL, and values of another type."""
+
+
 class BmcError(RemoteError):
     """A BMC cannot be asked, or did not do what it was asked for."""
 
@@ -96,7 +100,7 @@ def told(name: str, what: str, hidden: Collection[str] = ()) -> Iterator[None]:
             f"{name}: no answer from the BMC while it was to {what}: {plain(error, hidden)}",
             "look at its network and its power",
         ) from None
-    except (exceptions.SushyError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (exceptions.SushyError, *_OF_ANSWERS) as error:
         raise Broken(
             f"{name}: the BMC's answer is not what Redfish says, while it was to {what}: "
             f"{plain(error, hidden)}",

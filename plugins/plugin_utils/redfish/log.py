@@ -98,8 +98,8 @@ def _entry(log: str, one: Document) -> Entry:
 def _time(value: object) -> str:
     try:
         found = datetime.datetime.fromisoformat(str(value))
-    except ValueError:
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=datetime.UTC)
+        return found.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):  # the first and the last year have hours that UTC has not
         return ""
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=datetime.UTC)
-    return found.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,7 +8,6 @@ Whoever fences a node relies on this: "off" that is not proven is an error, neve
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 import typing as t
 from collections.abc import Callable
@@ -36,6 +35,8 @@ GRACEFUL_S = 600.0
 HOLDS = 3
 """So many readings one after the other have to say the same."""
 _PAUSE_S = 1.0
+_MOST_W = 1e6
+"""More than any chassis draws."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -225,6 +226,7 @@ def _of_power(document: Document) -> float | None:
 
 
 def _number(value: t.Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """Return a reading in watts, None for what is none: below zero it would make up for what others draw."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST_W:
         return None
     return float(value)
