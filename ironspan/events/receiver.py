@@ -17,6 +17,7 @@ from ironspan.program.errors import ProgramError
 LOG = logging.getLogger(__name__)
 MOST_BYTES = 1 << 20
 MOST_ALERTS = 1000
+_LONGEST_NAME = 200
 _LEAST_TOKEN = 16
 """Letters: what is shorter can be guessed."""
 Start = Callable[..., t.Any]
@@ -101,4 +102,14 @@ def _alert(one: t.Any) -> Alert:
         raise ValueError("an alert has no labels that are texts")
     if one.get("status") not in ("firing", "resolved"):
         raise ValueError("the status of an alert is firing or resolved")
-    return Alert(labels.get("alertname", ""), one["status"] == "firing", labels)
+    return Alert(_name(labels.get("alertname", "")), one["status"] == "firing", labels)
+
+
+def _name(said: str) -> str:
+    """Return a name as a line of the log can hold it.
+
+    It is repeated in the log and in the answer, so it makes no second line there, and no half of a pair of
+    UTF-16 that cannot be sent. What is altered is no name that a reaction can have.
+    """
+    seen = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in said)
+    return seen if len(seen) <= _LONGEST_NAME else f"{seen[:_LONGEST_NAME]}…"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import typing as t
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from ironspan.events import decide as program
 from ironspan.events import settings as program_settings
 from ironspan.events.decide import Alert, Past, decide
-from ironspan.events.receiver import parsed
+from ironspan.events.receiver import Receiver, parsed
 from ironspan.program.settings import SettingsError
 from tests.support.controller_site import HOST, configuration, settings
 from tests.support.playbooks import ROOT
@@ -227,3 +228,37 @@ def test_no_sequence_of_alerts_launches_more_than_the_breaker_lets_through(
 def test_what_is_no_message_of_alertmanager_is_refused(body: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parsed(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Watchdog", "Watchdog: unknown"),
+        ("a\nINFO EtcdMemberUnhealthy: launched", "a�INFO EtcdMemberUnhealthy: launched: unknown"),
+        ("\x1b[2J\u202e$(id) <script>", "�[2J�$(id) <script>: unknown"),
+        ("\ud800", "�: unknown"),
+        ("EtcdMemberUnhealthy\u200b", "EtcdMemberUnhealthy�: unknown"),
+        ("n" * 300, f"{'n' * 200}…: unknown"),
+    ],
+    ids=["plain", "line", "terminal", "surrogate", "unseen", "long"],
+)
+def test_a_name_of_an_alert_is_one_line_whatever_is_in_it(
+    name: str, told: str, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "token").write_text("a-token-of-this-test\n")
+    chosen = read(tmp_path)
+
+    def take(alerts: t.Sequence[Alert]) -> list[program.Decision]:
+        return decide(alerts, chosen.reactions, {}, {}, 6, 3, 0.0)
+
+    body = json.dumps({"alerts": [{"labels": {"alertname": name, "member": "azure-1"}, "status": "firing"}]})
+    said: list[str] = []
+    asked = {
+        "HTTP_AUTHORIZATION": "Bearer a-token-of-this-test",
+        "PATH_INFO": "/alerts",
+        "REQUEST_METHOD": "POST",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body.encode()),
+    }
+    (answer,) = Receiver(take, tmp_path / "token")(asked, lambda status, _: said.append(status))
+    assert (said, answer.decode()) == (["200 OK"], f"{told}\n")
