@@ -41,6 +41,8 @@ description:
   - Public SSH host keys are read through Azure's control plane (run command), once for each machine, into the
     file C(azure_known_hosts). No key is ever trusted because it was seen first. An instance whose key is not
     known is no host.
+  - A machine counts only in a resource group of the site (C(azure_resource_groups)), whatever its tags are.
+    Of two machines with one name or one address no key is recorded.
   - C(ansible-inventory -v) names what is declared and not there, what runs and is not declared, and what has
     left.
   - When Azure cannot be asked, every run on the inventory is refused, rather than done without these hosts.
@@ -123,7 +125,8 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             )
         known = KnownHostsFile(str(variables.get(KNOWN_HOSTS) or ""), KNOWN_HOSTS)
         spoken = connection(variables.get(MANAGEMENT) or {})
-        seen, fresh = self._seen(str(path), spoken, estate, cache)
+        listed, fresh = self._seen(str(path), spoken, estate, cache)
+        seen, strangers = machines.told_apart(listed, estate.groups.values())
         unknown = self._keys(spoken, known, seen, fresh)
         declared = {
             one.name: Declared(
@@ -131,7 +134,9 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             )
             for one in estate.machines
         }
-        return machines.handed_over(declared, {one.name: one.groups for one in estate.pools}, seen, unknown)
+        pools = {one.name: one.groups for one in estate.pools}
+        handed = machines.handed_over(declared, pools, seen, unknown)
+        return handed._replace(held={**handed.held, **strangers})
 
     def _seen(self, path: str, spoken: Connection, estate: Estate, cache: bool) -> tuple[list[Seen], bool]:
         """Return the machines that are there, and whether that was asked just now."""
@@ -149,11 +154,14 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         """Record the keys of machines that are new; return name and reason of those that are not known."""
         recorded = known.entries()
         there = {(entry.address, entry.identity) for entry in recorded}
-        missing = [one for one in seen if one.ready and (one.address, one.identity) not in there]
+        twins = machines.twins(seen)
+        unread_yet = [one for one in seen if one.ready and (one.address, one.identity) not in there]
+        missing = [one for one in unread_yet if one.identity not in twins]
+        doubtful = {one.name: twins[one.identity] for one in unread_yet if one.identity in twins}
         identities = {one.identity for one in seen}
         left = {entry.identity: entry.name for entry in recorded if entry.identity not in {"", *identities}}
         if not fresh:
-            return {one.name: "its host key is not known yet" for one in missing}
+            return {**doubtful, **{one.name: "its host key is not known yet" for one in missing}}
         read = machines.host_keys(spoken, missing)
         new = [
             Entry(one.address, one.name, tuple(keys), one.identity)
@@ -164,4 +172,4 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             self.display.warning(f"{name} has left Azure; if it was a node: ironspan node remove {name}")
         if new or left:
             known.record(new, gone=left)
-        return {name: keys for name, keys in read.items() if isinstance(keys, str)}
+        return {**doubtful, **{name: keys for name, keys in read.items() if isinstance(keys, str)}}

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import ipaddress
 import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,6 +57,12 @@ class Seen(t.NamedTuple):
         """Whether it can be logged in to."""
         return self.state == "succeeded" and bool(self.address)
 
+    @property
+    def group(self) -> str:
+        """Its resource group, in lower case: Azure writes it in more than one way."""
+        parts = self.id.lower().split("/")
+        return parts[4] if len(parts) > 4 and parts[3] == "resourcegroups" else ""
+
 
 def listed(rest: Rest, site: str) -> list[Seen]:
     """Return all machines of a site, in two lists of Azure's: machines, and their interfaces.
@@ -80,7 +88,15 @@ def _address(interface: Mapping[str, t.Any]) -> str:
     configurations = (interface.get("properties") or {}).get("ipConfigurations") or ()
     found = [(one.get("properties") or {}) for one in configurations]
     found.sort(key=lambda one: not one.get("primary", False))
-    return next((str(one["privateIPAddress"]) for one in found if one.get("privateIPAddress")), "")
+    return next((text for one in found if (text := _ip(one.get("privateIPAddress")))), "")
+
+
+def _ip(said: t.Any) -> str:
+    """Return an address as it is written, "" for what is none: it becomes a word of ssh's command line."""
+    try:
+        return str(ipaddress.ip_address(str(said)))
+    except ValueError:
+        return ""
 
 
 def _seen(machine: Mapping[str, t.Any], addresses: Mapping[str, str]) -> Seen:
@@ -101,6 +117,40 @@ def _seen(machine: Mapping[str, t.Any], addresses: Mapping[str, str]) -> Seen:
         tags.get(POOL, "") if not tags.get(HOST) else "",
         str(properties.get("provisioningState") or "").lower(),
     )
+
+
+def told_apart(seen: Iterable[Seen], groups: Iterable[str]) -> tuple[list[Seen], dict[str, str]]:
+    """Return the machines that lie where the site has its own, and the others with the reason.
+
+    A tag is no proof: whoever may make a machine anywhere in the subscription can write the site's.
+
+    Args:
+        seen: machines with the site's tag.
+        groups: resource groups of the site.
+    """
+    own = {group.lower() for group in groups}
+    inside = [one for one in seen if one.group in own]
+    where = "in the resource group {}, which is none of the site's"
+    reasons = {
+        one.id: f"it calls itself {one.name}, {where.format(one.group or '?')}"
+        for one in seen
+        if one.group not in own
+    }
+    return inside, reasons
+
+
+def twins(seen: Sequence[Seen]) -> dict[str, str]:
+    """Return identity and reason of machines whose name or address another one has, too.
+
+    No key of theirs is recorded: it would take the place of the other one's.
+    """
+    names = collections.Counter(one.name for one in seen)
+    addresses = collections.Counter(one.address for one in seen if one.address)
+    return {
+        one.identity: f"another machine has its {'name' if names[one.name] > 1 else f'address {one.address}'}"
+        for one in seen
+        if names[one.name] > 1 or addresses[one.address] > 1
+    }
 
 
 class Handed(t.NamedTuple):

@@ -8,12 +8,16 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.inventory.azure import InventoryModule
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import (
     Declared,
     Seen,
     handed_over,
     keys_in,
     listed,
+    told_apart,
+    twins,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
@@ -84,6 +88,15 @@ def test_machines_of_the_site_are_found_in_two_lists() -> None:
     assert rest.asked == 2
 
 
+@pytest.mark.parametrize(
+    "said", ["-oProxyCommand=id", "10.0.0.4 evil", "etcd-1", "10.0.0.4\n@cert-authority *", 7.5, None]
+)
+def test_what_is_no_address_is_no_word_for_ssh(said: t.Any) -> None:
+    rest: t.Any = Rest([vm("a", "/n/1", ironspan_pool="burst")], [nic("/n/1", (said, True))])
+    (one,) = listed(rest, "lab")
+    assert (one.address, one.ready) == ("", False)
+
+
 def seen(name: str, **more: t.Any) -> Seen:
     made = Seen(f"/{name}", f"id-{name}", name, "10.0.8.4", "westeurope", "1", "burst", "succeeded")
     return made._replace(**more)
@@ -138,6 +151,51 @@ def test_two_machines_of_one_name_are_no_host_and_a_moved_address_is_told() -> N
     moved = handed_over(DECLARED, POOLS, [ETCD._replace(address="10.0.0.7")], {})
     assert moved.hosts["etcd-1"][1]["ansible_host"] == "10.0.0.4"
     assert "it has the address 10.0.0.7" in moved.held["etcd-1"]
+
+
+def at(group: str, name: str, **more: t.Any) -> Seen:
+    place = f"/subscriptions/s/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"
+    return seen(name, **{"id": place, "identity": f"{group}/{name}", **more})
+
+
+def test_a_tag_elsewhere_in_the_subscription_makes_no_host() -> None:
+    everyone = [at("LAB-Nodes", "a"), at("thief", "b"), at("thief", "etcd-1", pool=""), seen("c")]
+    own, others = told_apart(everyone, ["lab-nodes", "lab-machines"])
+    assert [one.name for one in own] == ["a"]
+    assert [reason.partition(", which")[0] for reason in others.values()] == [
+        "it calls itself b, in the resource group thief",
+        "it calls itself etcd-1, in the resource group thief",
+        "it calls itself c, in the resource group ?",
+    ]
+
+
+KEYS = {"lab/etcd-1": "ssh-ed25519 GENUINE", "lab/thief": "ssh-ed25519 EVIL", "lab/late": "ssh-ed25519 LATE"}
+
+
+@pytest.mark.parametrize("name", ["etcd-1", "another"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_second_machine_replaces_no_key_of_the_first(
+    name: str, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with the name, or in another network with the address, of a machine of the site."""
+    monkeypatch.setattr(
+        machines, "host_keys", lambda _, asked: {one.name: [KEYS[one.identity]] for one in asked}
+    )
+    file = KnownHostsFile(str(tmp_path / "known_hosts"), "azure_known_hosts")
+    genuine, plugin, spoken = (
+        at("lab", "etcd-1", pool="", address="10.0.0.4"),
+        InventoryModule(),
+        t.cast(t.Any, None),
+    )
+    if known:
+        assert plugin._keys(spoken, file, [genuine], True) == {}
+    thief = at("lab", name, address="10.0.0.4", identity="lab/thief")
+    late = at("lab", "late", address="10.0.8.9")
+    reasons = plugin._keys(spoken, file, [genuine, thief, late], True)
+    assert "another machine has its" in reasons[name]
+    recorded = [(entry.identity, entry.keys[0]) for entry in file.entries()]
+    assert recorded == [(one, KEYS[one]) for one in (["lab/etcd-1"] if known else []) + ["lab/late"]]
+    assert sorted(twins([genuine, thief, late])) == ["lab/etcd-1", "lab/thief"]
 
 
 def test_keys_are_taken_out_of_what_a_machine_printed_and_nothing_else_is() -> None:
