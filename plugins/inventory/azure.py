@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible.errors import AnsibleError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
 from ansible.template import trust_as_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.group_variables import (
@@ -17,7 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection, connection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import Declared, Seen
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estate_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.machines import etcd_devices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
@@ -98,11 +96,8 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             return
         self._read_config_data(path)
         self.load_cache_plugin()
-        try:
-            handed = self._asked(Path(path), cache)
-        except (ActionableError, AnsibleError) as error:
-            self.display.warning(f"{path}: {error}")
-            inventory.set_variable("all", unread.VARIABLE, {path: str(error)})
+        handed = unread.read(lambda: self._asked(Path(path), cache), path, inventory, self.display.warning)
+        if handed is None:
             return
         for name, (groups, variables) in handed.hosts.items():
             for group in groups:

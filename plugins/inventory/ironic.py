@@ -32,7 +32,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login i
     login_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record import FIELDS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 
@@ -110,11 +109,8 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
         if unread.is_without_plugins():
             return
         self._read_config_data(path)
-        try:
-            handed = self._asked(Path(path).parent)
-        except ActionableError as error:
-            self.display.warning(f"{path}: {error}")
-            inventory.set_variable("all", unread.VARIABLE, {path: str(error)})
+        handed = unread.read(lambda: self._asked(Path(path).parent), path, inventory, self.display.warning)
+        if handed is None:
             return
         for name, (groups, variables) in handed.hosts.items():
             for group in groups:

@@ -18,7 +18,8 @@ ROWS = {found["name"]: found["cells"].split(" | ") for found in ROW.finditer(PAG
 PARTS = {
     "worker", "answer", "engine", "pod", "edit", "control-plane", "etcd-user", "member", "drill", "collector",
     "backup-writer", "kms", "controller", "environment", "plans", "awx", "approver", "mirror", "azure-reader",
-    "bmc", "bytes", "gpu-node", "gpu-repair", "gpud", "worker-machine",
+    "bmc", "bytes", "gpu-node", "gpu-repair", "gpud", "worker-machine", "page", "reports", "events",
+    "azure-machines", "bmc-answers", "bmc-store", "ironic", "firmware", "awx-templates",
 }  # fmt: skip
 """Who may be an attacker. A part that comes into being comes in here too."""
 TEST = re.compile(r"`(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)`")

@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
 VARIABLE = "__ironspan_unread"
 """Variable of the group ``all``: file of a source to what went wrong."""
@@ -32,6 +34,27 @@ def without_plugins() -> Iterator[None]:
 def is_without_plugins() -> bool:
     """Return whether an inventory is read so just now."""
     return _WITHOUT.get()
+
+
+def read[T](source: Callable[[], T], path: str, inventory: t.Any, warn: Callable[[str], object]) -> T | None:
+    """Return what a source says, None where it could not be asked: that is marked.
+
+    Whatever goes wrong is marked, an answer of a form that nobody expects too. It may not look like no hosts.
+
+    Args:
+        source: asks.
+        path: file of the source.
+        inventory: of Ansible, takes the mark.
+        warn: tells people.
+    """
+    try:
+        return source()
+    except Exception as error:
+        known = isinstance(error, ActionableError) or type(error).__module__.startswith("ansible.")
+        said = str(error) if known else f"its answer cannot be read ({type(error).__name__}: {error})"
+        warn(f"{path}: {said}")
+        inventory.set_variable("all", VARIABLE, {path: said})
+        return None
 
 
 def marked(variables: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
