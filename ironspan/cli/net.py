@@ -42,7 +42,8 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     shown = commands.add_parser(
         "routes",
         help="routes of a virtual network to the pods of nodes in Azure",
-        description="One route for the pods of each node in Azure, as a template for its resource manager. "
+        description="One route for the pods of each node in Azure: as the variable azure_pod_routes where "
+        "the site has an estate, as a template for Azure's resource manager where it has none. "
         "Nothing is changed, nobody but the cluster's API is asked. See docs/azure-network.md.",
     )
     add_run_options(shown)

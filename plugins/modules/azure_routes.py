@@ -8,11 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: azure_routes
-short_description: Write routes to the pods of nodes in Azure as a template
+short_description: Write routes to the pods of nodes in Azure
 version_added: "0.3.0"
 description:
-  - Asks the cluster which part of the pod network each node in Azure has, and makes a template of Azure's
-    resource manager with a route table of one route for each.
+  - Asks the cluster which part of the pod network each node in Azure has.
+  - For a site with an estate (C(azure_subscription)) it makes the variable C(azure_pod_routes) of that, as a
+    file for C(group_vars). For others it makes a template of Azure's resource manager, with a route table of
+    one route for each.
   - Changes nothing and does not speak to Azure. See docs/azure-network.md.
   - It is an action plugin and runs on the controller only.
 author:
@@ -30,15 +32,15 @@ options:
     type: str
     default: ""
   location:
-    description: Region of the virtual network, such as V(westeurope).
+    description: Region of the virtual network, such as V(westeurope). Needed where the site has no estate.
     type: str
-    required: true
+    default: ""
   managed:
     description: Azure Virtual Network Manager keeps the table; it may have 1,000 routes then instead of 400.
     type: bool
     default: false
   report:
-    description: File to write the template into.
+    description: File to write the variable or the template into.
     type: path
     default: ""
 """
@@ -52,10 +54,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The template.
+  description: The variable of the estate, or the template.
   returned: always
   type: dict
-  sample: {contentVersion: 1.0.0.0, resources: []}
+  sample: {azure_pod_routes: [{node: burst-1, part: 10.244.7.0/24, address: 10.20.8.20}]}
 text:
   description: The routes for people.
   returned: always
@@ -70,7 +72,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "table": {"type": "str", "default": ""},
-            "location": {"type": "str", "required": True},
+            "location": {"type": "str", "default": ""},
             "managed": {"type": "bool", "default": False},
             "report": {"type": "path", "default": ""},
         },

@@ -13,6 +13,7 @@ import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 
 ROUTES_OF_A_TABLE = 400
@@ -20,7 +21,7 @@ ROUTES_OF_A_TABLE = 400
 ROUTES_OF_A_MANAGED_TABLE = 1000
 """The same where Azure Virtual Network Manager keeps the table (Azure, "Automate management of user-defined
 routes", 2024-10-23)."""
-_API = "2024-05-01"
+_KIND = "Microsoft.Network/routeTables"
 _SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
 """Azure, "Naming rules and restrictions", routeTables and routes."""
@@ -99,6 +100,32 @@ def routes_of(nodes: Iterable[Node], most: int = ROUTES_OF_A_TABLE) -> list[Rout
     return routes
 
 
+def data_of(route: Route) -> dict[str, str]:
+    """Return a route to pods as an entry of ``azure_pod_routes``."""
+    return {"node": route.name, "part": route.prefix, "address": route.next_hop}
+
+
+def properties_of(routes: Iterable[Route]) -> dict[str, t.Any]:
+    """Return the properties of a route table.
+
+    Args:
+        routes: its entries.
+    """
+    entries = [
+        {
+            "name": route.name,
+            "properties": {
+                "addressPrefix": route.prefix,
+                "nextHopType": "VirtualAppliance",
+                "nextHopIpAddress": route.next_hop,
+            },
+        }
+        for route in routes
+    ]
+    # Routes that gateways learn stay: the way to the racks comes by BGP.
+    return {"disableBgpRoutePropagation": False, "routes": entries}
+
+
 def template(table: str, location: str, routes: Iterable[Route], tags: Mapping[str, str]) -> dict[str, t.Any]:
     """Return a template of Azure's resource manager for a route table.
 
@@ -116,30 +143,18 @@ def template(table: str, location: str, routes: Iterable[Route], tags: Mapping[s
             f"{table!r} is no name of a route table.", "Write letters, digits, dots, hyphens, 80 at most."
         )
     if not _LOCATION.fullmatch(location):
-        raise RouteError(f"{location!r} is no region of Azure.", "Write for example westeurope.")
-    entries = [
-        {
-            "name": route.name,
-            "properties": {
-                "addressPrefix": route.prefix,
-                "nextHopType": "VirtualAppliance",
-                "nextHopIpAddress": route.next_hop,
-            },
-        }
-        for route in routes
-    ]
+        raise RouteError(f"{location!r} is no region of Azure.", "Write for example --location westeurope.")
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",
         "resources": [
             {
-                "type": "Microsoft.Network/routeTables",
-                "apiVersion": _API,
+                "type": _KIND,
+                "apiVersion": api_version(_KIND),
                 "name": table,
                 "location": location,
                 "tags": dict(tags),
-                # Routes to the racks come by BGP from the gateway, and shall stay.
-                "properties": {"disableBgpRoutePropagation": False, "routes": entries},
+                "properties": properties_of(routes),
             }
         ],
     }

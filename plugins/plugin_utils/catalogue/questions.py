@@ -124,10 +124,13 @@ OPERATIONS = (
     ),
     Operation(
         name="azure_routes",
-        summary="routes of a virtual network to the pods of nodes in Azure, as a template",
+        summary="routes of a virtual network to the pods of nodes in Azure, as data or a template",
         command=("net", "routes"),
         arguments=(
-            Argument(name="ironspan_location", what="the region, such as westeurope", required=True),
+            Argument(
+                name="ironspan_location",
+                what="the region, such as westeurope; that of the estate, if there is one",
+            ),
             Argument(name="ironspan_table", what="name of the route table"),
             Argument(
                 name="ironspan_managed",

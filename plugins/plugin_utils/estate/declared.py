@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 from collections.abc import Collection, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import Route
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses, names, ports
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import suggested
@@ -42,12 +43,16 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.services im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import (
     EXISTING,
     MACHINES,
+    POD_ROUTES,
     POOLS,
     REGION,
+    ROUTED,
+    ROUTING,
     SPACE,
     SUBSCRIPTION,
     Values,
     filled,
+    routes_pods,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
@@ -66,6 +71,7 @@ VARIABLES = tuple(
     name
     for name in _OPTIONS
     if name.startswith(("azure_", "site_"))
+    or name == ROUTING
     # What decides which ports are open, and which.
     or name in {named for row in all_listeners() for named in (row.port, row.address, *dict(row.needed))}
 )
@@ -136,9 +142,11 @@ class _Maker:
         racks = tuple(map(Network, values["azure_rack_networks"]))
         administrators = tuple(map(Network, values["azure_administrator_networks"]))
         groups = _groups_by_subnet(machines, pools)
+        # Unwrapped, what a pod sends to a host has the pod's address.
+        pods = Network(values["site_pod_cidr"]) if routes_pods(values) else None
         clients = {
             SERVERS: [self._networks["control"]],
-            WORKERS: [self._networks["nodes"], *racks],
+            WORKERS: [self._networks["nodes"], *racks, *([pods] if pods else [])],
             ADMINISTRATORS: administrators,
         }
         api = self._api(machines)
@@ -167,6 +175,11 @@ class _Maker:
             administrators=administrators,
             rules=tuple(ports.rules(groups, values, clients)),
             outbound=Outbound(outbound["kind"], outbound["next_hop"], outbound["addresses"]),
+            pods=pods,
+            pod_routes=tuple(
+                Route(f"pods-{entry['node']}", entry["part"], entry["address"])
+                for entry in values[POD_ROUTES]
+            ),
             api=api,
             user=values["azure_user"],
             authorized_keys=tuple(values["azure_authorized_keys"]),
@@ -238,6 +251,7 @@ class _Maker:
         return Pool(
             groups=tuple(entry["groups"]),
             zones=zones,
+            routed=entry["pods"] == ROUTED,
             identity=self._identity(entry["name"]),
             **{key: entry[key] for key in same},
         )

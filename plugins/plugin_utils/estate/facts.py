@@ -8,9 +8,16 @@ import collections
 import dataclasses
 from collections.abc import Iterator
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import ROUTES_OF_A_TABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.addresses import room
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import Size, sizes
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Disk, Estate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
+    CONTROL_PLANE,
+    NODES,
+    Disk,
+    Estate,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.route_tables import route_tables
 
 COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
 _UNKNOWN = Size(0, 0, "")
@@ -44,7 +51,7 @@ def needs(estate: Estate) -> dict[tuple[str, str], int]:
     if not estate.network_exists:
         found[NETWORK, "VirtualNetworks"] += 1
         found[NETWORK, "NetworkSecurityGroups"] += 3
-        found[NETWORK, "RouteTables"] += 1 if estate.outbound.kind == "firewall" else 0
+        found[NETWORK, "RouteTables"] += len(route_tables(estate))
         found[NETWORK, "NatGateways"] += 1 if estate.outbound.kind == "nat" else 0
     return {key: count for key, count in found.items() if count}
 
@@ -151,6 +158,15 @@ def _addresses(estate: Estate) -> Iterator[str]:
     for what, count in address_needs(estate).items():
         network = estate.subnets[what].network
         yield f"subnet {what} {network}: {count} of {room(network)} addresses"
+    if estate.pods and not estate.network_exists:
+        now, most = len(estate.pod_routes), most_routes(estate)
+        yield f"routes to pods: {now} now, {most} of {ROUTES_OF_A_TABLE} at most"
+
+
+def most_routes(estate: Estate) -> int:
+    """Return how many routes the largest table has when every pool is as large as it may be."""
+    nodes = sum(bool({NODES, CONTROL_PLANE} & {*machine.groups}) for machine in estate.machines)
+    return nodes + sum(pool.most for pool in estate.pools) + (estate.outbound.kind == "firewall")
 
 
 def _quota(estate: Estate) -> Iterator[str]:

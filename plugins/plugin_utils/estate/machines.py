@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
     CONTROL_PLANE,
+    NODES,
     Disk,
     Estate,
     Machine,
@@ -167,7 +168,8 @@ def _interface(build: Builder, machine: Machine, tags: t.Mapping[str, str]) -> s
         {
             "ipConfigurations": [{"name": "primary", "properties": address}],
             "enableAcceleratedNetworking": True,
-            "enableIPForwarding": False,
+            # A node's interface has to take packets that are for its pods.
+            "enableIPForwarding": bool(estate.pods and {NODES, CONTROL_PLANE} & {*machine.groups}),
         },
         tags=tags,
     )

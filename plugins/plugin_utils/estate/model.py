@@ -8,6 +8,7 @@ import dataclasses
 import ipaddress
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import Route
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.services import (
     Backup,
     Endpoint,
@@ -139,6 +140,7 @@ class Pool:
         most: machines that it may grow to; addresses and quota are computed from it.
         spot: take capacity that Azure may claim back after 30 s.
         gangs: jobs over several of its nodes may run there.
+        routed: its interfaces pass packets of pods as they are; otherwise the pod network wraps them.
         os_disk_gib: size of the disk of the operating system.
         secure_boot: as for a machine.
         identity: resource id of the identity of all its machines.
@@ -152,6 +154,7 @@ class Pool:
     most: int
     spot: bool
     gangs: bool
+    routed: bool
     os_disk_gib: int
     secure_boot: bool
     identity: str
@@ -181,13 +184,17 @@ class Api:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may open connections to a port: a rule of the security group of one subnet."""
+    """Who may open connections to a port: a rule of the security group of one subnet.
+
+    ``destination`` is a network where that is not the subnet itself.
+    """
 
     name: str
     subnet: str
     protocol: str
     port: int
     sources: tuple[str, ...]
+    destination: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,6 +224,9 @@ class Estate:
         administrators: networks that controllers and people come from.
         rules: of security groups.
         outbound: the way out.
+        pods: the pod network, where it is routed: nothing wraps packets of pods, so the virtual network
+            has to know where they are; None where something does.
+        pod_routes: the way to the pods of each node here.
         api: the load balancer; None without a control plane here.
         user: account of the machines' administrator.
         authorized_keys: his public keys for SSH.
@@ -253,6 +263,8 @@ class Estate:
     administrators: tuple[Network, ...]
     rules: tuple[Rule, ...]
     outbound: Outbound
+    pods: Network | None
+    pod_routes: tuple[Route, ...]
     api: Api | None
     user: str
     authorized_keys: tuple[str, ...]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.route_tables import route_tables
 
 NAMED: Mapping[str, str] = {
     "resource": "azure_resource",
@@ -31,8 +32,7 @@ def logical_names(estate: Estate) -> dict[str, str]:
         add("resource", *(f"nsg-{what}" for what in ("control", "nodes", "endpoints")))
         if estate.outbound.kind == "nat":
             add("resource", "nat", *(f"nat-{index + 1}" for index in range(estate.outbound.addresses)))
-        if estate.outbound.kind == "firewall":
-            add("resource", "routes")
+        add("resource", *route_tables(estate))
     add("resource", "net")
     if estate.api:
         add("resource", "load-balancer")

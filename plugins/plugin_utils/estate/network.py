@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.build import Builder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
     SUBNETS,
     Api,
     Estate,
+    Network,
     Rule,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.ports import collapsed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.route_tables import add_route_tables
 
 BACKEND = "api"
 """Name of the load balancer's pool."""
@@ -32,7 +35,7 @@ def add_network(build: Builder) -> None:
     estate = build.estate
     if not estate.network_exists:
         groups = {what: _security_group(build, what) for what in _GUARDED}
-        routes = _routes(build)
+        routes = add_route_tables(build)
         nat = _nat(build)
         _virtual_network(build, groups, routes, nat)
     _zones(build)
@@ -55,7 +58,12 @@ def _security_group(build: Builder, what: str) -> str:
 def _opened(estate: Estate, what: str) -> list[Rule]:
     if what != "endpoints":
         pings = Rule("allow-ping", what, "icmp", 0, _site_networks(estate))
-        return [rule for rule in estate.rules if rule.subnet == what] + [pings]
+        between = []
+        if estate.pods:
+            # Hosts look after which pod may reach which; the virtual network sees no more than addresses.
+            sources = collapsed([*map(Network, _site_networks(estate)), estate.pods])
+            between = [Rule("allow-pods", what, "*", 0, sources, str(estate.pods))]
+        return [*(rule for rule in estate.rules if rule.subnet == what), pings, *between]
     return [Rule("allow-endpoints", what, "tcp", 443, _site_networks(estate))] + [
         Rule("allow-postgresql", what, "tcp", 5432, _site_networks(estate))
         for _ in [one for one in estate.endpoints if one.group == "postgresqlServer"][:1]
@@ -77,7 +85,7 @@ def _rule(build: Builder, index: int, rule: Rule) -> dict[str, t.Any]:
             "protocol": rule.protocol.capitalize(),
             "sourcePortRange": "*",
             "sourceAddressPrefixes": list(rule.sources),
-            "destinationAddressPrefix": str(build.estate.subnets[rule.subnet].network),
+            "destinationAddressPrefix": rule.destination or str(build.estate.subnets[rule.subnet].network),
             "destinationPortRange": str(rule.port or "*"),
         },
     }
@@ -97,23 +105,6 @@ def _any(name: str, priority: int, source: str, access: str) -> dict[str, t.Any]
             "destinationPortRange": "*",
         },
     }
-
-
-def _routes(build: Builder) -> str:
-    estate = build.estate
-    if estate.outbound.kind != "firewall":
-        return ""
-    route = {
-        "name": "out",
-        "properties": {
-            "addressPrefix": "0.0.0.0/0",
-            "nextHopType": "VirtualAppliance",
-            "nextHopIpAddress": estate.outbound.next_hop,
-        },
-    }
-    # Routes that gateways learn stay: the way to the racks is not the firewall's.
-    properties = {"disableBgpRoutePropagation": False, "routes": [route]}
-    return build.add(f"{_NET}/routeTables", estate.name_of("routes"), properties)
 
 
 def _nat(build: Builder) -> str:
@@ -138,7 +129,7 @@ def _nat(build: Builder) -> str:
     )
 
 
-def _virtual_network(build: Builder, groups: dict[str, str], routes: str, nat: str) -> None:
+def _virtual_network(build: Builder, groups: dict[str, str], routes: Mapping[str, str], nat: str) -> None:
     estate = build.estate
     subnets = []
     for what in SUBNETS:
@@ -151,8 +142,9 @@ def _virtual_network(build: Builder, groups: dict[str, str], routes: str, nat: s
         }
         if what in groups:
             properties["networkSecurityGroup"] = {"id": groups[what]}
+        if what in routes:
+            properties["routeTable"] = {"id": routes[what]}
         if what in ("control", "nodes"):
-            properties |= {"routeTable": {"id": routes}} if routes else {}
             properties |= {"natGateway": {"id": nat}} if nat else {}
         subnets.append({"name": subnet.name, "properties": properties})
     build.add(
@@ -164,7 +156,7 @@ def _virtual_network(build: Builder, groups: dict[str, str], routes: str, nat: s
             **({"dhcpOptions": {"dnsServers": list(estate.dns_servers)}} if estate.dns_servers else {}),
             "subnets": subnets,
         },
-        depends=[*groups.values(), routes, nat],
+        depends=[*groups.values(), *dict.fromkeys(routes.values()), nat],
     )
 
 

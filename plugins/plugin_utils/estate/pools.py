@@ -45,7 +45,7 @@ def _pool(build: Builder, pool: Pool) -> None:
         "properties": {
             "primary": True,
             "enableAcceleratedNetworking": True,
-            "enableIPForwarding": False,
+            "enableIPForwarding": pool.routed,
             "deleteOption": "Delete",
             "ipConfigurations": [address],
         },

@@ -8,6 +8,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import (
     faults_machines,
     faults_network,
     faults_place,
+    faults_pods,
     faults_services,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import without_subscription
@@ -15,6 +16,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults impo
 STAGES = (
     (without_subscription,),
     (*faults_place.JUDGES, *faults_network.FIRST, *faults_machines.FIRST, *faults_services.FIRST),
-    (*faults_network.JUDGES, *faults_machines.JUDGES, *faults_services.JUDGES),
+    (*faults_network.JUDGES, *faults_machines.JUDGES, *faults_pods.JUDGES, *faults_services.JUDGES),
 )
 """What a stage finds would make most of the next stage's findings: these are said when it finds nothing."""

@@ -16,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 Values = dict[str, t.Any]
 SUBSCRIPTION, REGION, SPACE = "azure_subscription", "azure_region", "azure_address_space"
 EXISTING, MACHINES, POOLS = "azure_existing", "azure_machines", "azure_pools"
+POD_ROUTES, ROUTED = "azure_pod_routes", "routed"
+CNI, ROUTING = "site_cni", "cilium_routing"
 
 
 def filled(variables: Mapping[str, t.Any], specification: Specification | None = None) -> Values:
@@ -31,6 +33,11 @@ def filled(variables: Mapping[str, t.Any], specification: Specification | None =
         for name, option in known.options.items()
         if name in variables or not option.required
     }
+
+
+def routes_pods(values: Values) -> bool:
+    """Tell whether the site's pod network hands packets of pods to the network as they are."""
+    return bool(values[CNI] == "cilium" and values[ROUTING] == "native")
 
 
 def _filled(value: t.Any, option: Option) -> t.Any:

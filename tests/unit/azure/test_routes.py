@@ -81,7 +81,7 @@ def test_the_template() -> None:
     assert made["resources"] == [
         {
             "type": "Microsoft.Network/routeTables",
-            "apiVersion": "2024-05-01",
+            "apiVersion": "2026-03-01",
             "name": "lab-pods",
             "location": "westeurope",
             "tags": {"ironspan-site": "lab"},

@@ -61,6 +61,19 @@ def machine(name: str, more: str, says: str) -> Mistake:
     return edit(name, _SET, _SET.replace("}", f", {more}}}"), says)
 
 
+_NATIVE = "site_cni: cilium\ncilium_routing: native\n"
+_ROUTED = ("most: 8, ", "most: 8, pods: routed, ")
+_ENTRY = "node: az-1, part: 10.244.1.0/24, address: 10.20.0.11"
+_ROUTE = {"node": "az-1", "part": "10.244.1.0/24", "address": "10.20.0.11"}
+
+
+def routed(name: str, says: str, *entries: dict[str, str], at: str = "", more: str = "") -> Mistake:
+    """Return a mistake in the routes to pods of a site whose pod network wraps nothing."""
+    lines = [f"  - {{{', '.join(f'{key}: {value}' for key, value in one.items())}}}" for one in entries]
+    text = "\n".join([f"{_NATIVE}{more}azure_pod_routes:", *lines])
+    return Mistake(name, (_ROUTED, ("", text)), says, at or lines[-1])
+
+
 def peer(name: str, old: str, new: str, says: str) -> Mistake:
     """Return a mistake in the router of a VPN."""
     assert old in _PEER, name
@@ -311,5 +324,37 @@ MISTAKES = (
         f"azure_vault: {{name: kv-one}}\nazure_existing: {{vault: {_VAULT_ID}}}",
         "names another",
         "azure_vault:",
+    ),
+    # Pods that nothing wraps.
+    edit("routed pods with flannel", *_ROUTED, "is routed, and flannel wraps", "pods: routed"),
+    Mistake(
+        "routed pods in a tunnel",
+        (_ROUTED, ("", "site_cni: cilium")),
+        "is routed, and cilium",
+        "pods: routed",
+    ),
+    Mistake(
+        "pods that are wrapped by nobody", (("", _NATIVE),), "is overlay, and cilium_routing", "name: burst"
+    ),
+    Mistake(
+        "more nodes than routes",
+        (("most: 8, ", "most: 398, pods: routed, "), ("", _NATIVE)),
+        "401 routes are needed when all nodes are there, and a route table has 400",
+        "most: 398",
+    ),
+    add(
+        "routes that nobody uses",
+        f"azure_pod_routes: [{{{_ENTRY}}}]",
+        "flannel wraps what pods send: no route",
+    ),
+    routed("part of services", "is no node's part", {**_ROUTE, "part": "10.96.0.0/24"}),
+    routed("part of two nodes", "a /24 each", {**_ROUTE, "part": "10.244.2.0/23"}),
+    routed("route to a rack", "is in no subnet of machines", {**_ROUTE, "address": "10.30.1.11"}),
+    routed("node with two", "has a route already", _ROUTE, {**_ROUTE, "part": "10.244.2.0/24"}),
+    routed(
+        "part twice",
+        "is that of az-1 too",
+        _ROUTE,
+        {**_ROUTE, "node": "az-2", "address": "10.20.0.12"},
     ),
 )

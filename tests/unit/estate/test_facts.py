@@ -35,6 +35,13 @@ def test_ways_out_have_the_public_addresses() -> None:
     assert needs(nat)["Microsoft.Network", "PublicIPAddresses"] == 3
 
 
+def test_routes_to_pods_are_counted_with_pools_at_their_largest() -> None:
+    native = {"site_cni": "cilium", "cilium_routing": "native"}
+    lines = facts(made(azure_pools=[{**H100, "pods": "routed"}], **native))
+    assert "routes to pods: 0 now, 7 of 400 at most" in lines
+    assert not [one for one in facts(made(azure_pools=[H100])) if one.startswith("routes")]
+
+
 def test_facts_say_what_is_paid_for() -> None:
     lines = facts(made(azure_pools=[{**H100, "count": 1}]))
     assert "6 x Standard_D4s_v5: 24 vCPUs, 96 GiB of memory" in lines

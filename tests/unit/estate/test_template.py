@@ -116,7 +116,7 @@ def test_no_host_has_a_public_address() -> None:
 
 def test_bodies_are_those_of_the_locked_libraries() -> None:
     """No field that Azure's models do not have, and the versions that the libraries send."""
-    for outer in template(made(**RICH))["resources"]:
+    for outer in [*template(made(**RICH))["resources"], *template(made(**ROUTED))["resources"]]:
         for one in outer["properties"].get("template", {}).get("resources", []):
             kind = find(one["type"])
             assert one["apiVersion"] in kind.versions, one["type"]
@@ -254,6 +254,79 @@ def test_machines_of_one_infiniband_are_in_one_availability_set_and_in_no_zone()
         assert any(one.endswith(fabric) for one in machines[name]["dependsOn"])
     assert "availabilitySet" not in machines["etcd-1"]["properties"]
     assert machines["etcd-1"]["zones"] == ["1"]
+
+
+ROUTED: dict[str, t.Any] = {
+    **RICH,
+    "site_cni": "cilium",
+    "cilium_routing": "native",
+    "azure_outbound": {"kind": "firewall", "next_hop": "10.9.0.9"},
+    "azure_pools": [{**RICH["azure_pools"][0], "pods": "routed"}],
+    "azure_pod_routes": [
+        {"node": "control-plane-1", "part": "10.244.0.0/24", "address": "10.20.0.32"},
+        {"node": "burst-1", "part": "10.244.7.0/24", "address": "10.20.8.20"},
+    ],
+}
+
+
+def test_routes_lead_to_the_pods_of_each_node_from_machines_and_from_the_gateway() -> None:
+    resources = inner(made(**ROUTED), "network")
+    tables = of_kind(resources, "routeTables")
+    routes = {
+        name: {one["name"]: one["properties"]["addressPrefix"] for one in table["properties"]["routes"]}
+        for name, table in tables.items()
+    }
+    to_pods = {"pods-control-plane-1": "10.244.0.0/24", "pods-burst-1": "10.244.7.0/24"}
+    assert routes == {
+        "ironspan-example-routes": {"out": "0.0.0.0/0", **to_pods},
+        "ironspan-example-routes-gateway": to_pods,
+    }
+    (network,) = of_kind(resources, "virtualNetworks").values()
+    taken = {
+        one["name"]: one["properties"].get("routeTable", {}).get("id", "").rpartition("/")[2]
+        for one in network["properties"]["subnets"]
+    }
+    assert taken == {
+        "control": "ironspan-example-routes",
+        "nodes": "ironspan-example-routes",
+        "endpoints": "",
+        "GatewaySubnet": "ironspan-example-routes-gateway",
+    }
+    assert {one.rpartition("/")[2] for one in network["dependsOn"]} >= {*tables}
+
+
+def test_interfaces_of_nodes_take_packets_of_pods_and_those_of_etcd_do_not() -> None:
+    estate = made(**ROUTED)
+    interfaces = of_kind(inner(estate, "machines"), "networkInterfaces")
+    forwarding = {name for name, one in interfaces.items() if one["properties"]["enableIPForwarding"]}
+    assert forwarding == {f"ironspan-example-nic-control-plane-{number}" for number in (1, 2, 3)}
+    (pool,) = of_kind(inner(estate, "nodes"), "virtualMachineScaleSets").values()
+    profile = pool["properties"]["virtualMachineProfile"]["networkProfile"]
+    (interface,) = profile["networkInterfaceConfigurations"]
+    assert interface["properties"]["enableIPForwarding"] is True
+
+
+def test_security_groups_let_pods_that_nothing_wraps_through() -> None:
+    groups = of_kind(inner(made(**ROUTED), "network"), "networkSecurityGroups")
+    for what in ("control", "nodes"):
+        rules = {
+            one["name"]: one["properties"]
+            for one in groups[f"ironspan-example-nsg-{what}"]["properties"]["securityRules"]
+        }
+        between = rules["allow-pods"]
+        assert between["destinationAddressPrefix"] == "10.244.0.0/16"
+        assert "10.244.0.0/16" in between["sourceAddressPrefixes"]
+        assert between["protocol"] == "*"
+    assert not any(
+        "10.244.0.0/16" in one["properties"].get("sourceAddressPrefixes", ())
+        for one in groups["ironspan-example-nsg-endpoints"]["properties"]["securityRules"]
+    )
+
+
+def test_a_pod_network_that_wraps_needs_nothing_of_the_virtual_network() -> None:
+    estate = made(azure_pools=RICH["azure_pools"])
+    assert of_kind(inner(estate, "network"), "routeTables") == {}
+    assert "10.244." not in str(template(estate))
 
 
 def test_nobody_waits_for_the_gateway() -> None:

@@ -66,7 +66,7 @@ def test_scopes_and_ranges_of_variables() -> None:
         {name for name in site_wide if name.startswith(prefix)} for prefix in ("site_bare_metal_", "azure_")
     )
     assert len(bare_metal) == 14
-    assert len(azure) == 31
+    assert len(azure) == 32
     assert sorted(set(site_wide) - bare_metal - azure) == sorted(BEFORE["site_wide"])
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"] | {
         "azure_zones": [1, 3, "an availability zone"]
