@@ -40,6 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _, arguments = self.validate_argument_spec(
             argument_spec={
                 "accept": {"type": "str", "default": ""},
+                "named": {"type": "bool", "default": True},
                 "roles_folder": {"type": "path", "default": str(ROLES_FOLDER)},
             }
         )
@@ -54,8 +55,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import tpm_accept
 
         check, person = bool(self._task.check_mode), str(arguments["accept"])
+        if person and not arguments["named"]:
+            raise ActionableError(
+                "nobody accepts TPMs without naming their hosts", "name those that were looked at"
+            )
         turn = turn_of(variables, {}, RunFolder(), None, Path(arguments["roles_folder"]), check=check)
         policy = policy_of(json.loads(turn.whole))
+        if policy is None and not arguments["named"]:
+            return {"changed": False, "skipped": True, "skip_reason": "node_attestation is off"}
         if policy is None:
             raise ActionableError(
                 f"node_attestation is off for {turn.host}", "write record or require for its group"
@@ -63,7 +70,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         run = functools.partial(payload.execute, self._execute_module, variables=variables, keep=False)
         credentials = Credentials(turn.notes["pki_store"], turn.notes["pki_key_file"])
         attestor = Attestor(turn.host, run, credentials)
-        seen = tpm_accept.look(attestor, policy, person)
+        notes = not (check or person)
+        seen = tpm_accept.asked(attestor, policy) if notes else tpm_accept.look(attestor, policy, person)
         accepts = bool(person) and not seen.settled
         if accepts and not check:
             attestor.keep(seen.now)

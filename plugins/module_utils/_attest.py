@@ -22,6 +22,8 @@ SCHEMES = {"ecdsa": "ecc256:ecdsa-sha256:null", "rsassa": "rsa2048:rsassa-sha256
 """Kinds of attestation keys, the first that the TPM can make is used."""
 ATTRIBUTES = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign|noda"
 """Of the attestation key: it never leaves the TPM and signs only what the TPM itself says."""
+CERTIFICATE = "0x01c00002"
+"""Where a TPM keeps the certificate of its RSA endorsement key (TCG EK Credential Profile, 2.2.1.4)."""
 Found = t.Dict[str, t.Any]
 
 
@@ -82,12 +84,13 @@ def attest(parameters: t.Mapping[str, t.Any]) -> Found:
     Args:
         parameters: ``tcti``; ``algorithm``, a kind of SCHEMES, empty for the first that works; ``nonce``,
             which the quote shall have, in hexadecimal digits, with ``pcrs``, the numbers of what it is over;
-            ``endorsement``, whether the endorsement key is told; ``credential``, to be opened with both keys.
+            ``endorsement``, whether the endorsement key is told, with its certificate; ``credential``, to be
+            opened with both keys.
 
     Returns:
         ``algorithm`` and ``ak``; ``quote``, ``signature`` and ``pcrs`` (their values by number) with a nonce;
-        ``ek`` when it was asked for; ``secret`` with a credential. All bytes in hexadecimal digits, as the
-        TPM writes them.
+        ``ek`` and ``certificate`` when they were asked for, the latter empty where the TPM has none;
+        ``secret`` with a credential. All bytes in hexadecimal digits, as the TPM writes them.
 
     Raises:
         TpmError: there is no TPM, or it refuses.
@@ -101,6 +104,8 @@ def attest(parameters: t.Mapping[str, t.Any]) -> Found:
         if parameters.get("endorsement") or parameters.get("credential"):
             tpm.key("createek", "-G", "rsa", "-c", "ek.ctx", "-u", "ek.pub")
             found["ek"] = tpm.read("ek.pub")
+        if parameters.get("endorsement"):
+            found["certificate"] = _certificate(tpm)
         if parameters.get("credential"):
             found["secret"] = _opened(tpm, str(parameters["credential"]))
         return found
@@ -134,6 +139,15 @@ def _quote(tpm: _Tpm, nonce: str, pcrs: t.Sequence[int]) -> Found:
         "signature": tpm.read("signature"),
         "pcrs": {str(number): value for number, value in zip(numbers, parts)},
     }
+
+
+def _certificate(tpm: _Tpm) -> str:
+    """Return the certificate that the maker put beside the endorsement key, empty where there is none."""
+    try:
+        tpm.run("nvread", CERTIFICATE, "-C", CERTIFICATE, "-o", "certificate")
+    except TpmError:
+        return ""
+    return tpm.read("certificate")
 
 
 def _opened(tpm: _Tpm, credential: str) -> str:

@@ -15,6 +15,7 @@ description:
     sign the measurements of this boot for a nonce. Shows how that differs from what is recorded of the host.
   - With O(accept) it is recorded in that person's name. Certificates of a node whose O(node_attestation) is
     V(require) are signed only for what was recorded so.
+  - Without it, what differs is noted beside the record, with the time; C(ironspan doctor) shows it.
   - It fails when what is there was not accepted. Needs C(tpm2-tools) on the host.
 author:
   - The ironspan developers
@@ -30,6 +31,12 @@ options:
     description: Who accepts what is there now. Nothing is recorded without a name.
     type: str
     default: ""
+  named:
+    description:
+      - Whether this host was named. Where nobody named hosts, those whose O(node_attestation) is V(off) are
+        passed over, and nothing is accepted.
+    type: bool
+    default: true
   roles_folder:
     description: Where the roles are. Only tests use another folder than the collection's.
     type: path
@@ -62,7 +69,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 def main() -> None:
     """Refuse to run: the action plugin sends what the host executes."""
-    spec = {"accept": {"type": "str", "default": ""}, "roles_folder": {"type": "path"}}
+    spec = {
+        "accept": {"type": "str", "default": ""},
+        "named": {"type": "bool", "default": True},
+        "roles_folder": {"type": "path"},
+    }
     module = AnsibleModule(argument_spec=spec)
     module.fail_json(msg="ironspan.hybrid.attest is run by its action plugin, which was not found")
 

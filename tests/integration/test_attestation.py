@@ -27,6 +27,7 @@ from tests.support.playbooks import recap_of
 from tests.support.simulated_nodes import Site, node_api
 from tests.support.simulated_site import make_store
 from tests.support.software_tpm import Tpm, swtpm
+from tests.support.tpm_maker import Maker
 
 ADDRESS = "127.79.0.7"
 
@@ -115,6 +116,31 @@ def test_an_rsa_key_is_attested_too(tpm: Tpm, monkeypatch: pytest.MonkeyPatch) -
     assert ask.measure(record, tpm.policy, lambda parameters: run("attest", parameters)) == record.pcrs
 
 
+def test_the_certificate_in_a_tpm_is_followed_to_its_maker(tpm: Tpm, attestor: Attestor) -> None:
+    """None in it, and another maker's, are refused; what fills the space up behind it does no harm."""
+    tpm.boot()
+    maker = Maker("a maker")
+    policy = tpm.policy._replace(authorities=[maker.pem])
+    with pytest.raises(ActionableError, match="no certificate of its endorsement key"):
+        tpm_accept.look(attestor, policy, "anna")
+    tpm.certify(maker)
+    attestor.keep(tpm_accept.look(attestor, policy, "anna").now)
+    vouched = {"resources": [{**tpm.document["resources"][0], "attestation": policy._asdict()}]}
+    assert attestor(vouched, ["node/join"]) == []
+    with pytest.raises(ActionableError, match=r"signed by CN=a maker, and none of"):
+        tpm_accept.look(attestor, tpm.policy._replace(authorities=[Maker("another").pem]), "anna")
+
+
+def test_a_running_host_is_asked_again_with_another_nonce(tpm: Tpm, attestor: Attestor) -> None:
+    tpm.boot()
+    attestor.keep(tpm_accept.look(attestor, tpm.policy, "anna").now)
+    assert tpm_accept.asked(attestor, tpm.policy).settled
+    tpm.extend(4, "another boot loader")
+    assert not tpm_accept.asked(attestor, tpm.policy).settled
+    noted = attestor.known()
+    assert noted and noted.found.startswith("PCR 4 (boot loader) is ") and noted.accepted_by == "anna"
+
+
 @pytest.mark.parametrize(
     ("path", "says"),
     [("/nowhere", "install the package tpm2-tools"), ("", "tpm2 createprimary ended with")],
@@ -156,6 +182,16 @@ def test_through_the_playbooks_a_worker_joins_when_its_tpm_was_accepted(tmp_path
         status, output = site.finish()
         assert status == 0, output
         assert api.names(NODES) == ["w1", "w2"]
+        # All that have a policy, without a name: w2 has none. Nobody accepts them that way.
+        site.choose("server_attest")
+        status, output = site.finish()
+        assert (status, recap_of(output)["w2"]["skipped"]) == (0, 1), output
+        tpm.extend(4, "another boot loader")
+        status, output = site.finish()
+        assert status != 0 and "PCR 4 (boot loader) is" in output
+        site.choose("server_attest", ironspan_accept="anna")
+        status, output = site.finish()
+        assert status != 0 and "nobody accepts TPMs without naming their hosts" in output
         site.choose("server_attest", ironspan_hosts="w2")
         status, output = site.finish()
         assert status != 0 and "node_attestation is off for w2" in output

@@ -14,7 +14,10 @@ import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask, keys
+
+from tests.support.tpm_maker import Maker
 
 PCRS = (0, 2, 4, 7)
 
@@ -34,6 +37,21 @@ class Tpm(t.NamedTuple):
         """Measure a whole boot."""
         for number in PCRS:
             self.extend(number, f"{firmware} of {number}" if number == 0 else f"part {number}")
+
+    def certify(self, maker: Maker) -> None:
+        """Put the certificate of its endorsement key where makers do, readable by everybody."""
+        key = keys.endorsement_key(
+            bytes.fromhex(_attest.attest({"tcti": self.tcti, "endorsement": True})["ek"])
+        )
+        certificate = maker.certify(key.key)
+        attributes = "platformcreate|ppwrite|ppread|ownerread|authread|no_da"
+        size = str(len(certificate) + 100)
+        environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
+        define = ["tpm2", "nvdefine", _attest.CERTIFICATE, "-C", "p", "-s", size, "-a", attributes]
+        subprocess.run(define, env=environment, check=True, stdout=subprocess.DEVNULL)
+        write = ["tpm2", "nvwrite", _attest.CERTIFICATE, "-C", "p", "-i", "-"]
+        # Makers fill the space up, with zeros or ones.
+        subprocess.run(write, env=environment, check=True, input=certificate + b"\xff" * 100)
 
     @property
     def policy(self) -> ask.Policy:

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-import datetime
 import hmac
+import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_bytes
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.certificate import (
+    insist_on_certificate,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.credential import (
     SIZE,
     made_credential,
@@ -39,11 +42,37 @@ class Policy(t.NamedTuple):
         mode: ``record`` or ``require``.
         pcrs: numbers of the PCRs that count.
         tcti: how the host reaches its TPM.
+        authorities: those of the site for certificates of TPMs, in PEM; none asks for no certificate.
+        endorsement: SHA-256 of the only endorsement key that it may have, in hexadecimal digits; empty for
+            any.
     """
 
     mode: str
     pcrs: Sequence[int]
     tcti: str
+    authorities: Sequence[str] = ()
+    endorsement: str = ""
+
+
+def now() -> str:
+    """Return the time as records have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def insist_on_maker(record: Record, policy: Policy) -> None:
+    """Insist that a TPM is the one that the site expects of this host, and of a maker that it trusts.
+
+    Raises:
+        AttestationError: it is not.
+    """
+    if policy.endorsement and policy.endorsement != record.endorsement:
+        raise AttestationError(
+            f"the endorsement key of the host's TPM is {record.endorsement}, and node_attestation_ek_sha256 "
+            f"says {policy.endorsement}",
+            "compare both with the maker's list: it is another TPM, or the variable is wrong",
+        )
+    if policy.authorities:
+        insist_on_certificate(bytes.fromhex(record.certificate), record.endorsement, policy.authorities)
 
 
 def measure(record: Record, policy: Policy, ask: Ask) -> dict[int, str]:
@@ -79,8 +108,15 @@ def introduce(policy: Policy, ask: Ask, accepted_by: str = "") -> Record:
     answer = _answered(ask, policy, algorithm=found.algorithm, credential=credential.hex())
     if not hmac.compare_digest(from_hex(answer.get("secret"), "secret"), secret):
         raise AttestationError("the host's TPM does not have both of the keys that it was told to have")
-    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return Record(found.endorsement.sha256(), found.algorithm, found.key, found.pcrs, accepted_by, now)
+    return Record(
+        endorsement=found.endorsement.sha256(),
+        algorithm=found.algorithm,
+        key=found.key,
+        pcrs=found.pcrs,
+        accepted_by=accepted_by,
+        time=now(),
+        certificate=found.certificate,
+    )
 
 
 def _answered(ask: Ask, policy: Policy, **more: t.Any) -> Mapping[str, t.Any]:

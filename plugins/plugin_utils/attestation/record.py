@@ -44,6 +44,9 @@ class Record:
         pcrs: values of PCRs by number, in hexadecimal digits.
         accepted_by: who accepted it, empty when nobody has.
         time: when it was measured, in UTC.
+        certificate: that of the endorsement key, as the TPM has it, in hexadecimal digits; empty for none.
+        asked: when it was asked again, in UTC; empty when it never was.
+        found: what differed then, or why it did not answer; empty when all was as recorded.
     """
 
     endorsement: str
@@ -52,6 +55,9 @@ class Record:
     pcrs: Mapping[int, str]
     accepted_by: str
     time: str
+    certificate: str = ""
+    asked: str = ""
+    found: str = ""
 
     def text(self) -> str:
         """Return it as JSON."""
@@ -130,6 +136,7 @@ class Introduction(t.NamedTuple):
         algorithm: kind of that.
         key: that key as the host answered it.
         pcrs: what it has signed.
+        certificate: of the endorsement key, in hexadecimal digits; empty for none.
     """
 
     endorsement: keys.TpmKey
@@ -137,6 +144,7 @@ class Introduction(t.NamedTuple):
     algorithm: str
     key: str
     pcrs: dict[int, str]
+    certificate: str
 
 
 def introduced(answer: Mapping[str, t.Any], nonce: bytes, pcrs: Sequence[int]) -> Introduction:
@@ -149,4 +157,6 @@ def introduced(answer: Mapping[str, t.Any], nonce: bytes, pcrs: Sequence[int]) -
     key = str(answer.get("ak"))
     attestation = keys.attestation_key(from_hex(key, "attestation key"))
     algorithm = {wire.ECDSA: "ecdsa", wire.RSASSA: "rsassa"}[attestation.scheme]
-    return Introduction(endorsement, attestation, algorithm, key, quoted(attestation, answer, nonce, pcrs))
+    certificate = from_hex(answer.get("certificate") or "", "certificate").hex()
+    signed = quoted(attestation, answer, nonce, pcrs)
+    return Introduction(endorsement, attestation, algorithm, key, signed, certificate)

@@ -156,12 +156,13 @@ OPERATIONS = (
         name="server_attest",
         summary="what the TPMs of workers say, beside what was accepted of them",
         details="Each TPM proves that it has both of its keys, and signs what was measured at this boot. It "
-        "fails when that was not accepted. With --accept it is: certificates of a node with "
-        "node_attestation: require are signed for this TPM and these measurements from then on.",
+        "fails when that was not accepted; the doctor shows what was found last. With --accept it is: "
+        "certificates of a node with node_attestation: require are signed for this TPM and these "
+        "measurements from then on.",
         command=("server", "attest"),
-        hosts="those that are named",
+        hosts="those that are named, or all workers with a policy",
         arguments=(
-            named("workers", required=True),
+            changed(named("workers (all with a policy; --accept needs names)"), all_when_empty=True),
             Argument(
                 name="ironspan_accept",
                 what="accept what is there now, in the name of this person",

@@ -1,12 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""TPMs are asked of workers, for at least one PCR."""
+"""TPMs are asked of workers, for at least one PCR, and vouched for by authorities that are some."""
 
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
 MODE, PCRS = "node_attestation", "node_attestation_pcrs"
+AUTHORITIES = "node_attestation_ek_authorities"
 
 
 def check_attestation(draft: Draft) -> None:
@@ -28,4 +29,29 @@ def check_attestation(draft: Draft) -> None:
             )
 
 
-CHECKS = (check_attestation,)
+def check_authorities(draft: Draft) -> None:
+    """Authorities of makers of TPMs can be read."""
+    judged: dict[tuple[str, ...], tuple[str, str] | None] = {}
+    for host in draft.hosts.values():
+        value = host.values.get(AUTHORITIES)
+        if not value or not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            continue
+        texts = tuple(value)
+        if texts not in judged:
+            judged[texts] = _fault_of(texts)
+        if fault := judged[texts]:
+            draft.problems.add(draft.place(host, AUTHORITIES), AUTHORITIES, *fault)
+
+
+def _fault_of(texts: tuple[str, ...]) -> tuple[str, str] | None:
+    # Imported late: it brings `cryptography`, and most sites name no authority.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import certificate, wire
+
+    try:
+        certificate.authorities_in(texts)
+    except wire.AttestationError as error:
+        return error.message, error.remedy
+    return None
+
+
+CHECKS = (check_attestation, check_authorities)

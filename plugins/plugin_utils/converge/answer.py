@@ -231,7 +231,14 @@ HEALTH: Mapping[str, Reader] = {
 ATTESTATION: Mapping[str, Reader] = {
     "attestation": _record(
         {"algorithm": _text, "ak": _text},
-        {"quote": _text, "signature": _text, "pcrs": _mapping(_text), "ek": _text, "secret": _text},
+        {
+            "quote": _text,
+            "signature": _text,
+            "pcrs": _mapping(_text),
+            "ek": _text,
+            "certificate": _text,
+            "secret": _text,
+        },
     )
 }
 """What the program ``attest`` answers; what it means, ``plugin_utils/attestation`` judges."""

@@ -39,7 +39,9 @@ def policy_of(document: Mapping[str, t.Any], asked: Collection[str] | None = Non
         if said and resource["kind"] in OF_NODES and (asked is None or resource["id"] in asked):
             from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.ask import Policy
 
-            return Policy(said["mode"], said["pcrs"], said["tcti"])
+            # The last two are not in documents of plans that an earlier release has made.
+            more = (said.get("authorities") or (), said.get("endorsement") or "")
+            return Policy(said["mode"], said["pcrs"], said["tcti"], *more)
     return None
 
 
@@ -113,8 +115,11 @@ class Attestor:
         if policy.mode == REQUIRE and (record is None or not record.accepted_by):
             raise ExchangeError("nobody has accepted this host's TPM, and node_attestation is require")
         if record is None:
-            self.keep(ask.introduce(policy, self.ask))
+            record = ask.introduce(policy, self.ask)
+            self.keep(record)
+            ask.insist_on_maker(record, policy)
             return []
+        ask.insist_on_maker(record, policy)
         found = differences(record, ask.measure(record, policy, self.ask))
         if found and policy.mode == REQUIRE:
             raise ExchangeError(

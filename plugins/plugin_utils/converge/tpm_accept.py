@@ -1,13 +1,15 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A person looks at what a host's TPM says, and accepts it."""
+"""A person looks at what a host's TPM says, and accepts it; what a look has found is kept for the doctor."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.record import Record, differences
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.wire import AttestationError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.attested import Attestor
 
 
@@ -39,10 +41,11 @@ def look(attestor: Attestor, policy: ask.Policy, accepted_by: str = "") -> Seen:
         accepted_by: who accepts it, empty for nobody.
 
     Raises:
-        ActionableError: the host has no TPM, or it proves nothing.
+        ActionableError: the host has no TPM, it proves nothing, or no authority of the site vouches for it.
     """
     before = attestor.known()
     now = ask.introduce(policy, attestor.ask, accepted_by)
+    ask.insist_on_maker(now, policy)
     lines = []
     if before:
         if now.endorsement != before.endorsement:
@@ -51,6 +54,30 @@ def look(attestor: Attestor, policy: ask.Policy, accepted_by: str = "") -> Seen:
             lines.append("its attestation key is another one")
         lines += differences(before, now.pcrs)
     return Seen(now, before, lines)
+
+
+def asked(attestor: Attestor, policy: ask.Policy) -> Seen:
+    """Look, and note beside the record what was found, or why the TPM proves nothing.
+
+    Args:
+        attestor: asks the host.
+        policy: of its document.
+
+    Raises:
+        ActionableError: as ``look`` does. That is noted too.
+    """
+    try:
+        seen = look(attestor, policy)
+    except AttestationError as error:
+        _note(attestor, attestor.known(), error.message)
+        raise
+    _note(attestor, seen.before, ", ".join(seen.lines))
+    return seen
+
+
+def _note(attestor: Attestor, record: Record | None, found: str) -> None:
+    if record:
+        attestor.keep(dataclasses.replace(record, asked=ask.now(), found=found))
 
 
 def said(seen: Seen) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_metrics import fsync_p99
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.attestation_checks import read_tpms
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Controller
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError, ClusterError
@@ -128,6 +129,7 @@ def look_here(session: Session, no_documents: str = "") -> Controller:
         no_documents=no_documents,
         built=built,
         rotating=_rotating(session) if built else {},
+        tpms=read_tpms(session) if built else {},
         encryption=_or(session.store.encryption.state, Encryption()) if built else Encryption(),
     )
 

@@ -46,6 +46,7 @@ class Controller:
         no_documents: why hosts were not compared with what they shall be, empty when they were.
         built: whether the site's PKI store exists, which every site that was built has.
         encryption: how secrets are stored in etcd.
+        tpms: worker to what is recorded of its TPM, as JSON, where the inventory asks for it.
     """
 
     lock_holder: str = ""
@@ -55,6 +56,7 @@ class Controller:
     built: bool = True
     encryption: Encryption = dataclasses.field(default_factory=Encryption)
     rotating: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tpms: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

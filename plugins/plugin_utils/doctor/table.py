@@ -8,6 +8,7 @@ import typing as t
 from collections.abc import Callable, Iterable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
+    attestation_checks,
     certificate_checks,
     cluster_checks,
     encryption_checks,
@@ -55,6 +56,7 @@ CHECKS: tuple[Check, ...] = (
     Check("plans", CONTROLLER, "plans kept on this controller", plan_checks.plans),
     Check("authorities", CONTROLLER, "the PKI store", certificate_checks.authorities),
     Check("encryption", CONTROLLER, "how the PKI store says secrets are stored", encryption_checks.secrets),
+    Check("attestation", CONTROLLER, "what is recorded of workers' TPMs", attestation_checks.tpms),
     Check("ironic", CONTROLLER, "conductors and servers of the site's own Ironic", ironic_checks.ironic),
     Check(
         "estate",

@@ -261,6 +261,9 @@ GRAMMARS: Mapping[str, Grammar] = {
               rf"(@sha256:[0-9a-f]{{64}})?"),
         "write REGISTRY/NAME:TAG, or REGISTRY/NAME@sha256:DIGEST",
     ),
+    "sha256": Grammar(
+        "SHA-256", _like(r"[0-9a-f]{64}"), "write 64 hexadecimal digits, in small letters and in quotes"
+    ),
     "kernel_arguments": Grammar(
         "line of kernel arguments",
         _like(r"[A-Za-z0-9_.,:=/@+%*\"' -]*", 2048),

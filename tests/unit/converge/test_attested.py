@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask, keys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.record import Record, record_from
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import joins, tpm_accept
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.attested import Attestor, policy_of
@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import Acti
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.run_folder import RunFolder
 
+from tests.support.tpm_maker import Maker
 from tests.unit.attestation.answers import ANSWERS, PCRS, raw
 
 NONCE = raw("ecdsa", "nonce")
@@ -31,8 +32,9 @@ ANSWER = {name: value for name, value in ANSWERS["ecdsa"].items() if name != "no
 JOIN, CLIENT = "node/join", "node/kubelet-client"
 
 
-def document(mode: str) -> dict[str, t.Any]:
-    said = {"attestation": {"mode": mode, "pcrs": list(PCRS), "tcti": "device:/dev/tpmrm0"}} if mode else {}
+def document(mode: str, **more: t.Any) -> dict[str, t.Any]:
+    policy = {"mode": mode, "pcrs": list(PCRS), "tcti": "device:/dev/tpmrm0", **more}
+    said = {"attestation": policy} if mode else {}
     kinds = {JOIN: "kubeadm", CLIENT: "kubelet_certificate", "node/other": "certificate"}
     resources = [
         {"id": name, "kind": kind, **(said if kind != "certificate" else {})} for name, kind in kinds.items()
@@ -70,6 +72,13 @@ def credentials(store: Path, monkeypatch: pytest.MonkeyPatch) -> Credentials:
     for path in store.glob("pki/secrets*/tpm-*"):
         path.unlink()
     return Credentials(str(store / "pki"), str(store / "key"))
+
+
+def policy_with(**more: t.Any) -> ask.Policy:
+    """Return the policy ``require`` with more in it."""
+    policy = policy_of(document("require", **more))
+    assert policy
+    return policy
 
 
 def accept(credentials: Credentials, person: str = "anna", **changes: t.Any) -> Record:
@@ -249,6 +258,82 @@ def test_a_tpm_that_does_not_prove_its_keys_is_not_recorded(
     assert policy
     with pytest.raises(ActionableError, match=why):
         tpm_accept.look(Attestor("rack-1", host, credentials), policy, "anna")
+
+
+EK = keys.endorsement_key(raw("ecdsa", "ek"))
+MAKER = Maker("a maker")
+VOUCHED = {"attestation": {**ANSWER, "secret": NONCE.hex(), "certificate": MAKER.certify(EK.key).hex()}}
+
+
+def test_with_authorities_only_a_tpm_that_one_vouches_for_is_accepted_and_joins(
+    credentials: Credentials,
+) -> None:
+    attestor = Attestor("rack-1", Host(), credentials)
+    policy = policy_with(authorities=[MAKER.pem])
+    with pytest.raises(ActionableError, match="no certificate of its endorsement key"):
+        tpm_accept.look(attestor, policy, "anna")
+    attestor = Attestor("rack-1", Host(VOUCHED), credentials)
+    attestor.keep(tpm_accept.look(attestor, policy, "anna").now)
+    assert attestor(document("require", authorities=[MAKER.pem]), [JOIN]) == []
+    # What was accepted counts no more once its authority is taken away.
+    with pytest.raises(ExchangeError, match="signed by CN=a maker, and none of node_attestation_ek_auth"):
+        attestor(document("require", authorities=[Maker("another").pem]), [JOIN])
+
+
+def test_a_tpm_that_was_accepted_before_authorities_were_written_is_asked_for_its_certificate(
+    credentials: Credentials,
+) -> None:
+    accept(credentials)
+    host = Host(VOUCHED)
+    with pytest.raises(ExchangeError, match="accept it again if it was accepted by an earlier release"):
+        Attestor("rack-1", host, credentials)(document("require", authorities=[MAKER.pem]), [JOIN])
+    assert host.asked == []
+
+
+def test_under_record_a_tpm_that_nobody_vouches_for_is_kept_and_warned_of(credentials: Credentials) -> None:
+    attest = Attestor("rack-1", Host(), credentials)
+    for _ in range(2):
+        [warning] = attest(document("record", authorities=[MAKER.pem]), [JOIN])
+        assert "no certificate of its endorsement key" in warning
+        assert record_from(credentials.tpm("rack-1")).endorsement == EK.sha256()
+
+
+def test_a_host_is_expected_to_have_one_tpm(credentials: Credentials) -> None:
+    attestor = Attestor("rack-1", Host(), credentials)
+    assert tpm_accept.look(attestor, policy_with(endorsement=EK.sha256()), "anna").now
+    with pytest.raises(ActionableError, match=f"is {EK.sha256()}, and node_attestation_ek_sha256 says abab"):
+        tpm_accept.look(attestor, policy_with(endorsement="ab" * 32), "anna")
+    accept(credentials)
+    with pytest.raises(ExchangeError, match="compare both with the maker's list"):
+        attestor(document("require", endorsement="ab" * 32), [JOIN])
+
+
+def test_asking_again_notes_what_differs_and_never_touches_what_was_accepted(
+    credentials: Credentials,
+) -> None:
+    attestor = Attestor("rack-1", Host(), credentials)
+    assert tpm_accept.asked(attestor, policy_with()).before is None
+    assert credentials.tpm("rack-1") == "", "a look records nobody"
+    pcrs = {**{number: ANSWER["pcrs"][str(number)] for number in PCRS}, 0: "ab" * 32}
+    accepted = accept(credentials, pcrs=pcrs)
+    assert not tpm_accept.asked(attestor, policy_with()).settled
+    noted = record_from(credentials.tpm("rack-1"))
+    assert noted.found.startswith("PCR 0 (firmware) is ") and noted.asked
+    assert dataclasses.replace(noted, asked="", found="") == accepted
+    silent = Attestor("rack-1", Host({"failed": True, "msg": "no device"}), credentials)
+    with pytest.raises(ActionableError):
+        tpm_accept.asked(silent, policy_with())
+    assert record_from(credentials.tpm("rack-1")).found == "the host's TPM did not answer: no device"
+    accept(credentials)
+    assert tpm_accept.asked(attestor, policy_with()).settled
+    assert record_from(credentials.tpm("rack-1")).found == ""
+
+
+def test_a_record_of_an_earlier_release_is_read(credentials: Credentials) -> None:
+    found = json.loads(accept(credentials).text())
+    for name in ("certificate", "asked", "found"):
+        found.pop(name)
+    assert record_from(json.dumps(found)).accepted_by == "anna"
 
 
 def test_a_record_is_sealed_for_its_host(credentials: Credentials, store: Path) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.tpm_maker import Maker
+
 from .conftest import Example
 
 
@@ -18,6 +20,8 @@ from .conftest import Example
         ("nodes", "node_attestation: required", "'required' is not one of off, record, require", 1),
         ("nodes", "node_attestation_pcrs: [0, 24]", "24 is outside 0 to 23", 1),
         ("nodes", "node_attestation_tcti: a b", "'a b' is no single word", 1),
+        ("nodes", "node_attestation_ek_sha256: 4D0", "is no SHA-256", 1),
+        ("nodes", "node_attestation_ek_authorities: [tpm/maker.pem]", "has no certificate in PEM", 1),
     ],
 )
 def test_mistakes(example: Example, file: str, lines: str, says: str, at: int) -> None:
@@ -35,4 +39,10 @@ def test_mistakes(example: Example, file: str, lines: str, says: str, at: int) -
 def test_modes(example: Example, mode: str) -> None:
     """YAML reads off without quotes as a boolean, and so does Ansible where it is one of the choices."""
     example.append("group_vars/nodes.yml", f"\nnode_attestation: {mode}\n")
+    assert example.problems() == []
+
+
+def test_authorities_stand_in_the_inventory_as_their_makers_publish_them(example: Example) -> None:
+    text = "\n".join(f"    {line}" for line in Maker("a maker").pem.splitlines())
+    example.append("group_vars/nodes.yml", f"\nnode_attestation_ek_authorities:\n  - |\n{text}\n")
     assert example.problems() == []
