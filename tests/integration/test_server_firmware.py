@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.firmware_served import Served
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
     IronicApi,
     connected,
@@ -66,10 +67,13 @@ class Racks:
         files = [firmware_lab.file_of(served, "bios", bios), firmware_lab.file_of(served, "bmc", bmc)]
         return {"site_bare_metal_firmware": files, "site_bare_metal_firmware_url": self.images}
 
-    def bring(self, settings: dict[str, t.Any], api: IronicApi | None = None) -> Outcome:
+    def bring(
+        self, settings: dict[str, t.Any], api: IronicApi | None = None, served: Served | None = None
+    ) -> Outcome:
         """Bring the servers to what was declared, without a plan."""
         wanted = bare_metal_firmware.declared(settings, {"ironspan_expected": str(self.expected)})
-        return bring(BareMetalFirmware(lambda: api or self.api), wanted, Consent(), lambda text: None)
+        kind = BareMetalFirmware(lambda: api or self.api, served=served)
+        return bring(kind, wanted, Consent(), lambda text: None)
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +140,15 @@ def test_what_the_task_says_is_said_and_an_old_version_is_held(racks: Racks, lie
     assert racks.bring(settings).problems == []
 
 
-def test_a_file_that_is_not_there_is_told_by_the_bmc(racks: Racks) -> None:
+def test_a_file_that_is_not_there_is_found_by_the_plan_and_told_by_the_bmc(racks: Racks) -> None:
+    """By the plan where this controller reaches the server; else by the BMC, in its own words."""
     settings = racks.declare("5.0.0", names=["w1"])
     shutil.rmtree(racks.folder / "images" / settings["site_bare_metal_firmware"][0]["sha256"])
+    asked = len(racks.fronts[0].updates.tasks)
     (problem,) = racks.bring(settings).problems
+    assert "the file for bios 5.0.0 is not there" in problem and "answers 404; site.yml brings" in problem
+    assert len(racks.fronts[0].updates.tasks) == asked, "nothing was asked of the BMC"
+    (problem,) = racks.bring(settings, served=lambda url: "").problems
     assert "The image could not be transferred from" in problem, problem
     assert racks.bring(racks.declare("5.0.0", names=["w1"])).problems == []
 

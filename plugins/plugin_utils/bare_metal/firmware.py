@@ -181,6 +181,21 @@ def obstacle(wanted: Sequence[Mapping[str, str]], versions: Mapping[str, str], i
     return "; ".join(reasons)
 
 
+def not_served(wanted: Sequence[Mapping[str, str]], absent: Mapping[str, str]) -> str:
+    """Return which files a BMC would ask for in vain, "" when there are none.
+
+    Args:
+        wanted: what does not run yet.
+        absent: addresses that have no file, with what their server says.
+    """
+    return "; ".join(
+        f"the file for {one['component']} {one['version']} is not there, {one['url']} {absent[one['url']]}; "
+        f"site.yml brings what {FILES} names to the host of the group ironic, or put it into {URL}"
+        for one in wanted
+        if one["url"] in absent
+    )
+
+
 def service_steps(wanted: Sequence[Mapping[str, str]]) -> dict[str, t.Any]:
     """Return the arguments of Ironic's step, the BMC first: newer ones know how to write a newer BIOS."""
     ordered = sorted(wanted, key=lambda one: one["component"] != "bmc")

@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware, ironic_states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import server_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.firmware_served import (
+    Served,
+    asked_of,
+    missing_files,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import read_inspection
@@ -42,15 +47,21 @@ class BareMetalFirmware:
         connect: returns Ironic.
         at_once: how many servers of a rack are worked on at the same time.
         most_failures: how many servers of a rack may fail before no other of it is begun; 0 for any number.
+        served: says what is against fetching a file.
     """
 
     name = "bare_metal_firmware"
     consent = ""
 
     def __init__(
-        self, connect: Callable[[], IronicApi], at_once: int = AT_ONCE, most_failures: int = 0
+        self,
+        connect: Callable[[], IronicApi],
+        at_once: int = AT_ONCE,
+        most_failures: int = 0,
+        served: Served | None = None,
     ) -> None:
         self.at_once, self.most_failures = at_once, most_failures
+        self._served = served or asked_of()
         self._connect = connect
         self._api: IronicApi | None = None
         self._uuids: dict[str, str] = {}
@@ -66,6 +77,10 @@ class BareMetalFirmware:
             versions = dict(
                 zip(asked, pool.map(lambda name: _versions(api, self._uuids[name]), asked), strict=True)
             )
+        files = [
+            one["url"] for name in asked for one in firmware.due(states[name]["firmware"], versions[name])
+        ]
+        missing = missing_files(files, self._served)
         found = {}
         for name, state in states.items():
             if name not in entries:
@@ -73,7 +88,7 @@ class BareMetalFirmware:
                 continue
             entry, node = entries[name]
             there = _state(entry, node, state, versions.get(name, {}))
-            fault = _fault(there, state, str(entry.get("firmware_interface") or ""))
+            fault = _fault(there, state, str(entry.get("firmware_interface") or ""), missing)
             found[name] = Found(there, self._uuids[name], f"{_slot(state)}: {fault}" if fault else "")
         return found
 
@@ -185,7 +200,7 @@ def _is_done(there: State, wanted: State) -> bool:
     return not asked and not firmware.due(wanted["firmware"], there["firmware"])
 
 
-def _fault(there: State, wanted: State, interface: str) -> str:
+def _fault(there: State, wanted: State, interface: str, absent: Mapping[str, str]) -> str:
     """Return why nothing is done with a server, "" when something can be."""
     if _is_done(there, wanted):
         return ""
@@ -196,6 +211,8 @@ def _fault(there: State, wanted: State, interface: str) -> str:
             "ironspan bare-metal deploys it"
         )
     if reason := firmware.obstacle(missing, there["firmware"], interface):
+        return reason
+    if reason := firmware.not_served(missing, absent):
         return reason
     held = way_of(there, wanted).held
     return f"{held.reason}; {held.remedy}" if held else ""

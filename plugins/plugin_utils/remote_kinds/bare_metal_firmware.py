@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.firmwar
     files_of,
     wanted_firmware,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.firmware_served import asked_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.login import (
     CLOUD,
@@ -73,8 +75,11 @@ def opened(variables: Mapping[str, t.Any]) -> BareMetalFirmware:
     Raises:
         RemoteError: the site's PKI store cannot be used.
     """
+    login = functools.cache(lambda: login_of(variables))
     return BareMetalFirmware(
-        lambda: connected(**login_of(variables)),
+        lambda: connected(**login()),
         int(variables.get(TOGETHER) or AT_ONCE),
         int(variables.get(FAILURES) or 0),
+        # The site's own Ironic serves files with a certificate of the authority that its API has.
+        lambda url: asked_of(str(login().get("cacert") or ""))(url),
     )

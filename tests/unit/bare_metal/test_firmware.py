@@ -8,11 +8,18 @@ What Ironic's own driver makes of it is in tests/integration/test_server_firmwar
 from __future__ import annotations
 
 import dataclasses
+import http.server
+import threading
 import typing as t
 from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.firmware_served import (
+    Served,
+    asked_of,
+    missing_files,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import IronicApi
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record import digest_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.begun import Begun
@@ -116,12 +123,16 @@ def wanted(entries: t.Sequence[t.Mapping[str, t.Any]] = ENTRIES) -> dict[str, St
     }  # fmt: skip
 
 
-def kind(session: Serviced) -> BareMetalFirmware:
-    return BareMetalFirmware(lambda: IronicApi(session, sleep=lambda seconds: None))
+def kind(session: Serviced, served: Served = lambda url: "") -> BareMetalFirmware:
+    return BareMetalFirmware(lambda: IronicApi(session, sleep=lambda seconds: None), served=served)
 
 
-def brought(session: Serviced, states: t.Mapping[str, State | None] | None = None) -> Outcome:
-    return bring(kind(session), states or wanted(), Consent(), lambda text: None)
+def brought(
+    session: Serviced,
+    states: t.Mapping[str, State | None] | None = None,
+    served: Served = lambda url: "",
+) -> Outcome:
+    return bring(kind(session, served), states or wanted(), Consent(), lambda text: None)
 
 
 def only(session: Serviced) -> dict[str, t.Any]:
@@ -209,6 +220,52 @@ def test_what_cannot_be_brought_is_held_with_its_slot_and_nothing_is_asked(
     assert f"{SERVER.name}: rack-1 U1-8: " in problem, problem
     assert reason in problem, problem
     assert not any(asked.startswith("PUT") for asked in session.asked)
+
+
+def test_a_file_that_is_not_served_is_named_with_its_remedy_before_anything_is_done() -> None:
+    """Each file is asked for once, and only those of firmware that does not run."""
+    session, asked = ironic({**OLD, "bmc": dict(SERVER.firmware)["bmc"]}), []
+
+    def served(url: str) -> str:
+        asked.append(url)
+        return "answers 404"
+
+    (problem,) = brought(session, served=served).problems
+    (address,) = asked
+    bios = dict(SERVER.firmware)["bios"]
+    assert f"rack-1 U1-8: the file for bios {bios} is not there, {address} answers 404; site.yml" in problem
+    assert not any(asked.startswith("PUT") for asked in session.asked)
+    asked.clear()
+    done = ironic(dict(SERVER.firmware))
+    assert (brought(done, served=served).problems, asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(200, ""), (404, "answers 404"), (403, "answers 403"), (302, ""), (405, ""), (500, "")],
+)
+def test_only_an_answer_that_a_file_is_not_there_says_so(answer: int, said: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append((self.command, self.path))
+            self.send_response(answer)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: t.Any) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/images/aa/bios.bin"
+        found = missing_files([url, "", url], asked_of())
+        server.shutdown()
+    assert found == ({url: said} if said else {})
+    assert asked == [("HEAD", "/images/aa/bios.bin")]
+    # Who cannot be reached from here may still be there for a BMC.
+    assert missing_files([url], asked_of()) == {}
 
 
 def test_a_server_that_ironic_does_not_know_is_named() -> None:
