@@ -55,6 +55,7 @@ def test_the_form_of_a_document(tmp_path: Path) -> None:
         "containerd",
         "flannel",
         "dns",
+        "etcd_disk",
         "etcd",
         "etcd_events",
         "etcd_backup",

@@ -51,6 +51,7 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
                 "containerd",
                 "flannel",
                 "dns",
+                "etcd_disk",
                 "etcd",
                 "etcd_events",
                 "etcd_backup",
@@ -60,7 +61,7 @@ def test_rendering_twice_gives_the_same(render: Render, inventory: str) -> None:
                 "gpu_repair",
             ],
         ),
-        ("az-3", ["base", "etcd", "etcd_events", "etcd_backup", "haproxy"]),
+        ("az-3", ["base", "etcd_disk", "etcd", "etcd_events", "etcd_backup", "haproxy"]),
         ("rack-1", ["base", "egress", "containerd", "flannel", "gvisor", "dns", "node"]),
     ],
 )

@@ -8,7 +8,7 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import SiteError
 
 from tests.support.public_side import UID
 from tests.unit.roles.conftest import Rendered
@@ -62,6 +62,6 @@ def test_a_disk_is_measured_where_it_is_not_etcds_own(render: Render) -> None:
     ],
 )
 def test_wrong_values_are_refused(render: Render, wrong: dict[str, t.Any], said: str) -> None:
-    with pytest.raises(ActionableError) as caught:
+    with pytest.raises(SiteError) as caught:
         render(variables=wrong)
-    assert said in str(caught.value)
+    assert said in str(caught.value) and "group_vars/all.yml:" in str(caught.value)

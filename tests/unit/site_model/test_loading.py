@@ -52,6 +52,7 @@ def test_hosts_are_typed(example: Example) -> None:
         "containerd",
         "flannel",
         "dns",
+        "etcd_disk",
         "etcd",
         "etcd_events",
         "etcd_backup",
