@@ -26,9 +26,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.tls imp
 
 from ironspan.gpu_repair import decide as deciding
 from ironspan.gpu_repair import status
+from ironspan.gpu_repair.agents import Agents
 from ironspan.gpu_repair.model import WATCH, Decision, Node, State, Step, World
 from ironspan.gpu_repair.nodes import Nodes
-from ironspan.gpu_repair.reading import node_of, those_that_go
+from ironspan.gpu_repair.reading import node_of, pod_of, those_that_go
 from ironspan.gpu_repair.settings import Settings
 from ironspan.gpu_repair.writing import change
 from ironspan.program.errors import ProgramError, Refused, ServiceError
@@ -111,7 +112,7 @@ class Controller:
         told: Callable[[Passed], object] = lambda passed: None,
     ) -> None:
         self._api, self._settings, self._held, self._clock, self._told = api, settings, held, clock, told
-        self._nodes = Nodes(api)
+        self._nodes, self._agents = Nodes(api), Agents(settings.limits.silent_seconds)
         self._frozen, self._untold = Lasting(LOG), Lasting(LOG)
         self._proposed = {name: Lasting(LOG, logging.INFO) for name in settings.nodes}
         self._published = ""
@@ -140,6 +141,7 @@ class Controller:
             for name, rack in settings.nodes.items()
             if (found := self._nodes.found.get(name))
         ]
+        nodes = self._agents.told(nodes, self._nodes.found)
         world = World(self._clock(), settings.mode, self._unsound(nodes))
         self._frozen.tell((world.frozen and f"Nothing is done: {world.frozen}.") or None)
         nodes = self._with_pods(nodes, world)
@@ -173,12 +175,7 @@ class Controller:
         settings = self._settings
         wanted = set(deciding.asks_for_pods(nodes, world, settings.policy, settings.limits))
         return [
-            node_of(
-                self._nodes.found[node.name],
-                node.rack,
-                settings.tests,
-                those_that_go(draining.pods_of(self._api, node.name)),
-            )
+            replace(node, pods=tuple(map(pod_of, those_that_go(draining.pods_of(self._api, node.name)))))
             if node.name in wanted
             else node
             for node in nodes

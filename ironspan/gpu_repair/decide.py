@@ -179,7 +179,7 @@ class _Pass:
         """Return why a suspect is not drained now, empty when it may be."""
         limits, node, now = self._limits, case.node, self._world.now
         if worst == "A5":
-            return "a setting is wrong, which no repair puts right: see ironspan gpu why"
+            return "no repair puts this right, a person does: see ironspan gpu why"
         if storm:
             return f"{storm} nodes wait, more than {limits.storm}: two people release them"
         if now - case.record.since < limits.settle_seconds and not is_lost(found):

@@ -37,6 +37,7 @@ class Limits:
         reset_seconds, reboot_seconds, power_seconds: how long each may take.
         test_seconds: how long a preflight may take.
         join_seconds: how long a new node may take to come up.
+        silent_seconds: how long a node's agent may write nothing while the node is up.
         retest_seconds: how old the preflight of an idle node gets.
         most_tested: idle nodes that are tested at the same time.
         power: a power cycle is asked for when a reboot did not help to a new boot.
@@ -60,6 +61,7 @@ class Limits:
     power_seconds: float = 86400
     test_seconds: float = 7200
     join_seconds: float = 86400
+    silent_seconds: float = 900
     retest_seconds: float = 7 * 86400
     most_tested: int = 4
     power: bool = True

@@ -92,7 +92,7 @@ def node_of(found: Object, rack: str, tests: Sequence[str], pods: Iterable[Objec
         release=_release(annotations),
         record=record,
         unreadable=unreadable,
-        pods=None if pods is None else tuple(map(_pod, pods)),
+        pods=None if pods is None else tuple(map(pod_of, pods)),
     )
 
 
@@ -175,7 +175,8 @@ def _release(annotations: Mapping[str, t.Any]) -> Release | None:
     return Release(_text(said["id"]), by, _text(said.get("reason")), to)
 
 
-def _pod(found: Object) -> Pod:
+def pod_of(found: Object) -> Pod:
+    """Return what counts of a pod."""
     containers = found.get("spec", {}).get("containers") or ()
     wants = [name for each in containers for name in each.get("resources", {}).get("limits") or {}]
     return Pod(name_of(dict(found)), any(name.startswith("nvidia.com/") for name in wants))

@@ -114,6 +114,7 @@ def _limits(section: Section) -> Limits:
         power_seconds=section.number("power_seconds", _DAY_S, 600, 30 * _DAY_S),
         test_seconds=section.number("test_seconds", int(usual.test_seconds), 60, _DAY_S),
         join_seconds=section.number("join_seconds", _DAY_S, 600, 30 * _DAY_S),
+        silent_seconds=section.number("silent_seconds", int(usual.silent_seconds), 10, _DAY_S),
         retest_seconds=section.number("retest_seconds", 7 * _DAY_S, 3600, 366 * _DAY_S),
         most_tested=section.number("most_tested", usual.most_tested, 1, 100),
         power=section.flag("power", usual.power),

@@ -32,6 +32,7 @@ ALLOWED = {
     ("_programs/kubelet_cpus.py", "*"): "a process of its own, one file of root's",
     ("_programs/nvidia_cdi.py", "*"): "a process of its own, in folders of root's",
     ("_programs/nvidia_mig.py", "open"): "a process of its own that reads one file of root's",
+    ("_programs/nvidia_mps.py", "*"): "a process of its own, in folders of root's",
     ("_programs/runtime_bench.py", "*"): "a process of its own, in folders of root's",
     ("_programs/runtime_smoke.py", "*"): "a process of its own, in folders of root's",
     ("_programs/verify_image.py", "*"): "a process of its own that reads one file of root's",

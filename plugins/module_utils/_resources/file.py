@@ -8,7 +8,7 @@ import hashlib
 import os
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import accounts, files, holders, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
@@ -34,6 +34,7 @@ class FileKind:
         "content": Field((str,)),
         "secret": Field((str,)),
         "force_replace": Field((bool,), default=True),
+        "idle": Field((list,), default=()),
         **accounts.ownership_fields("0644"),
     }
 
@@ -100,6 +101,12 @@ class FileKind:
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
         """Write the new content beside, then rename it; only owner and mode are set when only they differ."""
         path = spec["path"]
+        users = holders.holders(host, spec["idle"]) if spec["idle"] else []
+        if users:
+            raise ResourceError(
+                f"{path} does not change while {', '.join(users)} have {' or '.join(spec['idle'])} open",
+                "Drain the node and wait until these processes have ended, then run again.",
+            )
         real = host.path(path)
         owner = accounts.resolve(spec, host)
         accounts.need_folder(path, host)

@@ -12,7 +12,8 @@ import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import nvidia_mig
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package_set, reboot_request
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import reboot_request
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import holders
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
@@ -60,7 +61,7 @@ class MigLayoutKind:
 
     def apply(self, spec: Spec, change: Change, host: Host) -> None:
         """Divide them; what a reset must come before is asked for and done by the next boot."""
-        users = package_set.holders(host, [COMPUTES])
+        users = holders.holders(host, [COMPUTES])
         if users:
             raise ResourceError(
                 f"the GPUs are in use: {', '.join(users)} have {COMPUTES} open",

@@ -8,12 +8,11 @@ each other's way. What was there before is kept, as versions and as files: the w
 
 from __future__ import annotations
 
-import os
 import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import _apt
-from ansible_collections.ironspan.hybrid.plugins.module_utils._system import paths
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import holders, paths
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import (
     Change,
     Field,
@@ -39,20 +38,6 @@ def matches(version: str, wanted: str) -> bool:
     if wanted.endswith("*"):
         return version.startswith(wanted[:-1])
     return not wanted or version == wanted
-
-
-def holders(host: Host, devices: t.Sequence[str]) -> t.List[str]:
-    """Return the processes that have one of some devices open, as ``NAME (PID)``."""
-    found = []
-    processes = host.path("/proc")
-    for pid in sorted(filter(str.isdigit, os.listdir(processes)), key=int):
-        try:
-            folder = f"{processes}/{pid}/fd"
-            if any(os.readlink(f"{folder}/{name}") in devices for name in os.listdir(folder)):
-                found.append(f"{paths.text(f'{processes}/{pid}/comm').strip()} ({pid})")
-        except OSError:
-            continue  # It ended meanwhile.
-    return found
 
 
 class PackageSetKind:
@@ -248,7 +233,7 @@ def _note(
 def _insist_on_idle(spec: Spec, host: Host, listed: t.Mapping[str, t.Tuple[str, str]]) -> None:
     """Refuse to change the version under something that runs; what is not there yet nobody can use."""
     others = [name for name in spec["packages"] if listed.get(name, ("",))[0][1:2] not in _apt.GONE]
-    users = holders(host, spec["idle"]) if spec["idle"] and others else []
+    users = holders.holders(host, spec["idle"]) if spec["idle"] and others else []
     if users:
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
         raise ResourceError(

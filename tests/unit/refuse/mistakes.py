@@ -238,6 +238,7 @@ RELATED: dict[str, tuple[str, ...]] = {
     "site_bare_metal_cloud": ("site_bare_metal_clouds",),
     "site_bare_metal_image": ("site_bare_metal_account",),
     "nvidia_device_plugin_enabled": ("nvidia_toolkit_enabled",),
+    "nvidia_mps_enabled": ("nvidia_device_plugin_enabled",),
 }
 
 

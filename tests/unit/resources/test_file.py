@@ -161,3 +161,19 @@ def test_a_secret_is_shown_as_such(sandbox: Sandbox) -> None:
     assert change["before"] == {"content": "(another secret)"}
     assert change["after"] == {"content": "(secret)"}
     assert (sandbox.root / PATH).stat().st_mode & 0o777 == 0o600
+
+
+def test_it_does_not_change_under_a_process(sandbox: Sandbox) -> None:
+    processes = sandbox.root / "proc"
+    for pid, name in (("4711", "train"), ("4712", "nvidia-cuda-mps")):
+        sandbox.put(f"proc/{pid}/comm", f"{name}\n")
+        (processes / pid / "fd").mkdir()
+        (processes / pid / "fd" / "7").symlink_to("/dev/nvidia-uvm")
+    wanted = spec(idle=["/dev/nvidia-uvm"])
+    result = sandbox.run(wanted)
+    # A server of MPS stays when its last client has ended: it is nobody who would have to end first.
+    assert "does not change while train (4711) have /dev/nvidia-uvm open" in result["msg"]
+    assert not (sandbox.root / PATH).exists()
+    (processes / "4711" / "fd" / "7").unlink()
+    one(sandbox, wanted)
+    assert (sandbox.root / PATH).read_text() == "text\n"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import nvidia_mig
-from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import package_set
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.mig_layout import KIND
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.reboot_request import FOLDER
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import holders
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
 from tests.support.nvidia_smi import Gpu, Killed, Smi, state
@@ -134,7 +134,7 @@ def test_killed_anywhere_it_goes_on(host: GpuHost) -> None:
 
 
 def test_nothing_is_divided_while_somebody_computes(host: GpuHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_set, "holders", lambda _, devices: [f"python3 (4711) {devices}"])
+    monkeypatch.setattr(holders, "holders", lambda _, devices: [f"python3 (4711) {devices}"])
     before = state(host.smi)
     with pytest.raises(
         ResourceError, match=r"the GPUs are in use: python3 \(4711\).*/dev/nvidia-uvm"

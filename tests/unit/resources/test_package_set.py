@@ -13,9 +13,9 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources._apt im
 from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.package_set import (
     KEPT,
     KIND,
-    holders,
     matches,
 )
+from ansible_collections.ironspan.hybrid.plugins.module_utils._system import holders
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -285,7 +285,7 @@ def test_versions_do_not_change_under_a_process(host: FakeHost) -> None:
     assert "Drain" in caught.value.remedy
     assert versions(host)["tool"] == OLD
     (folder / "7").unlink()
-    assert holders(host, ["/dev/nvidia-uvm"]) == []
+    assert holders.holders(host, ["/dev/nvidia-uvm"]) == []
     KIND.undo(wanted, change, host)
     assert versions(host)["tool"] == OLD
     KIND.apply(wanted, change, host)
