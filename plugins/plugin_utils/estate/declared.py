@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model impor
     CONTROL_PLANE,
     ETCD,
     LOCAL_NVME,
-    NODES,
     PARTS,
     SUBNETS,
     Api,
@@ -141,7 +140,7 @@ class _Maker:
         )
         racks = tuple(map(Network, values["azure_rack_networks"]))
         administrators = tuple(map(Network, values["azure_administrator_networks"]))
-        groups = _groups_by_subnet(machines, pools)
+        groups = ports.groups_by_subnet(machines, pools)
         # Unwrapped, what a pod sends to a host has the pod's address.
         pods = Network(values["site_pod_cidr"]) if routes_pods(values) else None
         clients = {
@@ -328,12 +327,3 @@ class _Maker:
 
 
 _IMAGE = ("publisher", "offer", "sku", "version")
-
-
-def _groups_by_subnet(machines: Collection[Machine], pools: Collection[Pool]) -> dict[str, list[str]]:
-    found: dict[str, dict[str, None]] = {"control": {}, "nodes": {}}
-    for machine in machines:
-        found[machine.subnet].update(dict.fromkeys(machine.groups))
-    for pool in pools:
-        found["nodes"].update(dict.fromkeys((NODES, *pool.groups)))
-    return {subnet: list(groups) for subnet, groups in found.items()}

@@ -9,11 +9,27 @@ import re
 import typing as t
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Network, Rule
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
+    NODES,
+    Machine,
+    Network,
+    Pool,
+    Rule,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import LOOPBACK, all_listeners
 
 _LOOPBACK = "127.0.0.1"
+
+
+def groups_by_subnet(machines: Collection[Machine], pools: Collection[Pool]) -> dict[str, list[str]]:
+    """Return the groups of the inventory that hosts of each subnet are in, for ``rules``."""
+    found: dict[str, dict[str, None]] = {"control": {}, "nodes": {}}
+    for machine in machines:
+        found[machine.subnet].update(dict.fromkeys(machine.groups))
+    for pool in pools:
+        found["nodes"].update(dict.fromkeys((NODES, *pool.groups)))
+    return {subnet: list(groups) for subnet, groups in found.items()}
 
 
 def rules(
