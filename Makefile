@@ -89,7 +89,7 @@ virtual-servers: metal-images
 lock: venv
 	$(PYTHON) -m uv pip compile --quiet --upgrade --extra dev --generate-hashes --universal --python-version 3.12 \
 	    --no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
-	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms gpud gpu-repair ironic agent bmc-emulator
+	$(IRONSPAN) artifacts pin --wheels etcd-backup encryption-kms gpud gpu-repair events ironic agent bmc-emulator
 
 ## The lab
 

@@ -10,6 +10,7 @@ import pathlib
 import sys
 import typing as t
 
+from ironspan.cli import awx_events
 from ironspan.cli.outcome import CommandError, Exit
 
 FOLDER = "awx"
@@ -41,6 +42,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
     _inventory(key)
     key.add_argument("-o", "--output", required=True, metavar="FILE", help="file for the key, made by this")
     key.set_defaults(func=rotate)
+    awx_events.register(commands)
 
 
 def _inventory(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +65,7 @@ def _site(arguments: argparse.Namespace) -> tuple[t.Any, t.Any, t.Any]:
 def write(arguments: argparse.Namespace) -> int:
     """Render the configuration, write what differs, and return the exit code."""
     site, variables, settings = _site(arguments)
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import events, rendered
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
     if not variables["awx_project_url"]:
@@ -73,10 +75,15 @@ def write(arguments: argparse.Namespace) -> int:
             Exit.BAD_INPUT,
         )
     made = rendered.rendered(settings, variables["awx_host"])
-    groups = {name: [host.name for host in site.group(name)] for name in ("etcd", "nodes")}
-    events = rendered.event_files(settings, variables["awx_host"], variables["awx_ca_file"], groups)
+    takes = site.group(events.GROUP)
+    about_alerts = rendered.event_files(
+        settings,
+        events.groups_of(site),
+        takes[0].variables["events_address"] or takes[0].address if takes else "HOST",
+        variables["events_port"],
+    )
     folder = pathlib.Path(arguments.output)
-    for name, text in {**rendered.files(made), **events}.items():
+    for name, text in {**rendered.files(made), **about_alerts}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -62,7 +62,7 @@ class Launcher:
             ended: Mapping[str, str] = {}
             decisions = self._decided(alerts, ended, now)
             if any(one.launch for one in decisions):
-                api = Api(chosen.host, self._token(), chosen.ca_file)
+                api = Api(chosen.host, controller_token(chosen), chosen.ca_file)
                 ended = self._ended(api, decisions)
                 decisions = self._decided(alerts, ended, now)
             for one in decisions:
@@ -77,15 +77,6 @@ class Launcher:
         return decide(
             alerts, chosen.reactions, self._past, ended, chosen.most_per_hour, chosen.most_failures, now
         )
-
-    def _token(self) -> str:
-        try:
-            return self._settings.controller_token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise Unreachable(
-                f"{error.filename}: {error.strerror}.",
-                "Write a token of an account of the team events into it.",
-            ) from error
 
     def _ended(self, api: Api, decisions: Sequence[Decision]) -> dict[str, str]:
         """Return how the last jobs of what would be launched have ended; one that is deleted is not known."""
@@ -139,6 +130,21 @@ class Launcher:
     def _remember(self, key: str, past: Past) -> None:
         self._past[key] = past
         memory.write(self._settings.state, self._past)
+
+
+def controller_token(settings: Settings) -> str:
+    """Return the program's token at the controller, read each time: another one needs no restart.
+
+    Raises:
+        Unreachable: there is none.
+    """
+    try:
+        return settings.controller_token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise Unreachable(
+            f"{error.filename}: {error.strerror}.",
+            "Keep a token of the team events with ironspan awx events-account, and run site.yml.",
+        ) from error
 
 
 def _unreachable(error: ControllerError) -> Unreachable:

@@ -40,24 +40,19 @@ def run(chosen: settings.Settings, _: argparse.Namespace) -> int:
     """Work until SIGTERM or SIGINT."""
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.api import Api, ControllerError
 
-    from ironspan.events.decide import OUTCOMES
-    from ironspan.events.launcher import Launcher, Unreachable
+    from ironspan.events.launcher import Launcher, Unreachable, controller_token
+    from ironspan.events.metrics import Metrics
     from ironspan.events.receiver import Receiver
     from ironspan.program.http import Server
-    from ironspan.program.metrics import Metrics
     from ironspan.program.service import Step, serve
 
-    metrics = Metrics("ironspan_events")
-    alerts = metrics.counter("alerts", "Alerts, by what became of them.", "outcome")
-    for outcome in OUTCOMES:
-        alerts.labels(outcome)
-    launcher = Launcher(chosen, lambda decision: alerts.labels(decision.outcome).inc())
+    metrics = Metrics()
+    launcher = Launcher(chosen, metrics.told)
 
     def ask() -> None:
         """Ask the controller who the token is: an expired one is seen before an alert needs it."""
         try:
-            token = chosen.controller_token_file.read_text(encoding="utf-8").strip()
-            Api(chosen.host, token, chosen.ca_file).get("me/")
+            Api(chosen.host, controller_token(chosen), chosen.ca_file).get("me/")
         except ControllerError as error:
             raise Unreachable(error.message, error.remedy) from error
 

@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of the program, as ``ironspan awx render`` writes them."""
+"""The settings of the program, as the role ``events`` writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ironspan.program import settings
 from ironspan.program.listen import Listen, listen
 from ironspan.program.settings import Section
 
-DEFAULT_PATH = Path("/etc/ironspan/events/events.json")
+DEFAULT_PATH = Path("/etc/ironspan/events.json")
 JOB, WORKFLOW = "job", "workflow"
 _HOST = re.compile(r"https?://[^\s/@]+(/[^\s]*)?")
 _LINE, _WORD = re.compile(r"[^\x00-\x1f\x7f]{1,512}"), re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

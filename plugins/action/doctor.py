@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.page impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import ask, table
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.alert_checks import ask_alerts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import has_estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings import Content, Evidence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.ironic_checks import ask_ironic
@@ -53,13 +54,15 @@ class ActionModule(PageAction):
         members: list[Member] = []
         etcd_error = ""
         ironic: Result = {}
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        alerts: Result = {}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
             asked_of_azure = pool.submit(_estate, evidence.site)
             if controller.built:
                 asked = pool.submit(ask.ask_api, session)
                 asked_of_servers = pool.submit(ask_ironic, session)
+                asked_of_alerts = pool.submit(ask_alerts, session)
                 members, etcd_error = ask.ask_etcd(session)
-                api, ironic = asked.result(), asked_of_servers.result()
+                api, ironic, alerts = asked.result(), asked_of_servers.result(), asked_of_alerts.result()
             estate = asked_of_azure.result()
         whole = dataclasses.replace(
             evidence,
@@ -70,6 +73,7 @@ class ActionModule(PageAction):
             events=ask.ask_events(session) if members else (),
             controller=controller,
             ironic=ironic,
+            alerts=alerts,
             estate=estate,
             fsync=ask.ask_fsync(session, members),
         )

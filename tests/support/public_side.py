@@ -59,6 +59,10 @@ class PublicSide:
         keys = [{"name": f"ironic-backup-key-{number}", "version": number} for number in (1, 2)]
         return {"password": "ironic-password-2", "keys": keys}
 
+    def events(self) -> dict[str, str]:
+        """Return the names of secrets that were changed once."""
+        return {"token": "events-token-2", "account": "events-account-2"}
+
     def bmc_pem(self) -> str:
         """Return a text that tells what was asked for."""
         return "certificate of bmc\n"

@@ -20,6 +20,7 @@ PARTS = {
     "backup-writer", "kms", "controller", "environment", "plans", "awx", "approver", "mirror", "azure-reader",
     "bmc", "bytes", "gpu-node", "gpu-repair", "gpud", "worker-machine", "page", "reports", "events",
     "azure-machines", "bmc-answers", "bmc-store", "ironic", "firmware", "awx-templates",
+    "events-host",
 }  # fmt: skip
 """Who may be an attacker. A part that comes into being comes in here too."""
 TEST = re.compile(r"`(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)`")

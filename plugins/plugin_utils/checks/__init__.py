@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     access,
     admission,
+    alerts,
     attestation,
     awx,
     azure_estate,
@@ -80,6 +81,7 @@ CHECKS: tuple[Check, ...] = (
     *encryption.CHECKS,
     *access.CHECKS,
     *awx.CHECKS,
+    *alerts.CHECKS,
     *hardening.CHECKS,
     *sysctls.CHECKS,
     *identity.CHECKS,

@@ -11,22 +11,26 @@ stands in the inventory.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import ALLOW_DESTRUCTIVE, HOSTS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import Settings
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import (
+    Settings,
+    settings_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
 Content = dict[str, t.Any]
 HOUR_S, DAY_S = 3600, 86400
 JOB, WORKFLOW = "job", "workflow"
-WEBHOOK_PORT, METRICS_PORT = 2397, 2398
-MOST_PER_HOUR = 6
-"""Launches in an hour, of all alerts together; what is more waits until one of them is an hour old."""
-MOST_FAILURES = 3
-"""Launches for the same alert that fail in a row, after which it launches something once a day at most."""
-FOLDER = "/etc/ironspan/events"
+GROUP, RECEIVER = "events", "ironspan-events"
+WEBHOOK_PORT = 2397
+FOLDER, STATE = "/etc/ironspan/events", "/var/lib/ironspan/events"
+"""Secrets and certificates of the program, and what it remembers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ PEOPLE: t.Final[Mapping[str, str]] = {
     "EtcdBackupTwoWriters": "the agents settle it by the lease",
     "EtcdQuotaNearlyUsed": "the agent defragments by itself; what fills the database is for people to find",
     "EtcdSlowDisk": "a disk is replaced by people",
+    "EventsBreaker": "somebody looks for the one cause of so many alerts",
+    "EventsNotReady": "what would launch a job for it is what does not work",
     "GpuNodeInTriage": "the node waits for a person",
     "GpuRepairBreaker": "nodes that are repaired are released by a person",
     "GpuRepairFrozen": "it goes on by itself when its reason is gone",
@@ -126,48 +132,70 @@ def _chosen(settings: Settings) -> dict[str, Reaction]:
     return {name: one for name, one in REACTIONS.items() if name not in settings.alerts_left_alone}
 
 
+def groups_of(site: Site) -> dict[str, list[str]]:
+    """Return the hosts of each group of the inventory that an alert may name a host of."""
+    named = sorted({one.group for one in REACTIONS.values() if one.group})
+    return {group: [host.name for host in site.group(group)] for group in named}
+
+
 def program_settings(
     settings: Settings, host: str, ca_file: str, groups: Mapping[str, Sequence[str]]
 ) -> Content:
-    """Return the settings of ``ironspan-events``.
+    """Return the settings of ``ironspan-events`` but for the variables of the role ``events``.
 
     Args:
         settings: of the site.
         host: URL of the controller.
-        ca_file: of the authority of its certificate; "" for those that the machine trusts.
+        ca_file: of the authority of its certificate, on the host of the program; "" for those that it trusts.
         groups: hosts of each group of the inventory.
     """
-    reactions = []
-    for alert, one in _chosen(settings).items():
-        if one.group and not groups.get(one.group):
-            continue
-        reactions.append(
-            {
-                "alert": alert,
-                "kind": one.kind,
-                "template": template_of(settings, one),
-                "cool_down_seconds": one.cool_down_s,
-                "answers": answers_of(one),
-                "label": one.label,
-                "hosts": ",".join(sorted(groups[one.group])) if one.group else "",
-            }
-        )
+    reactions = [
+        {
+            "alert": alert,
+            "kind": one.kind,
+            "template": template_of(settings, one),
+            "cool_down_seconds": one.cool_down_s,
+            "answers": answers_of(one),
+            "label": one.label,
+            "hosts": ",".join(sorted(groups[one.group])) if one.group else "",
+        }
+        for alert, one in _chosen(settings).items()
+        if not one.group or groups.get(one.group)
+    ]
     return {
         "controller": {"host": host, "ca_file": ca_file, "token_file": f"{FOLDER}/controller-token"},
         "organization": settings.organization,
-        "listen": {
-            "address": "0.0.0.0",
-            "port": WEBHOOK_PORT,
-            "certificate": f"{FOLDER}/tls.crt",
-            "key": f"{FOLDER}/tls.key",
-        },
+        "listen": {"certificate": f"{FOLDER}/tls.crt", "key": f"{FOLDER}/tls.key"},
         "token_file": f"{FOLDER}/token",
-        "state": "/var/lib/ironspan/events.json",
-        "most_per_hour": MOST_PER_HOUR,
-        "most_failures": MOST_FAILURES,
-        "metrics": {"address": "127.0.0.1", "port": METRICS_PORT},
+        "state": f"{STATE}/launched.json",
         "reactions": reactions,
     }
+
+
+def of_site(site: Site) -> tuple[Content, str]:
+    """Return the settings of the program of a site, and the certificates of its controller's authority.
+
+    They are "" where the host's own authorities are trusted.
+
+    Raises:
+        ActionableError: the authority's file cannot be read.
+    """
+    variables = next(iter(site.hosts.values())).variables
+    file, authority = str(variables["awx_ca_file"]), ""
+    try:
+        if file:
+            authority = pathlib.Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ActionableError(
+            f"{file} cannot be read.", "Write the authority's file as awx_ca_file."
+        ) from error
+    made = program_settings(
+        settings_of(variables, len(site.group("nodes"))),
+        str(variables["awx_host"]),
+        f"{FOLDER}/controller-ca.crt" if authority else "",
+        groups_of(site),
+    )
+    return made, authority
 
 
 def rulebook(settings: Settings, groups: Mapping[str, Sequence[str]]) -> list[Content]:
@@ -221,15 +249,31 @@ def _rule(settings: Settings, alert: str, one: Reaction, hosts: Sequence[str]) -
     }
 
 
-def receiver() -> Content:
-    """Return the part of Alertmanager's configuration that sends alerts here."""
+def receiver(settings: Settings, address: str, port: int = WEBHOOK_PORT) -> Content:
+    """Return the part of Alertmanager's configuration that sends here the alerts that launch something.
+
+    Args:
+        settings: of the site.
+        address: of the host of the program.
+        port: of the program.
+    """
     return {
+        "route": {
+            "routes": [
+                {
+                    "receiver": RECEIVER,
+                    "matchers": [f'alertname =~ "{"|".join(_chosen(settings))}"'],
+                    # People are told as before, by the routes that follow.
+                    "continue": True,
+                }
+            ]
+        },
         "receivers": [
             {
-                "name": "ironspan-events",
+                "name": RECEIVER,
                 "webhook_configs": [
                     {
-                        "url": f"https://HOST:{WEBHOOK_PORT}/alerts",
+                        "url": f"https://{address}:{port}/alerts",
                         "send_resolved": True,
                         "http_config": {
                             "authorization": {"credentials_file": "/etc/alertmanager/ironspan-token"},
@@ -238,5 +282,5 @@ def receiver() -> Content:
                     }
                 ],
             }
-        ]
+        ],
     }

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -62,21 +61,19 @@ def files(made: Mapping[str, list[Content]]) -> dict[str, str]:
 
 
 def event_files(
-    settings: Settings, host: str, ca_file: str, groups: Mapping[str, Sequence[str]]
+    settings: Settings, groups: Mapping[str, Sequence[str]], address: str, port: int
 ) -> dict[str, str]:
-    """Return the text of each file about alerts, by its path: settings, rulebook, receiver.
+    """Return the text of each file about alerts, by its path: rulebook, and Alertmanager's part.
 
     Args:
         settings: of the site.
-        host: URL of the controller.
-        ca_file: of the authority of its certificate, or "".
         groups: hosts of each group of the inventory that an alert may name.
+        address: of the host that takes alerts.
+        port: of the program there.
     """
-    program = events.program_settings(settings, host, ca_file, groups)
     return {
-        "events/events.json": f"{json.dumps(program, indent=2)}\n",
         "events/rulebook.yml": f"{_MADE}---\n{_text(events.rulebook(settings, groups))}",
-        "events/alertmanager.yml": f"{_MADE}---\n{_text(events.receiver())}",
+        "events/alertmanager.yml": f"{_MADE}---\n{_text(events.receiver(settings, address, port))}",
     }
 
 

@@ -75,6 +75,7 @@ class Evidence:
         ironic: what the site's own Ironic says, empty where there is none; ``error`` in it says why nothing.
         estate: how the estate in Azure stands, as ``estate_checks.ask_estate`` says it.
         fsync: member of etcd to its p99 of fdatasync in seconds.
+        alerts: whether alerts are taken, as ``alert_checks.ask_alerts`` says it; else empty.
     """
 
     site: Site
@@ -88,6 +89,7 @@ class Evidence:
     ironic: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     estate: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     fsync: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    alerts: Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def answers(self) -> Iterator[tuple[str, Content]]:
         """Yield the hosts that answered."""

@@ -8,6 +8,7 @@ import typing as t
 from collections.abc import Callable, Iterable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import (
+    alert_checks,
     attestation_checks,
     certificate_checks,
     cluster_checks,
@@ -58,6 +59,7 @@ CHECKS: tuple[Check, ...] = (
     Check("encryption", CONTROLLER, "how the PKI store says secrets are stored", encryption_checks.secrets),
     Check("attestation", CONTROLLER, "what is recorded of workers' TPMs", attestation_checks.tpms),
     Check("ironic", CONTROLLER, "conductors and servers of the site's own Ironic", ironic_checks.ironic),
+    Check("alerts", CONTROLLER, "the program that launches jobs for alerts", alert_checks.alerts),
     Check(
         "estate",
         CONTROLLER,

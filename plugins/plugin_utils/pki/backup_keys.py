@@ -19,7 +19,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import bmcs, ironic, sealing
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import bmcs, events, ironic, sealing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_signers import (
     BackupSigners,
     stamped,
@@ -112,6 +112,7 @@ class BackupKeys:
         needed += stamped(header)
         needed += bmcs.stamped(header)
         needed += ironic.stamped(header)
+        needed += events.stamped(header)
         return hashlib.sha256(json.dumps(needed).encode()).hexdigest()[:16]
 
     def bundle(self) -> str:

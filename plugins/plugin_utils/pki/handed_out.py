@@ -25,6 +25,7 @@ def known(store: Store) -> dict[str, Open]:
         **store.encryption.secrets(),
         **store.backup_keys.secrets(),
         **store.ironic.secrets(),
+        **store.events.secrets(),
     }
 
 

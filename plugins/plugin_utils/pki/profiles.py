@@ -63,6 +63,8 @@ PROFILES: t.Mapping[str, Profile] = {
     "gpu-repair": Profile("kubernetes", (ExtendedKeyUsageOID.CLIENT_AUTH,)),
     # Of the API of the site's own Ironic, and of images and virtual media where they have TLS.
     "ironic-server": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
+    # Of the program that takes alerts.
+    "events-server": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
     "kubelet-serving": Profile("kubernetes", (ExtendedKeyUsageOID.SERVER_AUTH,), needs_names=True),
 }
 

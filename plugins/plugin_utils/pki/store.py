@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_keys im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.bmcs import BmcSecrets
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_keys import EncryptionKeys
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.events import EventSecrets
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.generations import (
     ROTATABLE,
@@ -93,6 +94,7 @@ class Store(Signer):
         self.encryption = EncryptionKeys(folder, clock)
         self.bmcs = BmcSecrets(folder, clock)
         self.ironic = IronicSecrets(folder)
+        self.events = EventSecrets(folder)
         self.tpms = TpmRecords(folder)
 
     # -- making and checking -----------------------------------------------------------------------
@@ -122,6 +124,7 @@ class Store(Signer):
             self.encryption.prove()
             self.bmcs.prove()
             self.ironic.prove()
+            self.events.prove()
             if not self._folder.header().get(COMPLETE):
                 self._folder.change_header({COMPLETE: True})
         return made
@@ -135,6 +138,7 @@ class Store(Signer):
         self.encryption.prove()
         self.bmcs.prove()
         self.ironic.prove()
+        self.events.prove()
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -68,6 +68,9 @@ class Authorities(t.Protocol):
     def ironic(self) -> dict[str, t.Any]:
         """Return the names of the secrets of the site's own Ironic: ``password``, and ``keys`` of backups."""
 
+    def events(self) -> dict[str, str]:
+        """Return the names of the secrets of ``ironspan-events``: ``token``, and ``account`` or ""."""
+
     def bmc_pem(self) -> str:
         """Return the certificate of the authority for BMCs, "" of a site that has none."""
 
@@ -152,6 +155,17 @@ class StoreAuthorities:
             return json.dumps(store.ironic.names())
 
         return t.cast("dict[str, t.Any]", json.loads(self._ask("ironic", "", read, stand_in)))
+
+    def events(self) -> dict[str, str]:
+        """Return the names of the secrets of ``ironspan-events``; in check mode those that it will have."""
+
+        def read(store: t.Any) -> str:
+            if self._make:
+                store.events.ensure()
+            return json.dumps(store.events.names())
+
+        stand_in = json.dumps({"token": "events-token-1", "account": ""})
+        return t.cast("dict[str, str]", json.loads(self._ask("events", "", read, stand_in)))
 
     def bmc_pem(self) -> str:
         """Return the certificate of the authority for BMCs, "" of a site that has none."""

@@ -9,6 +9,7 @@ which everything its template reads is the same; a document is put together from
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,8 @@ class Renderer:
             "backup_signers": authorities.backup_signers,
             "recovery_stamp": authorities.recovery_stamp,
             "ironic_secrets": authorities.ironic,
+            "event_secrets": authorities.events,
+            "event_settings": functools.partial(_event_settings, site),
             "bmc_ca_pem": authorities.bmc_pem,
             "encryption_of_secrets": authorities.encryption,
             "etcd_peer_name": PEER_NAME,
@@ -276,6 +279,13 @@ def _mig_strategy(layout: dict[str, list[str]]) -> str:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
 
     return mig.strategy(layout)
+
+
+def _event_settings(site: Site) -> tuple[dict[str, t.Any], str]:
+    # Only sites whose alerts launch jobs pay for reading what there is to launch.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import events
+
+    return events.of_site(site)
 
 
 def _resources(layer: str, content: t.Any) -> Piece:

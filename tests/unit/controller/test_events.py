@@ -83,7 +83,7 @@ def test_the_team_of_the_program_launches_what_alerts_launch_and_nothing_else() 
 
 def test_an_alert_that_is_left_alone_is_nowhere() -> None:
     chosen = settings(awx_alerts_left_alone=["EtcdMemberUnhealthy"])
-    files = rendered.event_files(chosen, HOST, "", GROUPS)
+    files = rendered.event_files(chosen, GROUPS, "10.0.0.9", 2397)
     assert not any("EtcdMemberUnhealthy" in text for text in files.values())
     assert ("workflow", "ironspan member replace workflow") not in events.launched(chosen)
 
@@ -122,6 +122,20 @@ def test_settings_that_are_wrong_are_refused(
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         read(tmp_path, **more)
+
+
+def test_alertmanager_sends_what_launches_something_and_people_are_told_as_before() -> None:
+    chosen = settings(awx_alerts_left_alone=["EtcdAlarm"])
+    made = events.receiver(chosen, "10.0.0.9", 2400)
+    (route,), (to,) = made["route"]["routes"], made["receivers"]
+    (matcher,) = route["matchers"]
+    expression = matcher.removeprefix('alertname =~ "').removesuffix('"')
+    assert set(expression.split("|")) == set(events.REACTIONS) - {"EtcdAlarm"}
+    assert route["continue"] is True
+    assert (route["receiver"], to["webhook_configs"][0]["url"]) == (
+        to["name"],
+        "https://10.0.0.9:2400/alerts",
+    )
 
 
 # What becomes of an alert.

@@ -19,7 +19,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
 
 from tests.support.controller.launching import DONE
-from tests.support.controller_site import HOST, settings
+from tests.support.controller_site import settings
 from tests.support.events import alert, certificate, controller_of_events
 from tests.support.lab_azure import free_ports
 from tests.support.playbooks import ROOT
@@ -53,7 +53,7 @@ def test_ansible_rulebook_launches_what_the_table_says_once(tmp_path: pathlib.Pa
     programs = environment("rulebook", "about a minute")
     certificate(tmp_path)
     (port,) = free_ports(1)
-    files = rendered.event_files(settings(), HOST, "", {"etcd": ["azure-1", "azure-2"]})
+    files = rendered.event_files(settings(), {"etcd": ["azure-1", "azure-2"]}, "HOST", port)
     text = files["events/rulebook.yml"].replace("/etc/ironspan/events", str(tmp_path))
     (tmp_path / "rulebook.yml").write_text(text.replace("port: 2397", f"port: {port}"))
     with controller_of_events(tmp_path) as (controller, token), (tmp_path / "log").open("wb") as log:

@@ -181,6 +181,7 @@ class Draft:
             "quota": [],
         }
         self.fsync = {"az-1": 0.004}
+        self.alerts: Content = {"host": "az-1", "error": "", "account": True}
         self.ironic: Content = {"conductors": ["rack-1"], "changing": False, "servers": {"gpu-1": server}}
 
     def evidence(self) -> Evidence:
@@ -188,7 +189,7 @@ class Draft:
         return Evidence(
             self.site, NOW, copy.deepcopy(self.hosts), copy.deepcopy(self.api), self.members,
             self.etcd_error, self.controller, self.events, copy.deepcopy(self.ironic),
-            copy.deepcopy(self.estate), self.fsync,
+            copy.deepcopy(self.estate), self.fsync, copy.deepcopy(self.alerts),
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from tests.support.playbooks import ROOT
 BOOKS = ROOT / "playbooks"
 EVERYTHING = set(all_layers().order)
 OF_SERVERS = {"etcd", "etcd_events", "control_plane", "access", "gpu_repair"}
-UNVERSIONED = {"egress_proxy", "etcd_disk", "haproxy", "access", "gpu_repair", "ironic"}
+UNVERSIONED = {"egress_proxy", "etcd_disk", "haproxy", "access", "gpu_repair", "ironic", "events"}
 """Layers without a version that upgrade.yml is about."""
 
 NEEDED: dict[str, set[str]] = {

@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import audit_watch, runtime_smoke
 
 from ironspan.backup.agent.metrics import Metrics as BackupMetrics
+from ironspan.events.metrics import Metrics as EventsMetrics
 from ironspan.gpu_repair.metrics import Metrics as GpuRepairMetrics
 from ironspan.gpud.agent import Agent
 from ironspan.gpud.metrics import Exported
@@ -34,6 +35,7 @@ SERVED: dict[str, t.Callable[[], Metrics]] = {
     "etcd": BackupMetrics,
     "gpu-repair": GpuRepairMetrics,
     "kms": KmsMetrics,
+    "events": EventsMetrics,
     "gpud": lambda: Metrics("ironspan_gpud"),
 }
 """Programs that serve metrics, by the name of their alerts."""
