@@ -97,6 +97,7 @@ ORDER: t.Mapping[str, str] = {
     "ironspan.ironic": "Ironic as one program on hosts",
     "ironspan.pages": "pages that people look at: their look, and what they are made of",
     "ironspan.cli": "the command line",
+    "ironspan.callbacks": "what Ansible tells of its runs, for reports",
     "ironspan.artifacts": "fills the mirror",
     "ironspan.lab": "the lab",
     "ironspan.__main__": "python -m ironspan",

@@ -27,6 +27,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HOSTS_SHOWN = 40
 """With more hosts than this a phase shows only its failures and one line of counts."""
 LOGS_KEPT = 20
+REPORTED = "IRONSPAN_REPORTED"
+"""In the environment of Ansible: ironspan itself writes the report of this run."""
 LONGEST_RESULT = 1 << 30
 """Characters of a task's result. ansible-runner's own limit, 700,000, is less than 165 objects of AWX."""
 
@@ -79,15 +81,22 @@ def log_folder() -> pathlib.Path:
     return state / "ironspan" / "log"
 
 
-def log_file(command: str) -> pathlib.Path:
-    """Return a new log file in the log folder; the command's oldest logs beyond 20 go, with their reports."""
+def log_file(command: str, folder: pathlib.Path | None = None) -> pathlib.Path:
+    """Return a new log file; the command's oldest logs in its folder beyond 20 go, with their reports.
+
+    Args:
+        command: of which it is.
+        folder: of the logs; that of the user by default.
+    """
     from ironspan.cli.run_record import DATA, LIVE, PAGE
 
-    folder = log_folder()
+    folder = folder or log_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for old in sorted(folder.glob(f"{command}-[0-9]*.log"))[: -LOGS_KEPT + 1]:
-        for suffix in (PAGE, DATA, LIVE, old.suffix):
-            old.with_suffix(suffix).unlink(missing_ok=True)
+    endings = (PAGE, DATA, LIVE, ".log")
+    files = [path for path in folder.glob(f"{command}-[0-9]*") if path.suffix in endings]
+    for old in sorted({path.with_suffix("") for path in files})[: -LOGS_KEPT + 1]:
+        for suffix in endings:
+            old.with_name(f"{old.name}{suffix}").unlink(missing_ok=True)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return folder / f"{command}-{stamp}.log"
 
@@ -123,7 +132,7 @@ class PlaybookRun:
         self.verbose = verbose
         self.environment = dict(environment or {})
         self.run = Run(again=shlex.join(["ironspan", *sys.argv[1:]]))
-        self.recorder = Recorder(self.run, playbook.stem, self.arguments, log, sys.argv[1:])
+        self.recorder = Recorder(self.run, playbook.stem, self.arguments, log, ["ironspan", *sys.argv[1:]])
         self.page = ""
         """Path of the run's page, or why there is none."""
         self.output: list[str] = []
@@ -184,6 +193,7 @@ class PlaybookRun:
                     "ANSIBLE_HOST_KEY_CHECKING": "True",
                     # It empties what is longer: changes, notes and failures of a task would be lost.
                     "MAX_EVENT_RES": str(LONGEST_RESULT),
+                    REPORTED: "1",
                     **self.environment,
                 },
             )

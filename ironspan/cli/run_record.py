@@ -64,7 +64,8 @@ class Recorder:
         playbook: name of what runs.
         arguments: options for ``ansible-playbook``.
         log: the log beside which everything lies.
-        argv: the command line, as it was given.
+        argv: the command line, as it was given, with the program's name.
+        has_log: whether there is a log, or only what lies beside it.
         clock: Unix time; tests hand in their own.
     """
 
@@ -74,14 +75,16 @@ class Recorder:
         playbook: str,
         arguments: collections.abc.Sequence[str],
         log: pathlib.Path,
-        argv: collections.abc.Sequence[str] = (),
+        argv: collections.abc.Sequence[str] = ("ironspan",),
+        has_log: bool = True,
         clock: collections.abc.Callable[[], float] = time.time,
     ) -> None:
         self._run = run
         self._playbook = playbook
         self._check = "--check" in arguments
         self.log = log
-        self._again = " ".join(["ironspan", *without_values(argv)])
+        self._has_log = has_log
+        self._again = " ".join(without_values(argv))
         self._clock = clock
         self.started = clock()
         self._written = 0.0
@@ -230,7 +233,7 @@ class Recorder:
             "state": state,
             "started": round(self.started, 3),
             "seconds": round(self._run.elapsed(), 3),
-            "log": str(self.log),
+            "log": str(self.log) if self._has_log else "",
         }
 
     def _times(self, phase: Phase) -> dict[str, t.Any]:

@@ -63,7 +63,7 @@ def page(run: Run) -> str:
             _timings(run, standings),
         ],
         [
-            element("p", "Log: ", element("code", run["log"])),
+            element("p", "Log: ", element("code", run["log"])) if run["log"] else "",
             element("p", "The same as data: ", element("code", run["json"])),
             element("p", f"Made by ironspan {run['version']}. Times are UTC."),
         ],

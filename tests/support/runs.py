@@ -159,7 +159,7 @@ def recorded(
         "site",
         ["--check"] if check else [],
         folder / "apply-20270115T080000.000000Z.log",
-        ["apply", "-i", "inventories/north"],
+        ["ironspan", "apply", "-i", "inventories/north"],
         clock=lambda: STARTED + clock.now,
     )
     for seconds, event in events(hosts, broken, text):
