@@ -94,6 +94,9 @@ def small(made: Rendered, more: Collection[str] = (), workflow: str = "change") 
         **made,
         "controller_templates": templates,
         "controller_workflows": workflows,
+        "controller_schedules": [
+            entry for entry in made["controller_schedules"] if entry["unified_job_template"] in kept
+        ],
         "controller_roles": roles,
     }
 

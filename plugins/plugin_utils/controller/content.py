@@ -30,6 +30,12 @@ DEFAULT_SCHEDULES: t.Final[tuple[Content, ...]] = (
         "rrule": "DTSTART;TZID=UTC:20260104T030000 RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=SU",
         "answers": {},
     },
+    {
+        # A few at a time, while nobody works with them. A site without GPUs has nobody to ask.
+        "operation": "gpu_preflight",
+        "rrule": "DTSTART;TZID=UTC:20260101T003000 RRULE:FREQ=HOURLY;INTERVAL=1",
+        "answers": {},
+    },
 )
 """What every site has on a schedule, where ``awx_schedules`` does not say otherwise of the same operation."""
 

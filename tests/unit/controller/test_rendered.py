@@ -248,7 +248,7 @@ def test_schedules_are_of_what_runs_by_itself() -> None:
     )  # fmt: skip
     found = {entry["name"]: entry for entry in made["controller_schedules"]}
     assert sorted(found) == [
-        f"ironspan {name} schedule" for name in ("backup drill", "certs", "doctor", "verify")
+        f"ironspan {name} schedule" for name in ("backup drill", "certs", "doctor", "gpu preflight", "verify")
     ]
     assert found["ironspan doctor schedule"]["enabled"] is False
     for entry in found.values():

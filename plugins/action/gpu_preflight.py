@@ -1,0 +1,64 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Asks idle GPU nodes for a preflight, those first whose last one is the longest ago."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import idle
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
+
+_CONFLICT = 409
+
+
+class ActionModule(ClusterAction):
+    """The action ``ironspan.hybrid.gpu_preflight``."""
+
+    ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
+        "most": {"type": "int", "required": True},
+        "days": {"type": "int", "required": True},
+    }
+
+    def visit(self, session: Session, arguments: Result) -> Result:
+        """Choose, and write the request on each node that is chosen."""
+        site = session.site
+        names = [host.name for host in site.group("gpu") if self.is_about(host.name, site)]
+        if not names:
+            self.say("no host of this run is in the group gpu")
+            return {"changed": False, "asked": [], "left": {}}
+        api = session.api()
+        chosen = idle.choose(
+            names,
+            api.get("/api/v1/nodes")["items"],
+            api.get("/api/v1/pods")["items"],
+            most=arguments["most"],
+            days=arguments["days"],
+            now=time.time(),
+        )
+        left, asked = dict(chosen.left), []
+        for one in chosen.asked:
+            if not self._task.check_mode and not _written(api, one):
+                left[one.node] = "something else has changed it just now"
+                continue
+            asked.append(one.node)
+            when = time.strftime("%Y-%m-%d", time.gmtime(one.tested)) if one.tested else "never"
+            self.say(f"{one.node}: asked for a preflight (last one: {when})")
+        for name, why in sorted(left.items()):
+            self.say(f"{name}: not asked: {why}")
+        return {"changed": bool(asked), "asked": asked, "left": left}
+
+
+def _written(api: t.Any, one: idle.Asked) -> bool:
+    """Write the request on a node; False where the node has changed since it was chosen."""
+    body = {"metadata": {"resourceVersion": one.version, "annotations": {idle.ACTION: one.action}}}
+    try:
+        api.merge(f"/api/v1/nodes/{one.node}", body)
+    except ApiError as error:
+        if error.status == _CONFLICT:
+            return False
+        raise
+    return True
