@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""One more worker costs the same in a cluster of 20 and in one of 1,000: the project's node_add.yml.
+"""One more worker in a cluster of 1,000 costs what it does in one of 20, and the check of the inventory.
 
 The host only answers, the API is one in memory with all the nodes; everything else is real. What Ansible
 itself spends on an inventory of that size is measured by a playbook with as many tasks that do nothing, and
@@ -27,10 +27,10 @@ from tests.bench.table import Table
 from tests.support.fake_api import NODES, FakeApi, Joins, server_files
 
 FEW, MANY = 20, 1000
-RATIO = 1.5
-"""A millisecond for each of the other hosts would make it 2. What is compared are differences of about a
-second, of which a shared machine, which gets slower and faster by half, changes a quarter."""
-ROUNDS = 8
+OTHER_HOST_MS = 2.4
+"""CPU that one of the other hosts may cost: what ``validate`` may take for one of 5,000, since the whole
+inventory is checked before anything is done (0.7 to 1.1 measured). To contact one costs 60 and more."""
+ROUNDS = 3
 """At most; the cheapest of each counts."""
 POLLS = 3
 """Requests that a wait makes more or less."""
@@ -141,7 +141,7 @@ def test_one_more_node_costs_the_same_in_any_cluster(
     whole: dict[int, list[float]] = {FEW: [], MANY: []}
     reading: dict[int, list[float]] = {FEW: [], MANY: []}
     requests: dict[int, list[str]] = {}
-    ratio = math.inf
+    other = math.inf
     for _ in range(ROUNDS):
         for count, hosts in clusters.items():
             cost, asked = added(hosts)
@@ -152,8 +152,8 @@ def test_one_more_node_costs_the_same_in_any_cluster(
             whole[count].append(cost.controller_cpu)
             reading[count].append(idle(hosts, cost.tasks[new] + cost.tasks_of_controller).controller_cpu)
         few, many = (min(whole[count]) - min(reading[count]) for count in (FEW, MANY))
-        ratio = many / few
-        if ratio <= RATIO:
+        other = (many - few) / (MANY - FEW) * 1000
+        if other <= OTHER_HOST_MS:
             break
     assert f"GET {NODES}" not in requests[MANY], "all nodes were asked for"
     table.note(SECTION, "SSH operations / hosts contacted", "3 / 1")
@@ -161,7 +161,7 @@ def test_one_more_node_costs_the_same_in_any_cluster(
         spent = f"{min(whole[count]):.2f} s, {min(reading[count]):.2f} s of it Ansible's own"
         table.note(SECTION, f"among {count:,}: controller CPU", spent, "start and reading of the inventory")
     table.add(SECTION, "requests to the API", len(requests[MANY]), len(requests[FEW]) + POLLS)
-    table.add(SECTION, f"ironspan's own CPU, among {MANY:,} / among {FEW}", ratio, RATIO)
+    table.add(SECTION, "ironspan's own CPU for each of the other hosts", other, OTHER_HOST_MS, "ms")
     table.note(
         SECTION, "kubespray among 1,000", "about 60 min", "published: kubespray issue 10449; facts of all"
     )
