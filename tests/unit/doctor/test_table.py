@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.record import Record
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import table
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.page import page
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
@@ -29,6 +30,7 @@ from tests.unit.doctor.samples import (
     node,
     pod,
     site,
+    site_with,
     unit,
 )
 
@@ -105,6 +107,17 @@ def ends(days: float) -> Change:
 def known(**values: t.Any) -> Change:
     def change(d: Draft) -> None:
         d.controller = dataclasses.replace(d.controller, **values)
+
+    return change
+
+
+def attested(**values: str) -> Change:
+    """Return a change by which the TPM of the worker has to prove something, with what is recorded of it."""
+    record = Record("ab" * 32, "ecdsa", "00", {0: "cd"}, "anna", "2027-01-01", **values).text()
+
+    def change(d: Draft) -> None:
+        d.site = site_with({"node_attestation": "require"})
+        known(tpms={"rack-1": record if values else ""})(d)
 
     return change
 
@@ -240,6 +253,9 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("encryption", "notice", known(encryption=Encryption(("secretbox-1", "identity"), "write", "2026-11-22")),
      "in the stage write since 2026-11-22",
      "ironspan apply encryption_rotate -e ironspan_encryption_stage=next"),
+    ("attestation", "problem", attested(asked="2027-01-02", found="PCR 0 (firmware) is 1"),
+     "rack-1: its TPM was asked on 2027-01-02: PCR 0 (firmware) is 1", "ironspan server attest rack-1;"),
+    ("attestation", "notice", attested(), "nobody has accepted its TPM", "ironspan server attest rack-1;"),
     ("estate", "notice", of_azure(error="no login"), "could not be asked about: no login", "sign in as"),
     ("estate", "problem", of_azure(fault="the subscription is of the tenant t", state={}), "of the tenant t",
      "correct it"),
