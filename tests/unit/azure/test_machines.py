@@ -8,6 +8,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.inventory import azure
 from ansible_collections.ironspan.hybrid.plugins.inventory.azure import InventoryModule
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import (
@@ -23,6 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.estate.conftest import SMALL
 
 SCOPE = "/subscriptions/s/providers"
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIEJhc2U2NEJhc2U2NEJhc2U2NEJhc2U2NEJhc2U2NA"
@@ -196,6 +199,24 @@ def test_a_second_machine_replaces_no_key_of_the_first(
     recorded = [(entry.identity, entry.keys[0]) for entry in file.entries()]
     assert recorded == [(one, KEYS[one]) for one in (["lab/etcd-1"] if known else []) + ["lab/late"]]
     assert sorted(twins([genuine, thief, late])) == ["lab/etcd-1", "lab/thief"]
+
+
+@pytest.mark.parametrize("written", [None, [], ["/dev/disk/by-id/x"]])
+def test_what_the_site_writes_of_etcds_disk_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[str] | None
+) -> None:
+    """A variable of a host would hide that of a group, so the plugin writes none."""
+    told = {**SMALL, **({} if written is None else {"etcd_disk_devices": written})}
+    monkeypatch.setattr(azure, "variables_of_all", lambda *_: dict(told))
+    monkeypatch.setattr(azure, "connection", lambda _: None)
+    monkeypatch.setattr(InventoryModule, "_seen", lambda *_: ([], True))
+    monkeypatch.setattr(InventoryModule, "_keys", lambda *_: {})
+    plugin: t.Any = InventoryModule()
+    plugin.loader = None
+    hosts = plugin._asked(tmp_path / "azure.yml", False).hosts
+    given = {name: variables.get("etcd_disk_devices") for name, (_, variables) in hosts.items()}
+    paths = ["/dev/disk/azure/data/by-lun/0", "/dev/disk/azure/scsi1/lun0"] if written is None else None
+    assert given["etcd-1"] == given["etcd-3"] == paths and given["control-plane-1"] is None
 
 
 def test_keys_are_taken_out_of_what_a_machine_printed_and_nothing_else_is() -> None:
