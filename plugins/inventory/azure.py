@@ -12,14 +12,14 @@ from ansible.template import trust_as_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.group_variables import (
     variables_of_all,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines, recording
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection, connection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import Declared, Seen
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import declared as estate_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.machines import etcd_devices
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 
@@ -36,9 +36,9 @@ description:
     the group C(all).
   - Every instance of a pool (C(azure_pools)) that runs is a host in C(azure), C(nodes) and the groups of its
     pool. Azure is asked for all machines and all interfaces, in two lists.
-  - Public SSH host keys are read through Azure's control plane (run command), once for each machine, into the
-    file C(azure_known_hosts). No key is ever trusted because it was seen first. An instance whose key is not
-    known is no host.
+  - Public SSH host keys are those of the file C(azure_known_hosts), which C(playbooks/azure.yml) has read
+    through Azure's control plane. This plugin writes nothing. No key is ever trusted because it was seen
+    first. An instance whose key is not recorded is no host.
   - A machine counts only in a resource group of the site (C(azure_resource_groups)), whatever its tags are.
     Of two machines with one name or one address no key is recorded.
   - C(ansible-inventory -v) names what is declared and not there, what runs and is not declared, and what has
@@ -120,9 +120,9 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             )
         known = KnownHostsFile(str(variables.get(KNOWN_HOSTS) or ""), KNOWN_HOSTS)
         spoken = connection(variables.get(MANAGEMENT) or {})
-        listed, fresh = self._seen(str(path), spoken, estate, cache)
+        listed = self._seen(str(path), spoken, estate, cache)
         seen, strangers = machines.told_apart(listed, estate.groups.values())
-        unknown = self._keys(spoken, known, seen, fresh)
+        unknown = self._unknown(known, seen)
         declared = {
             one.name: Declared(
                 one.groups, one.address, estate.region, one.zone, () if written else etcd_devices(one)
@@ -133,38 +133,20 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         handed = machines.handed_over(declared, pools, seen, unknown)
         return handed._replace(held={**handed.held, **strangers})
 
-    def _seen(self, path: str, spoken: Connection, estate: Estate, cache: bool) -> tuple[list[Seen], bool]:
-        """Return the machines that are there, and whether that was asked just now."""
+    def _seen(self, path: str, spoken: Connection, estate: Estate, cache: bool) -> list[Seen]:
+        """Return the machines that are there."""
         key, kept = self.get_cache_key(path), bool(self.get_option("cache"))
         if kept and cache and key in self._cache:
-            return [Seen(*map(str, entry)) for entry in self._cache[key]], False
+            return [Seen(*map(str, entry)) for entry in self._cache[key]]
         seen = machines.listed(Rest(spoken, estate.subscription), estate.site)
         if kept:
             self._cache[key] = [list(one) for one in seen]
-        return seen, True
+        return seen
 
-    def _keys(
-        self, spoken: Connection, known: KnownHostsFile, seen: list[Seen], fresh: bool
-    ) -> dict[str, str]:
-        """Record the keys of machines that are new; return name and reason of those that are not known."""
-        recorded = known.entries()
-        there = {(entry.address, entry.identity) for entry in recorded}
-        twins = machines.twins(seen)
-        unread_yet = [one for one in seen if one.ready and (one.address, one.identity) not in there]
-        missing = [one for one in unread_yet if one.identity not in twins]
-        doubtful = {one.name: twins[one.identity] for one in unread_yet if one.identity in twins}
-        identities = {one.identity for one in seen}
-        left = {entry.identity: entry.name for entry in recorded if entry.identity not in {"", *identities}}
-        if not fresh:
-            return {**doubtful, **{one.name: "its host key is not known yet" for one in missing}}
-        read = machines.host_keys(spoken, missing)
-        new = [
-            Entry(one.address, one.name, tuple(keys), one.identity)
-            for one in missing
-            if isinstance(keys := read[one.name], list)
-        ]
-        for name in sorted({*left.values()} - {one.name for one in seen}):
+    def _unknown(self, known: KnownHostsFile, seen: list[Seen]) -> dict[str, str]:
+        """Return name and reason of machines whose keys are not recorded; name those that have left."""
+        found = recording.difference(seen, known.entries())
+        for name in sorted({*found.left.values()} - {one.name for one in seen}):
             self.display.warning(f"{name} has left Azure; if it was a node: ironspan node remove {name}")
-        if new or left:
-            known.record(new, gone=left)
-        return {**doubtful, **{name: keys for name, keys in read.items() if isinstance(keys, str)}}
+        missing = {one.name: "its host key is not recorded; ironspan azure does it" for one in found.missing}
+        return {**found.doubtful, **missing}

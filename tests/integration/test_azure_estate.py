@@ -307,6 +307,8 @@ def test_the_playbook_goes_from_no_host_to_hosts_whose_keys_are_known(arm: LabAr
     inventory = site(arm, tmp_path)
     before = hosts_of(inventory)
     assert sorted(before["etcd"]["hosts"]) == ["etcd-1", "etcd-2", "etcd-3"]
+    checked = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml", "--check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
     assert not (tmp_path / "known_hosts").exists()
     deployed = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
@@ -314,10 +316,15 @@ def test_the_playbook_goes_from_no_host_to_hosts_whose_keys_are_known(arm: LabAr
     again = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "changed=0" in again.stdout
+    file = tmp_path / "known_hosts"
+    recorded = file.read_text()
     after = hosts_of(inventory)
-    known = {
-        line.split()[0].partition(",")[2] for line in (tmp_path / "known_hosts").read_text().splitlines()
-    }
+    known = {line.split()[0].partition(",")[2] for line in recorded.splitlines()}
     assert known == {*after["_meta"]["hostvars"]} == {*after["azure"]["hosts"]}
-    assert "10.20.0.16,etcd-1 ssh-ed25519 " in (tmp_path / "known_hosts").read_text()
+    assert "10.20.0.16,etcd-1 ssh-ed25519 " in recorded
+    # Whoever reads the inventory writes nothing, whatever is recorded.
+    assert file.read_text() == recorded
+    file.unlink()
+    hosts_of(inventory)
+    assert not file.exists()
     assert "10.20.0.16" in str(after["_meta"]["hostvars"]["etcd-1"]["ansible_host"])

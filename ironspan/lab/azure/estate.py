@@ -34,7 +34,7 @@ def machines(members: int) -> list[dict[str, Any]]:
 
 
 def known_hosts(lab: Path) -> Path:
-    """The file into which the inventory plugin writes the machines' host keys."""
+    """The file into which `ironspan azure` has the machines' host keys written."""
     return keys.folder(lab) / "known_hosts_azure"
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.inventory import azure
 from ansible_collections.ironspan.hybrid.plugins.inventory.azure import InventoryModule
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure import machines
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines import (
     Declared,
     Seen,
@@ -18,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines imp
     keys_in,
     listed,
     told_apart,
-    twins,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
@@ -172,35 +170,6 @@ def test_a_tag_elsewhere_in_the_subscription_makes_no_host() -> None:
     ]
 
 
-KEYS = {"lab/etcd-1": "ssh-ed25519 GENUINE", "lab/thief": "ssh-ed25519 EVIL", "lab/late": "ssh-ed25519 LATE"}
-
-
-@pytest.mark.parametrize("name", ["etcd-1", "another"])
-@pytest.mark.parametrize("known", [True, False])
-def test_a_second_machine_replaces_no_key_of_the_first(
-    name: str, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One with the name, or in another network with the address, of a machine of the site."""
-    monkeypatch.setattr(
-        machines, "host_keys", lambda _, asked: {one.name: [KEYS[one.identity]] for one in asked}
-    )
-    file = KnownHostsFile(str(tmp_path / "known_hosts"), "azure_known_hosts")
-    genuine, plugin, spoken = (
-        at("lab", "etcd-1", pool="", address="10.0.0.4"),
-        InventoryModule(),
-        t.cast(t.Any, None),
-    )
-    if known:
-        assert plugin._keys(spoken, file, [genuine], True) == {}
-    thief = at("lab", name, address="10.0.0.4", identity="lab/thief")
-    late = at("lab", "late", address="10.0.8.9")
-    reasons = plugin._keys(spoken, file, [genuine, thief, late], True)
-    assert "another machine has its" in reasons[name]
-    recorded = [(entry.identity, entry.keys[0]) for entry in file.entries()]
-    assert recorded == [(one, KEYS[one]) for one in (["lab/etcd-1"] if known else []) + ["lab/late"]]
-    assert sorted(twins([genuine, thief, late])) == ["lab/etcd-1", "lab/thief"]
-
-
 @pytest.mark.parametrize("written", [None, [], ["/dev/disk/by-id/x"]])
 def test_what_the_site_writes_of_etcds_disk_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[str] | None
@@ -209,8 +178,8 @@ def test_what_the_site_writes_of_etcds_disk_wins(
     told = {**SMALL, **({} if written is None else {"etcd_disk_devices": written})}
     monkeypatch.setattr(azure, "variables_of_all", lambda *_: dict(told))
     monkeypatch.setattr(azure, "connection", lambda _: None)
-    monkeypatch.setattr(InventoryModule, "_seen", lambda *_: ([], True))
-    monkeypatch.setattr(InventoryModule, "_keys", lambda *_: {})
+    monkeypatch.setattr(InventoryModule, "_seen", lambda *_: [])
+    monkeypatch.setattr(InventoryModule, "_unknown", lambda *_: {})
     plugin: t.Any = InventoryModule()
     plugin.loader = None
     hosts = plugin._asked(tmp_path / "azure.yml", False).hosts
