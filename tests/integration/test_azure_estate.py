@@ -97,6 +97,27 @@ def test_everything_that_an_estate_can_have(arm: LabArm, how: str) -> None:
     assert changed.problems == []
 
 
+def test_routes_to_pods_come_and_go_with_nodes_as_the_plan_says(arm: LabArm) -> None:
+    routed: dict[str, t.Any] = {
+        "site_cni": "cilium",
+        "cilium_routing": "native",
+        "azure_pools": [{**POOL, "pods": "routed"}],
+    }
+    routes = [
+        {"node": f"burst-{number}", "part": f"10.244.{number}.0/24", "address": f"10.20.8.2{number}"}
+        for number in (1, 2)
+    ]
+    assert run(arm, **routed).problems == []
+    joined = run(arm, **routed, azure_pod_routes=routes)
+    assert joined.problems == []
+    changed = "change routeTables ironspan-example-routes in ironspan-example-network"
+    assert joined.done == [f"deploy {NAME}: {changed}"]
+    again = run(arm, **routed, azure_pod_routes=routes)
+    assert (again.done, again.problems) == ([], [])
+    left = run(arm, **routed, azure_pod_routes=routes[:1])
+    assert (left.done, left.problems) == (joined.done, [])
+
+
 def test_what_leaves_the_data_stays_and_is_named(arm: LabArm) -> None:
     run(arm, azure_machines=MORE)
     outcome = run(arm)
