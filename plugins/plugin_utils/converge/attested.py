@@ -39,7 +39,7 @@ def policy_of(document: Mapping[str, t.Any], asked: Collection[str] | None = Non
         if said and resource["kind"] in OF_NODES and (asked is None or resource["id"] in asked):
             from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.ask import Policy
 
-            # The last two are not in documents of plans that an earlier release has made.
+            # A document has the last two only where the inventory says something of them.
             more = (said.get("authorities") or (), said.get("endorsement") or "")
             return Policy(said["mode"], said["pcrs"], said["tcti"], *more)
     return None

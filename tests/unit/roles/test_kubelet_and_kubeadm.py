@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import typing as t
 from collections.abc import Callable, Mapping
 
 import pytest
 import yaml
 
+from tests.support.tpm_maker import Maker
 from tests.unit.roles.conftest import Rendered
 
 Render = Callable[..., Rendered]
@@ -354,3 +356,15 @@ def test_a_worker_s_certificates_wait_for_its_tpm_where_the_inventory_says_so(re
     assert "node/tpm2-tools" in found["node/join"]["requires"]
     assert found["node/tpm2-tools"]["name"] == "tpm2-tools"
     assert not any("attestation" in resource for resource in rendered.resources("az-1").values())
+
+
+def test_who_vouches_for_a_tpm_stands_in_the_document_as_the_inventory_has_it(render: Render) -> None:
+    pem = Maker("a maker").pem
+    said = {
+        "node_attestation": "require",
+        "node_attestation_ek_authorities": [pem],
+        "node_attestation_ek_sha256": "a1" * 32,
+    }
+    rendered = render(more=f"all: {{children: {{nodes: {{vars: {json.dumps(said)}}}}}}}\n")
+    attestation = rendered.resources("rack-1")["node/join"]["attestation"]
+    assert (attestation["authorities"], attestation["endorsement"]) == ([pem], "a1" * 32)
