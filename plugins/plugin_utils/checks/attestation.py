@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
-MODE, PCRS = "node_attestation", "node_attestation_pcrs"
+MODE, PCRS, TCTI = "node_attestation", "node_attestation_pcrs", "node_attestation_tcti"
 AUTHORITIES = "node_attestation_ek_authorities"
+_WAY = re.compile(r"device:/[^ ]+|(swtpm|mssim|tabrmd|cmd|libtpms)(:[^ ]*)?")
+"""tss2-tctildr(7)."""
 
 
 def check_attestation(draft: Draft) -> None:
@@ -23,6 +27,10 @@ def check_attestation(draft: Draft) -> None:
                 f"{host.name} is a control plane, and only workers are attested",
                 "write it for the group nodes, or one inside it",
             )
+        way = str(host.values.get(TCTI))
+        if not _WAY.fullmatch(way):
+            message, remedy = f"{way!r} is no way to a TPM", "write device:/dev/tpmrm0"
+            draft.problems.add(draft.place(host, TCTI), TCTI, message, remedy)
         if host.values.get(PCRS) == []:
             draft.problems.add(
                 draft.place(host, PCRS), PCRS, "is empty, so a quote says nothing", "write [0, 2, 4, 7]"

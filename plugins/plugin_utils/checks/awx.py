@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
-HOST, CA_FILE, GROUPS = "awx_host", "awx_ca_file", "awx_instance_groups"
+HOST, CA_FILE = "awx_host", "awx_ca_file"
 IDENTITY = ("awx_azure_tenant_id", "awx_azure_client_id")
 ANSWERS, NOTIFICATIONS, SCHEDULES = "awx_answers", "awx_notifications", "awx_schedules"
 LEFT_ALONE = "awx_alerts_left_alone"
@@ -56,12 +56,6 @@ def check_reached(draft: Draft) -> None:
             f"is one half of an identity without {missing}",
             f"write {missing} too",
         )
-    groups = draft.site_value(GROUPS)
-    for index, group in enumerate(groups if isinstance(groups, list) else ()):
-        writer = draft.writer(GROUPS)
-        if group in groups[:index] and writer:
-            place = draft.inner_place(writer, GROUPS, index)
-            draft.problems.add(place, f"{GROUPS}[{index}]", f"{group} is there twice", "write it once")
 
 
 def check_answers(draft: Draft) -> None:

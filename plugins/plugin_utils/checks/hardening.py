@@ -36,6 +36,8 @@ KNOWN_SUITES = (
 def check_cipher_suites(draft: Draft) -> None:
     """An API server or a kubelet with a suite that it does not know does not start."""
     suites, host = draft.site_value(SUITES), draft.writer(SUITES)
+    if suites == [] and host:
+        draft.problems.add(draft.place(host, SUITES), SUITES, "is empty", "write suites, or take it out")
     for index, suite in enumerate(suites if isinstance(suites, list) and host else ()):
         if suite not in KNOWN_SUITES and host:
             near = nearest(str(suite), KNOWN_SUITES)

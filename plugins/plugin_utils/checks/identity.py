@@ -66,8 +66,6 @@ def check_audiences(draft: Draft) -> None:
         elif audience in _OF_MICROSOFT:
             message = f"is {_OF_MICROSOFT[audience]}, for which other programs have tokens too"
             draft.problems.add(place, path, message, remedy)
-        elif audience in audiences[:index]:
-            draft.problems.add(place, path, "is there twice", "write it once")
 
 
 def check_issuer(draft: Draft) -> None:

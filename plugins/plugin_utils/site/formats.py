@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.calendars import is_calendar
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
 
 Judge = Callable[[str], bool]
@@ -92,6 +93,8 @@ _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Z
 _SHARE = r"(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)%"
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 
+_DIGITS_LAST = _like(r"(.*\.)?[0-9]+")
+
 AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
 """Names in Azure, and where Azure says how they are made."""
 
@@ -149,7 +152,8 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "host_or_address": Grammar(
         "host name or address",
-        lambda text: _is_address(text) or _like(rf"(\*\.)?{_HOST}", 253)(text),
+        # A last label of digits is an address to every resolver, and this one is none.
+        lambda text: _is_address(text) or (_like(rf"(\*\.)?{_HOST}", 253)(text) and not _DIGITS_LAST(text)),
         "write a name of letters, digits, '-' and '.', or an address",
     ),
     "registry": Grammar(
@@ -247,7 +251,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "calendar": Grammar(
         "time of systemd.time(7)",
-        _like(r"[A-Za-z0-9*][A-Za-z0-9 *:,/.~_+-]*"),
+        is_calendar,
         "write for example daily, or Sun 03:00",
     ),
     "uuid": Grammar(

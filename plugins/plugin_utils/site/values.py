@@ -160,6 +160,8 @@ def without_value(option: Option) -> str:
     return f"write a value, or remove the line: the default is {shown}"
 
 
+REPEATS = frozenset({"instances"})
+"""Lists in which the same may be there several times: parts of one GPU."""
 Convert = Callable[[t.Any, Option], t.Any]
 
 _CONVERTERS: dict[str, Convert] = {
@@ -287,11 +289,23 @@ def _check_items(key: t.Any, items: list[t.Any], option: Option, path: str, repo
         format=option.format,
         keys=option.keys,
     )
+    if option.elements != "dict" and option.name not in REPEATS:
+        _check_repeats(key, items, option, path, report)
     return [
         # An item that knows its own line is better than the line of the list.
         check_value(item if place_of(item) else key, item, item_option, f"{path}[{index}]", report)
         for index, item in enumerate(items)
     ]
+
+
+def _check_repeats(key: t.Any, items: list[t.Any], option: Option, path: str, report: Report) -> None:
+    """A thing that is listed twice was meant to be another one, or not to be there."""
+    seen: list[t.Any] = []
+    for index, item in enumerate(items):
+        if item in seen:
+            place = item if place_of(item) else key
+            report(place, item, f"{path}[{index}]", f"{_shown(item, option)} is there twice", "write it once")
+        seen.append(item)
 
 
 def _check_keys(

@@ -69,7 +69,7 @@ def test_authorities_of_the_issuer_are_read(example: Example) -> None:
             "identity_audiences:",
             "is Microsoft Graph, for which",
         ),
-        (f"[{CLIENT}]", f"[{CLIENT}, {CLIENT}]", "identity_audiences:", "[1]: is there twice"),
+        (f"[{CLIENT}]", f"[{CLIENT}, {CLIENT}]", "identity_audiences:", "is there twice"),
         (f"[{CLIENT}]", CLIENT, "identity_audiences:", "must be a list"),
         ("role: researcher", "role: reader", "role: reader", "'reader' is not one of researcher"),
         ("role: researcher", "role: break-glass", "role: break-glass", "'break-glass' is not one of"),
