@@ -61,7 +61,8 @@ def good(option: Option, rng: Random) -> t.Any:
     """Return a value of the declared type, range, choices and grammar."""
     if option.type == "list":
         item = item_of(option)
-        return [good(item, rng) for _ in range(rng.randint(1, 3))]
+        drawn = [good(item, rng) for _ in range(rng.randint(1, 3))]
+        return [value for index, value in enumerate(drawn) if value not in drawn[:index]]
     if option.type == "dict":
         if option.options is not None:
             return {
