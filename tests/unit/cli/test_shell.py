@@ -29,7 +29,8 @@ def completed(*words: str) -> list[str]:
     ("words", "found"),
     [
         (("ironspan", "vali"), ["validate"]),
-        (("ironspan", "awx", ""), ["render", "webhook-key", "configure"]),
+        (("ironspan", "awx", "web"), ["webhook-key"]),
+        (("ironspan", "awx", "events-"), ["events-token", "events-account"]),
         (("ironspan", "awx", "render", "--out"), ["--output"]),
         (("ironspan", "completion", ""), ["bash", "zsh", "fish"]),
         # A host that is called like a command is one only behind the command.
