@@ -171,7 +171,7 @@ def _settings(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, object]]
     for variable in VARIABLES:
         value = host.values.get(variable)
         for index, item in enumerate(value if isinstance(value, list) else ()):
-            if isinstance(item, Mapping):
+            if isinstance(item, Mapping) and isinstance(item.get("name"), str):
                 yield variable, index, item
 
 
