@@ -39,6 +39,7 @@ ORDER: t.Mapping[str, str] = {
     "plugin_utils.errors": "what went wrong, and what to do",
     "plugin_utils.files": "files that are whole or not there",
     "plugin_utils.worker": "processes that end with their parent",
+    "plugin_utils.processes": "when a process of this machine began",
     "plugin_utils.payload": "what is sent to hosts",
     "plugin_utils.artifacts_index": "what the mirror has",
     "plugin_utils.egress_rules": "tables of what may go out",

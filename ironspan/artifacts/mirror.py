@@ -17,6 +17,8 @@ import signal
 import subprocess
 import time
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
+
 from ironspan.artifacts import image
 from ironspan.cli.outcome import CommandError, Exit
 
@@ -188,11 +190,9 @@ http {{
         try:
             process = int((folder / PID).read_text(encoding="ascii"))
             command = pathlib.Path(f"/proc/{process}/cmdline").read_bytes()
-            status = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
-        if status.rpartition(")")[2].split()[0] == "Z":
-            # Ended, but whoever started it has not asked for its exit status (containers without an init).
+        if not started(process):
             return None
         # The number may meanwhile be another process: only one started with our configuration is ours.
         return process if str(folder / CONFIGURATION).encode() in command else None

@@ -20,6 +20,7 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.texts import texts_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
 
 import ironspan
 from ironspan.cli import plan_view
@@ -164,7 +165,7 @@ class Recorder:
         return {
             **self._head("running"),
             "pid": os.getpid(),
-            "born": born(os.getpid()),
+            "born": started(os.getpid()),
             "phases": [
                 {
                     **self._times(phase),
@@ -265,15 +266,6 @@ def _room(words: str) -> int:
     return len(text(words))
 
 
-def born(pid: int) -> str:
-    """Return when a process began, in the kernel's words; "" where it is gone or the kernel does not say."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return stat.rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
 def without_values(argv: collections.abc.Sequence[str]) -> list[str]:
     """Return a command line for a file: what ``-e`` gave keeps its name only, for it may be a secret."""
     shown: list[str] = []
@@ -310,6 +302,6 @@ def running(folder: pathlib.Path) -> list[dict[str, t.Any]]:
     for path in folder.glob(f"*{LIVE}"):
         record = read(path)
         if record:
-            alive = bool(record["born"]) and born(record["pid"]) == record["born"]
+            alive = bool(record["born"]) and started(record["pid"]) == record["born"]
             found.append(record if alive else {**record, "state": "unfinished"})
     return sorted(found, key=lambda record: -record["started"])

@@ -24,12 +24,11 @@ MARKER = "IRONSPAN_LAB_FOLDER"
 
 def start_time(pid: int) -> int | None:
     """When `pid` started, in clock ticks since boot; None when there is no such process or it is a zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may hold spaces
-    return None if fields[0] in "ZX" else int(fields[19])
+    # Imported late: commands that use Ansible let it find the collection first.
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
+
+    found = started(pid)
+    return int(found) if found else None
 
 
 def spawn(

@@ -17,6 +17,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.pods import MANAGED_BY
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
 
 _NAMESPACES = "/api/v1/namespaces"
 _SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
@@ -210,28 +211,17 @@ def _reason(status: Object) -> str:
 
 def _this_process() -> str:
     """Name this process so that another one on this machine can tell whether it still lives."""
-    return f"{_machine()}/{os.getpid()}/{_start_of(os.getpid())}"
+    return f"{_machine()}/{os.getpid()}/{started(os.getpid())}"
 
 
 def _is_dead(owner: str) -> bool:
     machine, _, process = owner.rpartition("/")[0].rpartition("/")
     if machine != _machine() or not process.isdigit():
         return False
-    return _start_of(int(process)) != owner.rpartition("/")[2]
+    return started(int(process)) != owner.rpartition("/")[2]
 
 
 def _machine() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     # Process ids mean something within one PID namespace only.
     return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"
-
-
-def _start_of(process: int) -> str:
-    try:
-        content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    # Fields 3 and 22 of proc(5), counted behind the name, which may hold anything. A zombie is dead:
-    # in a container whose first process asks for nobody's exit status it stays.
-    fields = content.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
 
 from ironspan.cli import playbook, run_record
 from ironspan.cli.outcome import Exit
@@ -38,6 +40,23 @@ def test_a_run_whose_process_is_gone_was_cut_off(tmp_path: Path) -> None:
     gone = {**recorder.live(), "pid": os.getpid(), "born": "1"}  # the number is another process's now
     recorder.log.with_suffix(LIVE).write_text(json.dumps(gone))
     assert [each["state"] for each in run_record.running(tmp_path)] == ["unfinished"]
+
+
+def test_a_run_whose_process_is_a_zombie_was_cut_off(tmp_path: Path) -> None:
+    """Nobody asked for its exit status yet; it has ended all the same."""
+    recorder = runs.recorded(tmp_path, 1)
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        left = {**recorder.live(), "pid": child.pid, "born": started(child.pid)}
+        recorder.log.with_suffix(LIVE).write_text(json.dumps(left))
+        assert [each["state"] for each in run_record.running(tmp_path)] == ["running"]
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert [each["state"] for each in run_record.running(tmp_path)] == ["unfinished"]
+    finally:
+        child.kill()
+        child.wait()
+    assert started(child.pid) == ""
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "run", "schema": 99}', "\xff"])

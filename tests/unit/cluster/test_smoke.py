@@ -8,6 +8,7 @@ import subprocess
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import processes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import smoke, smoke_run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,7 +189,7 @@ def test_living_and_dead_owners() -> None:
 def test_an_owner_whose_exit_status_nobody_asked_for_is_dead() -> None:
     machine = smoke_run._this_process().rsplit("/", 2)[0]
     with subprocess.Popen(["sleep", "60"]) as process:
-        owner = f"{machine}/{process.pid}/{smoke_run._start_of(process.pid)}"
+        owner = f"{machine}/{process.pid}/{processes.started(process.pid)}"
         assert not smoke_run._is_dead(owner)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
