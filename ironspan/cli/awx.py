@@ -58,7 +58,7 @@ def _site(arguments: argparse.Namespace) -> tuple[t.Any, t.Any, t.Any]:
     site = read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
 
-    variables = next(iter(site.hosts.values())).variables
+    variables = site.variables
     return site, variables, settings_of(variables, len(site.group("nodes")))
 
 

@@ -186,7 +186,7 @@ def racks_of(arguments: argparse.Namespace, site: t.Any) -> list[t.Any]:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
-    variables = {**next(iter(site.hosts.values())).variables, "site": site}
+    variables = {**site.variables, "site": site}
     if not variables.get(login.CLOUD) and not login.endpoint(site):
         raise CommandError(
             "the site names no Ironic",

@@ -141,7 +141,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
                 f"the site's Ironic is not known, because its inventory has problems: {problems[0]}",
                 "correct them",
             )
-        variables = {**next(iter(site.hosts.values())).variables, "site": site}
+        variables = {**site.variables, "site": site}
         if not variables.get(CLOUD) and not endpoint(site):
             raise RemoteError(
                 "the site names no Ironic",

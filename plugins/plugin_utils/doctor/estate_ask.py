@@ -40,7 +40,7 @@ def ask_estate(site: Site, connect: Connect | None = None) -> Content:
     """
     if not has_estate(site):
         return {}
-    variables: Mapping[str, t.Any] = next(iter(site.hosts.values())).variables
+    variables: Mapping[str, t.Any] = site.variables
     try:
         estate = declared(variables)
         if estate is None:
@@ -95,5 +95,5 @@ def _ends(rest: Rest) -> list[Content]:
 
 def names_of(site: Site) -> list[str]:
     """Return the names that hosts in Azure reach by private endpoints, of a site with an estate."""
-    found = declared(next(iter(site.hosts.values())).variables)
+    found = declared(site.variables)
     return [one.host for one in services(found)] if found else []

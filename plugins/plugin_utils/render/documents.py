@@ -171,7 +171,7 @@ class Renderer:
         if not hosts and layer in all_layers().pod_networks:
             return []
         # A layer of the cluster has no hosts, and its variables one value for the whole site.
-        variables = dict(next(iter(hosts or self._site.hosts.values())).variables)
+        variables = dict(hosts[0].variables if hosts else self._site.variables)
         content = self._render(f"{layer}/{OBJECTS}", layer, {**variables, **self._shared}, "the cluster")
         return owned.labelled(content or [], self._site.name, layer)
 

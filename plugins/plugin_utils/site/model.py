@@ -158,6 +158,11 @@ class Site:
         return self._uid
 
     @property
+    def variables(self) -> Mapping[str, t.Any]:
+        """Variables that the whole site has one value of: those of any of its hosts."""
+        return next(iter(self.hosts.values())).variables
+
+    @property
     def zoned(self) -> bool:
         """Tell whether every node has a zone.
 
