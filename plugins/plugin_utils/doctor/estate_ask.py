@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Callable, Mapping
 
@@ -17,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.findings im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints import services
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.facts import growth
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds._azure_estate import AzureEstate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.azure_estate import (
@@ -42,7 +44,7 @@ def ask_estate(site: Site, connect: Connect | None = None) -> Content:
         return {}
     variables: Mapping[str, t.Any] = site.variables
     try:
-        estate = declared(variables)
+        estate = _declared(site)
         if estate is None:
             return {}
         if connect is None:
@@ -65,6 +67,12 @@ def ask_estate(site: Site, connect: Connect | None = None) -> Content:
     except RemoteError as error:
         return {"error": str(error).rstrip(".")}
     return answer
+
+
+@functools.lru_cache(maxsize=1)
+def _declared(site: Site) -> Estate | None:
+    """Return the site's estate, worked out once a run: who asks Azure and who asks for names both need it."""
+    return declared(site.variables)
 
 
 def _ends(rest: Rest) -> list[Content]:
@@ -95,5 +103,5 @@ def _ends(rest: Rest) -> list[Content]:
 
 def names_of(site: Site) -> list[str]:
     """Return the names that hosts in Azure reach by private endpoints, of a site with an estate."""
-    found = declared(site.variables)
+    found = _declared(site)
     return [one.host for one in services(found)] if found else []

@@ -32,6 +32,7 @@ def site(folder: Path, *own: str, **variables: t.Any) -> t.Any:
     hosts = [types.SimpleNamespace(address=address, variables=ports) for address in own]
     return types.SimpleNamespace(
         hosts={"a1": types.SimpleNamespace(variables=variables)},
+        variables=variables,
         group=lambda name: hosts if name == "ironic" else [],
         pki_store=str(folder / "pki"),
         pki_key_file=str(folder / "key"),

@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._health import net
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployment import Standing
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.whatif import Change, Foreseen
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_metrics import buckets_of, quantile
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor import estate_ask
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import (
     SCHEDULES,
     ask_estate,
@@ -18,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask 
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_checks import told
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.network_checks import probes_for
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import declared
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.facts import growth
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
 
@@ -120,6 +122,22 @@ def test_hosts_in_azure_are_asked_for_names_of_private_endpoints() -> None:
     assert names == names_of(site())
     assert "state.documents.azure.com" in names
     assert [one for one in names if one.endswith(".vault.azure.net")]
+
+
+def test_the_estate_is_worked_out_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def counted(values: t.Any) -> t.Any:
+        made.append(values)
+        return declared(values)
+
+    monkeypatch.setattr(estate_ask, "declared", counted)
+    one, other = site(), site()
+    for _ in range(2):
+        assert names_of(one) == names_of(one)
+        assert not ask_estate(one, lambda _: t.cast("t.Any", Azure())).get("error")
+    assert len(made) == 1
+    assert names_of(other) and len(made) == 2
 
 
 def test_a_host_resolves_names_by_its_own_resolver() -> None:
