@@ -13,7 +13,7 @@ import pathlib
 import sys
 import typing as t
 
-from ironspan.cli import access_review, console
+from ironspan.cli import access_review, console, inventory
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.personal import add_kubeconfig, printable, visit
 
@@ -58,7 +58,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "--keeper", action="append", default=[], metavar="NAME", help="who types a passphrase"
     )
     sealed.add_argument("--days", type=int, default=30, help="how long it can be used, at most 90 (30)")
-    sealed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    inventory.add_option(sealed)
     sealed.set_defaults(func=seal)
     opened = actions.add_parser("unseal", help="open a sealed kubeconfig")
     opened.add_argument("file", help="the sealed file")

@@ -9,7 +9,7 @@ import json
 import pathlib
 import typing as t
 
-from ironspan.cli import console
+from ironspan.cli import console, inventory
 from ironspan.cli.declared import add_arguments, catalogue
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.pasted import command
@@ -17,9 +17,7 @@ from ironspan.cli.pasted import command
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Give a command the options of everything that runs a playbook."""
-    parser.add_argument(
-        "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
-    )
+    inventory.add_option(parser)
     parser.add_argument("--limit", help="only these hosts and groups (Ansible's pattern)")
     parser.add_argument(
         "-e", "--extra-vars", action="append", default=[], metavar="NAME=VALUE", help="set a variable"
@@ -37,10 +35,10 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 def ansible_arguments(arguments: argparse.Namespace) -> list[str]:
     """Return the options for ``ansible-playbook`` that the command line asks for."""
     result: list[str] = []
-    for inventory in arguments.inventory:
+    for named in arguments.inventory:
         # Ansible runs in the project folder: a path that exists here must mean the same there.
-        path = pathlib.Path(inventory)
-        result += ["-i", str(path.resolve()) if path.exists() else inventory]
+        path = pathlib.Path(named)
+        result += ["-i", str(path.resolve()) if path.exists() else named]
     for name, option in (("limit", "--limit"), ("forks", "--forks")):
         value = getattr(arguments, name, None)
         if value is not None:

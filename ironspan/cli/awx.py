@@ -10,7 +10,7 @@ import pathlib
 import sys
 import typing as t
 
-from ironspan.cli import awx_events
+from ironspan.cli import awx_events, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 FOLDER = "awx"
@@ -46,9 +46,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 
 def _inventory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
-    )
+    inventory.add_option(parser, "of the site")
 
 
 def _site(arguments: argparse.Namespace) -> tuple[t.Any, t.Any, t.Any]:

@@ -11,6 +11,7 @@ import re
 import sys
 import typing as t
 
+from ironspan.cli import inventory
 from ironspan.cli.outcome import CommandError, Exit, ending
 
 TOKEN, AUTHORITY = "ironspan-token", "ironspan-ca.crt"
@@ -42,9 +43,7 @@ def register(commands: argparse._SubParsersAction[t.Any]) -> None:
 
 
 def _inventory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i", "--inventory", action="append", default=[], metavar="INVENTORY", help="of the site"
-    )
+    inventory.add_option(parser, "of the site")
 
 
 def _store(arguments: argparse.Namespace) -> t.Any:

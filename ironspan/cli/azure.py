@@ -9,7 +9,7 @@ import pathlib
 import sys
 import typing as t
 
-from ironspan.cli import apply, console, operations
+from ironspan.cli import apply, console, inventory, operations
 from ironspan.cli.declared import add_operation, catalogue, escaped
 from ironspan.cli.inventory import read_draft, read_site
 from ironspan.cli.outcome import CommandError, Exit, ending
@@ -68,14 +68,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
 
 def _inventory(parser: argparse.ArgumentParser) -> None:
     # Without a default of its own, what was said before the command's name stays.
-    parser.add_argument(
-        "-i",
-        "--inventory",
-        action="append",
-        default=argparse.SUPPRESS,
-        metavar="INVENTORY",
-        help="of the site (may repeat)",
-    )
+    inventory.add_option(parser, "of the site", argparse.SUPPRESS)
 
 
 def take(arguments: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ def register(actions: argparse._SubParsersAction[t.Any]) -> None:
     recovered.add_argument("bundle", help="file of the bundle")
     recovered.set_defaults(func=recover)
     for parser in (added, recovered):
-        parser.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+        inventory.add_option(parser)
 
 
 def add(arguments: argparse.Namespace) -> int:

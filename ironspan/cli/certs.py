@@ -61,7 +61,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Approve what matches the inventory, deny and name everything else. Exit code 1 when "
         "something was denied.",
     )
-    approved.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    inventory.add_option(approved)
     approved.add_argument("--check", action="store_true", help="decide, but tell nobody")
     approved.add_argument(
         "--print-units", action="store_true", help="print a systemd service and timer that run this command"
@@ -73,7 +73,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         description="Make a key in a new file unless it is there, and encrypt every secret with it.",
     )
     rekeyed.add_argument("new_key_file", help="file of the new key")
-    rekeyed.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    inventory.add_option(rekeyed)
     rekeyed.set_defaults(func=rekey)
     forgotten = actions.add_parser(
         "forget",
@@ -82,7 +82,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "keys, and keys of authorities that nobody trusts any more. First everything that the store needs is "
         "opened; what the store may not have itself stays. Back the store up before.",
     )
-    forgotten.add_argument("-i", "--inventory", action="append", default=[], help="inventory file or folder")
+    inventory.add_option(forgotten)
     forgotten.set_defaults(func=forget)
     backup_keys.register(actions)
 

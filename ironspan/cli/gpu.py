@@ -9,7 +9,7 @@ import json
 import sys
 import typing as t
 
-from ironspan.cli import gpu_repair
+from ironspan.cli import gpu_repair, inventory
 from ironspan.cli.outcome import CommandError, Exit
 
 
@@ -24,13 +24,8 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "NVIDIA's catalogue and what the device plugin does by itself. No host is contacted. "
         "See docs/gpu.md.",
     )
-    policy.add_argument(
-        "-i",
-        "--inventory",
-        action="append",
-        default=[],
-        metavar="INVENTORY",
-        help="with what this site does otherwise (gpu_policy_overrides); without it as it is shipped",
+    inventory.add_option(
+        policy, "with what this site does otherwise (gpu_policy_overrides); without it as it is shipped"
     )
     policy.add_argument(
         "--differences",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import collections.abc
 import contextlib
 import importlib
@@ -16,6 +17,26 @@ from ironspan.cli.outcome import CommandError, Exit, ending
 from ironspan.cli.playbook import inventories, project_folder
 
 COLLECTION = "ansible_collections.ironspan.hybrid"
+
+
+def add_option(
+    parser: argparse.ArgumentParser, words: str = "inventory file or folder", default: t.Any = ()
+) -> None:
+    """Give a command the option ``-i``, as ``arguments.inventory``.
+
+    Args:
+        parser: of the command.
+        words: what it says of the option.
+        default: ``argparse.SUPPRESS`` keeps what was said before the name of a command below this one.
+    """
+    parser.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        default=default or [],
+        metavar="INVENTORY",
+        help=f"{words} (may repeat)",
+    )
 
 
 @contextlib.contextmanager

@@ -28,9 +28,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "this machine. It reads only: nothing can be started or changed. "
         "From elsewhere: ssh -L 8470:127.0.0.1:8470.",
     )
-    parser.add_argument(
-        "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
-    )
+    inventory.add_option(parser)
     parser.add_argument("--address", default="127.0.0.1", help="a loopback address (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8470, help="port, 0 for one that is free (8470)")
     parser.set_defaults(func=run)

@@ -22,9 +22,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "deploying the site's estate would change, where it has one. No host is contacted and nothing "
         "is made; `ironspan verify` looks deeper.",
     )
-    parser.add_argument(
-        "-i", "--inventory", action="append", default=[], help="inventory file or folder (may repeat)"
-    )
+    inventory.add_option(parser)
     parser.add_argument("--deep", action="store_true", help="the same as ironspan doctor: look at hosts too")
     parser.add_argument(
         "--html", metavar="FILE", help="also write a page: topology, backups, certificates, runs"
