@@ -18,6 +18,10 @@ _QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 # kubernetes.io/hostname carries the node name, and a label value has at most 63 characters.
 _LONGEST_NODE_NAME = 63
 _LONGEST_SUBDOMAIN = 253
+_TAKEN_FOR_ADDRESS = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
+"""What resolvers read as an address, as inet_aton(3) does: 1001 is 0.0.3.233."""
+_WRITTEN_OUT = re.compile(r"[0-9]+(\.[0-9]+){3}")
+"""An address that reads as one: hosts are named like theirs in small sites."""
 _NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
 BECOME = "ansible_become_method"
 WAYS_IN = (
@@ -86,6 +90,12 @@ def corrected(name: str) -> str:
     return better[:63].strip("-") or "host-1"
 
 
+def _with_letters(name: str) -> str:
+    """Return a name like this one whose last part is no number."""
+    before, dot, last = name.rpartition(".")
+    return f"{before}{dot}node-{last}"
+
+
 def check_host_names(draft: Draft) -> None:
     """A host's inventory name becomes its node name."""
     seen: dict[str, str] = {}
@@ -106,6 +116,13 @@ def check_host_names(draft: Draft) -> None:
                 path,
                 "is the machine that Ansible runs on",
                 "give hosts of the site names of their own",
+            )
+        elif _TAKEN_FOR_ADDRESS.fullmatch(name) and not _WRITTEN_OUT.fullmatch(name):
+            draft.problems.add(
+                place,
+                path,
+                "is an address to every resolver, because its last part is a number",
+                f"write a name with letters there, for example {_with_letters(name)}",
             )
         folded = name.lower()
         if folded in seen:

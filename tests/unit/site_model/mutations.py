@@ -107,6 +107,14 @@ NAMES = (
         at="GPU_A_01",
     ),
     edit("host name too long", HOSTS, "gpu-a-01:", f"{'g' * 64}:", "at most 63 characters"),
+    edit("host name of digits", HOSTS, "gpu-a-01:", '"1001":', "is an address to every resolver"),
+    edit(
+        "host name that ends in a hexadecimal number",
+        HOSTS,
+        "gpu-a-01:",
+        "gpu.0xa1:",
+        "write a name with letters there, for example gpu.node-0xa1",
+    ),
     edit("host name with a trailing hyphen", HOSTS, "gpu-a-01:", "gpu-a-:", "write gpu-a"),
     edit(
         "host names equal to DNS",
