@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Iterator
 
@@ -67,9 +66,6 @@ def region(given: Given) -> Iterator[Fault]:
         )
     if zones and known.get(name) is False:
         yield (REGION,), f"{name} has no availability zones", f"write {_ZONES}: [] too, or another region"
-    for zone, count in collections.Counter(zones).items():
-        if count > 1:
-            yield (_ZONES,), f"names zone {zone} {count} times", "write each zone once"
 
 
 def deployment(given: Given) -> Iterator[Fault]:

@@ -69,8 +69,6 @@ def vault(given: Given) -> Iterator[Fault]:
         )
     if given.values[EXISTING]["vault"] and entry["name"]:
         yield (_VAULT, "name"), "is written, and azure_existing.vault names another", "write one of them"
-    if len(set(keys)) != len(keys):
-        yield (_VAULT, "keys"), "names a key twice", "write each once"
     if given.values.get("control_plane_secrets_encryption") == "key_vault" and members and "kms" not in keys:
         message = "has no kms, and control_plane_secrets_encryption is key_vault"
         yield (_VAULT, "keys"), message, "add kms"

@@ -106,7 +106,7 @@ MISTAKES = (
     edit(
         "region without zones", _REGION, "azure_region: westus", "has no availability zones", "azure_region"
     ),
-    add("zone twice", "azure_zones: [1, 1]", "names zone 1 2 times"),
+    add("zone twice", "azure_zones: [1, 1]", "[1]: 1 is there twice"),
     edit("no tenant", _TENANT, "", "azure_tenant: is not written", _SUBSCRIPTION),
     edit("no region", _REGION, "", "azure_region: is not written", _SUBSCRIPTION),
     edit("no space", _SPACE, "", "azure_address_space: is not written", _SUBSCRIPTION),
