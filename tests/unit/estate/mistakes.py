@@ -46,6 +46,7 @@ _SET = "  - {name: az, count: 3, groups: [etcd, control_plane], first_address: 1
 _POOL = "  - {name: burst, size: Standard_NC40ads_H100_v5, groups: [nodes, gpu], most: 8, spot: true}"
 _STORE = "  - {name: checkpoints, containers: [checkpoints], writers: [burst], cool_after_days: 30}"
 _UUID = "11111111-2222-3333-4444-555555555555"
+_SIX = ", ".join(f"{_UUID[:-1]}{number}" for number in range(6))
 _NET_ID = f"/subscriptions/{_UUID}/resourceGroups/hub/providers/Microsoft.Network"
 _VAULT_ID = f"/subscriptions/{_UUID}/resourceGroups/a/providers/Microsoft.KeyVault/vaults/b"
 _CIRCUIT = f"{_NET_ID}/expressRouteCircuits/racks"
@@ -117,7 +118,7 @@ MISTAKES = (
     add("plain that deletes", "azure_deployment: plain\nazure_unmanaged: delete", "deletes nothing"),
     add(
         "too many principals",
-        f"azure_deny: {{mode: denyDelete, excluded_principals: [{', '.join([_UUID] * 6)}]}}",
+        f"azure_deny: {{mode: denyDelete, excluded_principals: [{_SIX}]}}",
         "has 6, and Azure takes 5",
     ),
     add("tag of ironspan's", "azure_tags: {ironspan-site: other}", "is a tag of ironspan's own"),
