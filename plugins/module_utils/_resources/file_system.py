@@ -240,8 +240,9 @@ def _remedy(spec: Spec, device: str) -> str:
     point = spec["mount_point"]
     return (
         "Attach the disk that belongs here. If it is this one, with data of this host: stop what uses it, "
-        f"'umount {point}', 'tune2fs -U {spec['uuid']} -L {spec['label']} {device}'. If nobody needs what it "
-        f"holds: 'wipefs --all {device}', 'blkdiscard --zeroout {device}'. ironspan wipes nothing."
+        f"'umount {point}', 'e2fsck -f {device}', 'tune2fs -U {spec['uuid']} -L {spec['label']} {device}'. "
+        f"If nobody needs what it holds: 'wipefs --all {device}', 'blkdiscard --zeroout {device}'. "
+        "ironspan wipes nothing."
     )
 
 
