@@ -18,7 +18,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Sequence
-from os import sync
+from os import sync, umask
 from pathlib import Path
 
 KEPT = 2
@@ -43,9 +43,13 @@ def main(archive: str, arguments: Sequence[str]) -> object:
         tag = "cp" + python.replace(".", "")
         library = Path(archive).resolve().parent.parent / "lib"
         folder = library / f"{about['identity']}-{tag}"
+        only_unpacks = list(arguments) == ["--unpack"]
+        if only_unpacks:
+            # Done by root for an account that reads it, under a unit's UMask=0077. It is code, no secret.
+            umask(0o022)
         if not folder.is_dir():
             unpack(source, ("code/", "common/", tag + "/"), folder)
-    if list(arguments) == ["--unpack"]:
+    if only_unpacks:
         remove_others(folder)
         return 0
     sys.path.insert(0, str(folder))

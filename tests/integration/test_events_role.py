@@ -15,7 +15,6 @@ import pathlib
 import shutil
 import ssl
 import tempfile
-import typing as t
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +29,6 @@ from ironspan.lab import Lab
 from tests.integration.conftest import Cluster
 from tests.support.events import alert
 from tests.support.playbooks import ROOT, Played, play
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 HOST, PORT = "rack-1", 2397
@@ -52,20 +50,19 @@ class Desk(Cluster):
         path = self.folder / "site"
         if not path.is_dir():
             shutil.copytree(self.lab.inventory_path.parent / "group_vars", path / "group_vars")
-            self.write(grouped=True)
+            self._write(path / "hosts.yml")
         return path
 
-    def write(self, grouped: bool) -> None:
-        """Write the inventory, with the host in the group or in none."""
+    def _write(self, path: pathlib.Path) -> None:
         found = yaml.safe_load(self.lab.inventory_path.read_text())
         parts = found["all"]["children"]
         parts["on_prem"]["hosts"]["worker-1"] = {"ansible_host": "10.255.255.9"}
         parts["nodes"]["hosts"] = {"worker-1": {}}
         parts["gvisor"]["hosts"] = {}
-        parts["events" if grouped else "egress_proxy"] = {"hosts": {HOST: {}}}
+        parts["events"] = {"hosts": {HOST: {}}}
         # Nothing answers there.
         found["all"]["vars"]["awx_host"] = "https://192.0.2.1"
-        (self.folder / "site" / "hosts.yml").write_text(yaml.safe_dump(found))
+        path.write_text(yaml.safe_dump(found))
 
     def converge(self, *options: str) -> Played:
         """Bring the host to what the inventory says."""
@@ -157,15 +154,3 @@ def test_another_token_leaves_no_gap(desk: Desk) -> None:
     done = desk.converge()
     assert done.status == 0, done.output
     assert [desk.send(token)[0] for token in (old, desk.given())] == [503, 503]
-
-
-def test_out_of_the_group_it_is_gone(desk: Desk) -> None:
-    desk.write(grouped=False)
-    done = desk.converge()
-    assert done.status == 0, done.output
-    until(lambda: desk.on(HOST, "systemctl is-active ironspan-events", check=False) != "active")
-    paths: t.Final = (
-        "/etc/ironspan/events /etc/ironspan/events.json /var/lib/ironspan/events /opt/ironspan/events"
-    )
-    assert desk.on(HOST, f"ls -d {paths}", check=False) == ""
-    assert desk.on(HOST, "id ironspan-events", check=False) == ""

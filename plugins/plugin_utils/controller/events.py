@@ -29,7 +29,7 @@ HOUR_S, DAY_S = 3600, 86400
 JOB, WORKFLOW = "job", "workflow"
 GROUP, RECEIVER = "events", "ironspan-events"
 WEBHOOK_PORT = 2397
-FOLDER, STATE = "/etc/ironspan/events", "/var/lib/ironspan/events"
+FOLDER, STATE = "/etc/ironspan/events", "/var/lib/ironspan-events"
 """Secrets and certificates of the program, and what it remembers."""
 
 

@@ -103,7 +103,8 @@ def service(
         command: how the unit starts it.
         memory: what it may use, as systemd writes it.
         user: account of its own that it runs as, which is made. When empty it is root, with nothing of root's
-            rights but reading and writing files of others.
+            rights but reading and writing files of others. What an account remembers is in a folder
+            /var/lib/ironspan-NAME.
         writable: further folders that it may write to.
         secret: whether nobody but root reads the settings.
         keep: whether what it remembers stays where the role declares the program no longer.
@@ -114,7 +115,9 @@ def service(
         ids: other ids, by the usual ones. An empty one leaves the resource out: another program has it.
         caller: the ``{% call %}`` block.
     """
-    at = Places.of(name, places or {})
+    # No account but root comes through /var/lib/ironspan.
+    own_state = {"state": f"/var/lib/ironspan-{name}"} if user else {}
+    at = Places.of(name, {**own_state, **(places or {})})
 
     def named(part: str) -> str:
         usual = prefix + part if part != "service" or not prefix else prefix.rstrip("-")

@@ -70,7 +70,7 @@ def test_an_account_of_its_own_has_no_right_of_roots() -> None:
     assert "owner" not in found["program"]
     service = unit_of(found)["Service"]
     assert (service["User"], service["CapabilityBoundingSet"]) == ("tide", "")
-    assert service["ReadWritePaths"] == "/var/lib/ironspan/tide /srv"
+    assert service["ReadWritePaths"] == "/var/lib/ironspan-tide /srv"
 
 
 def test_a_single_file_is_started_with_the_hosts_python() -> None:

@@ -75,7 +75,7 @@ def test_it_has_an_account_of_its_own_and_two_secrets(render: Render) -> None:
         assert (resources[name]["mode"], resources[name]["group"]) == ("0640", "ironspan-events")
     unit = resources["events/unit"]["content"]
     assert "User=ironspan-events\n" in unit and "CapabilityBoundingSet=\n" in unit
-    assert "ReadWritePaths=/var/lib/ironspan/events\n" in unit
+    assert "ReadWritePaths=/var/lib/ironspan-events\n" in unit
     # Another token is read without a restart, another certificate is not.
     restarts = resources["events/service"]["restart_on"]
     assert "events/certificate" in restarts and not {*secrets} & {*restarts}
