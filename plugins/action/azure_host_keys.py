@@ -38,7 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.validate_argument_spec(argument_spec={})
         try:
             site = site_of_run(task_vars or {})
-            return {**result, **self._recorded(next(iter(site.hosts.values())).variables)}
+            return {**result, **self._recorded(site.variables)}
         except ActionableError as error:
             return {**result, "failed": True, "msg": str(error)}
 

@@ -180,7 +180,7 @@ def of_site(site: Site) -> tuple[Content, str]:
     Raises:
         ActionableError: the authority's file cannot be read.
     """
-    variables = next(iter(site.hosts.values())).variables
+    variables = site.variables
     file, authority = str(variables["awx_ca_file"]), ""
     try:
         if file:
