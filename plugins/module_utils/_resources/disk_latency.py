@@ -46,10 +46,6 @@ class DiskLatencyKind:
         """A limit is a number of milliseconds."""
         return [] if spec["limit_ms"] > 0 else ["limit_ms must be above 0"]
 
-    def owns(self, spec: Spec, note: t.Mapping[str, t.Any]) -> t.List[str]:
-        """Nothing."""
-        return []
-
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Tell whether this disk was measured, or is in use already."""
         if paths.is_folder(host.path(spec["unless"])):

@@ -81,10 +81,6 @@ class FileSystemKind:
             )
         return mistakes
 
-    def owns(self, spec: Spec, note: t.Mapping[str, t.Any]) -> t.List[str]:
-        """Nothing that a removal may take."""
-        return []
-
     def compare(self, spec: Spec, host: Host) -> t.Optional[Change]:
         """Compare what the disk holds, what is mounted, and the unit that mounts it.
 
