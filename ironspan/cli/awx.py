@@ -27,7 +27,7 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "the data shape of the community's roles, one file for each kind. The inventory is checked "
         "first. No host and no controller is contacted. See docs/awx.md.",
     )
-    _inventory(render)
+    inventory.add_option(render, "of the site")
     render.add_argument(
         "-o", "--output", default=FOLDER, metavar="FOLDER", help=f"folder to write into ({FOLDER})"
     )
@@ -39,21 +39,15 @@ def register(subparsers: argparse._SubParsersAction[t.Any]) -> None:
         "(awx_webhook_service). The key before stops working at once, so give the new one to the service "
         "right after. The token comes from IRONSPAN_AWX_TOKEN.",
     )
-    _inventory(key)
+    inventory.add_option(key, "of the site")
     key.add_argument("-o", "--output", required=True, metavar="FILE", help="file for the key, made by this")
     key.set_defaults(func=rotate)
     awx_events.register(commands)
 
 
-def _inventory(parser: argparse.ArgumentParser) -> None:
-    inventory.add_option(parser, "of the site")
-
-
 def _site(arguments: argparse.Namespace) -> tuple[t.Any, t.Any, t.Any]:
     """Return the site of the inventory, its variables, and the settings of its controller."""
-    from ironspan.cli.inventory import read_site
-
-    site = read_site(arguments.inventory)
+    site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.settings import settings_of
 
     variables = site.variables

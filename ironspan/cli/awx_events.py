@@ -28,7 +28,7 @@ def register(commands: argparse._SubParsersAction[t.Any]) -> None:
         "ironspan-ca.crt, which it checks ironspan-events with. With --new another token is made first: run "
         "site.yml, then give it to Alertmanager. The token before stays good until the next --new.",
     )
-    _inventory(token)
+    inventory.add_option(token, "of the site")
     token.add_argument("-o", "--output", required=True, metavar="FOLDER", help="folder for both files")
     token.add_argument("--new", action="store_true", help="make another token first")
     token.set_defaults(func=write_token)
@@ -38,18 +38,12 @@ def register(commands: argparse._SubParsersAction[t.Any]) -> None:
         description="Keep the token of an account of the team 'events' in the PKI store. It is read from "
         "standard input, so that it is in no list of processes. site.yml brings it to the host.",
     )
-    _inventory(account)
+    inventory.add_option(account, "of the site")
     account.set_defaults(func=keep_account)
 
 
-def _inventory(parser: argparse.ArgumentParser) -> None:
-    inventory.add_option(parser, "of the site")
-
-
 def _store(arguments: argparse.Namespace) -> t.Any:
-    from ironspan.cli.inventory import read_site
-
-    site = read_site(arguments.inventory)
+    site = inventory.read_site(arguments.inventory)
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 
     store = open_store(site.pki_store, site.pki_key_file or None)

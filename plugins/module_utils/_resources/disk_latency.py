@@ -31,7 +31,7 @@ _NAME = ".ironspan-latency"
 
 
 class DiskLatencyKind:
-    """Measures the p99 of fdatasync where ``path`` is or will be, unless the folder ``unless`` is there."""
+    """Measures the p99 of fdatasync where ``folder`` is or will be, unless the folder ``unless`` is there."""
 
     name = "disk_latency"
     stays = "nothing is left of a measurement"

@@ -19,11 +19,14 @@ import typing as t
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import bmcs, events, ironic, sealing
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_signers import (
-    BackupSigners,
-    stamped,
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
+    backup_signers,
+    bmcs,
+    events,
+    ironic,
+    sealing,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.backup_signers import BackupSigners
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.files import locked
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import BUNDLE, Folder, unread
@@ -35,6 +38,8 @@ NAME = "backup-key"
 FORMAT = "ironspan-recovery"
 _UNREAD = f"{BUNDLE}.unread"
 SCHEMA = 1
+_STAMPED = ("encryption", backup_signers.HEADER, bmcs.FIELD, ironic.FIELD, events.FIELD)
+"""Fields of store.json that a recovery needs, in the order in which the stamp has them."""
 
 
 class BackupKeys:
@@ -108,11 +113,7 @@ class BackupKeys:
         needed = [header["site_uid"], header["key_id"], self.versions()]
         needed += [[name, state.signing, *state.trusted] for name, state in states.items()]
         # A site without has the stamp that it always had.
-        needed += [header["encryption"]] if "encryption" in header else []
-        needed += stamped(header)
-        needed += bmcs.stamped(header)
-        needed += ironic.stamped(header)
-        needed += events.stamped(header)
+        needed += [header[field] for field in _STAMPED if field in header]
         return hashlib.sha256(json.dumps(needed).encode()).hexdigest()[:16]
 
     def bundle(self) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import typing as t
 from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
@@ -108,11 +107,6 @@ class BackupSigners:
 def secret_name(part: str, version: int) -> str:
     """Return what the store and documents call a private key."""
     return f"backup-{part}-{version}"
-
-
-def stamped(header: t.Mapping[str, t.Any]) -> list[t.Any]:
-    """Return what of a store's header a recovery has to have of these keys."""
-    return [header[HEADER]] if HEADER in header else []
 
 
 def _public_of(private: str) -> str:

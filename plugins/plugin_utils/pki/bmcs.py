@@ -182,17 +182,10 @@ class BmcSecrets:
         return found
 
     def _key(self) -> ec.EllipticCurvePrivateKey:
-        if not self._folder.has(self._folder.secret_file(KEY)):
-            raise PkiError(f"The store {self._folder.path} has lost {KEY}.", FROM_COPIES)
-        key = serialization.load_pem_private_key(self._folder.unseal(KEY), None)
+        key = serialization.load_pem_private_key(self._folder.kept(KEY), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise PkiError("The key of the authority for BMCs is not an elliptic curve key.")
         return key
-
-
-def stamped(header: t.Mapping[str, t.Any]) -> list[t.Any]:
-    """Return what of a store's header a recovery has to have of BMCs."""
-    return [header[FIELD]] if FIELD in header else []
 
 
 def _file_name(serial: str) -> str:

@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import encrypt
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.encryption_state import Encryption
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.errors import PkiError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.header import FROM_COPIES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.keys import KEY_BYTES
 
 SCHEMA = 3
@@ -150,9 +149,4 @@ class EncryptionKeys:
         self._opened(name)
 
     def _opened(self, name: str) -> str:
-        if not self._folder.has(self._folder.secret_file(name)):
-            raise PkiError(
-                f"The store {self._folder.path} has lost {name}.",
-                FROM_COPIES,
-            )
-        return self._folder.unseal(name).decode("ascii").strip()
+        return self._folder.kept(name).decode("ascii").strip()

@@ -130,11 +130,4 @@ class EventSecrets:
         return {TOKEN: 0, ACCOUNT: 0} | found
 
     def _opened(self, name: str) -> str:
-        if not self._folder.has(self._folder.secret_file(name)):
-            raise PkiError(f"The store {self._folder.path} has lost {name}.", FROM_COPIES)
-        return self._folder.unseal(name).decode("ascii")
-
-
-def stamped(header: t.Mapping[str, t.Any]) -> list[t.Any]:
-    """Return what of a store's header a recovery has to have of these."""
-    return [header[FIELD]] if FIELD in header else []
+        return self._folder.kept(name).decode("ascii")

@@ -172,6 +172,16 @@ class Folder:
         """Return a decrypted secret."""
         return sealing.unseal(self._sealing_key(), name, self.public(self.secret_file(name)))
 
+    def kept(self, name: str) -> bytes:
+        """Return a decrypted secret that the store was given once.
+
+        Raises:
+            PkiError: the store has lost it, or it is damaged.
+        """
+        if not self.has(self.secret_file(name)):
+            raise PkiError(f"The store {self.path} has lost {name}.", header.FROM_COPIES)
+        return self.unseal(name)
+
     def secret_file(self, name: str) -> str:
         """Return the file of a secret, relative to the folder."""
         return f"{self._secrets()}/{name}.sealed"

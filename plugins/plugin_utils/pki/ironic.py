@@ -151,14 +151,7 @@ class IronicSecrets:
         return t.cast("dict[str, int]", found)
 
     def _opened(self, name: str) -> str:
-        if not self._folder.has(self._folder.secret_file(name)):
-            raise PkiError(f"The store {self._folder.path} has lost {name}.", FROM_COPIES)
-        return self._folder.unseal(name).decode("ascii")
-
-
-def stamped(header: t.Mapping[str, t.Any]) -> list[t.Any]:
-    """Return what of a store's header a recovery has to have of Ironic."""
-    return [header[FIELD]] if FIELD in header else []
+        return self._folder.kept(name).decode("ascii")
 
 
 def _new(kind: str) -> bytes:
