@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ironspan.gpud import events
+from ironspan.gpud.processes import MPS_UNIT
 from ironspan.gpud.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -29,7 +30,12 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 RESET_S = 300.0
 _DETAIL = 200
 # As units of their own: the agent's own sandbox has neither the rights nor the devices.
-RESET = ("systemd-run", "--wait", "--collect", "--quiet", "--pipe", "nvidia-smi", "--gpu-reset")
+_UNIT = ("systemd-run", "--wait", "--collect", "--quiet", "--pipe")
+# An MPS server has the GPUs open. The daemon begins again whatever becomes of the reset and of the agent.
+_WITHOUT_MPS = (
+    f"--property=ExecStartPre=/usr/bin/systemctl stop {MPS_UNIT}",
+    f"--property=ExecStopPost=/usr/bin/systemctl --no-block start {MPS_UNIT}",
+)
 REBOOT = ("systemd-run", "--collect", "--quiet", "systemctl", "reboot")
 
 
@@ -48,6 +54,17 @@ class Asked:
     do: str
     gpu: str
     expires: float
+
+
+def reset(gpu: str, mps: bool) -> tuple[str, ...]:
+    """Return the command that resets GPUs.
+
+    Args:
+        gpu: UUID, empty for all.
+        mps: the host's GPUs are shared through an MPS daemon, which is stopped meanwhile.
+    """
+    without = _WITHOUT_MPS if mps else ()
+    return (*_UNIT, *without, "nvidia-smi", "--gpu-reset", *(["-i", gpu] if gpu else []))
 
 
 def read(text: str) -> Asked | None:
@@ -76,6 +93,7 @@ class Actions:
         now: seconds since 1970.
         run: runs a program, and raises what ``subprocess.run`` does.
         preflight: begins one, and returns why it did not, empty where it did.
+        mps: whether this host's GPUs are shared through an MPS daemon.
     """
 
     def __init__(
@@ -88,10 +106,11 @@ class Actions:
         now: Callable[[], float],
         run: Callable[[Sequence[str]], object] | None = None,
         preflight: Callable[[], str] | None = None,
+        mps: bool = False,
     ) -> None:
         self._store, self._boot, self._enabled = store, boot, enabled
         self._busy, self._quiet, self._now = busy, quiet, now
-        self._run, self._preflight = run or _run, preflight
+        self._run, self._preflight, self._mps = run or _run, preflight, mps
 
     def answer(self, text: str) -> str:
         """Do what an annotation asks for, once; return the text of the answer, empty for none."""
@@ -126,7 +145,7 @@ class Actions:
                 # Not done yet: the next boot's agent says that it was.
                 return {"ok": True, "detail": "rebooting"}
             with self._quiet():
-                self._run([*RESET, *(["-i", asked.gpu] if asked.gpu else [])])
+                self._run(reset(asked.gpu, self._mps))
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stdout", None) or str(error)
             return self._keep(asked, False, " ".join(str(said).split())[-_DETAIL:])
@@ -142,7 +161,9 @@ class Actions:
             return "it came too late"
         if asked.gpu and asked.gpu not in self._store.content.gpus:
             return f"{asked.gpu} is no GPU of this host"
-        if asked.do != "reboot" and (pids := self._busy(asked.gpu)):
+        # All pods of a host have one daemon: to stop it for one GPU ends those of the others.
+        touched = "" if self._mps else asked.gpu
+        if asked.do != "reboot" and (pids := self._busy(touched)):
             return f"processes use it: {', '.join(map(str, pids[:5]))}"
         return ""
 

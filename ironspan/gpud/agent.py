@@ -19,6 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy 
 from ironspan.gpud import events, kmsg
 from ironspan.gpud.checks.base import Context, Finding, Gpu, Past
 from ironspan.gpud.events import Judged, Record
+from ironspan.gpud.processes import there
 from ironspan.gpud.settings import Settings
 from ironspan.gpud.store import REQUEST, Content, Store
 from ironspan.gpud.watch import Hung, Line
@@ -243,9 +244,14 @@ class Agent:
         path.unlink(missing_ok=True)
 
     def processes(self, gpu: str) -> list[int]:
-        """Return the processes that used a GPU when it was read last, of all GPUs where ``gpu`` is empty."""
+        """Return the processes that used a GPU when it was read last and have not ended.
+
+        Args:
+            gpu: its UUID, empty for all.
+        """
         found = [Gpu(values) for values in self.reading.get("gpus", ())]
-        return [pid for each in found if gpu in ("", each.uuid) for pid, _ in each.get("processes") or []]
+        pids = [pid for each in found if gpu in ("", each.uuid) for pid, _ in each.get("processes") or []]
+        return list(filter(there, pids))
 
     # -- what goes out --
 

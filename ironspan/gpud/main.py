@@ -91,7 +91,14 @@ def serve(chosen: Settings, asked: argparse.Namespace) -> None:
     if chosen.node:
         tests = Asking(chosen.state, asked.settings, boot)
         does = Actions(
-            agent.store, boot, chosen.acts, agent.processes, watch.quiet, time.time, preflight=tests.begin
+            agent.store,
+            boot,
+            chosen.acts,
+            agent.processes,
+            watch.quiet,
+            time.time,
+            preflight=tests.begin,
+            mps=chosen.mps,
         )
         to = Node(chosen.kubeconfig, chosen.node)
         publisher = Publisher(agent, to, chosen.heartbeat_s, does=does, tests=tests)

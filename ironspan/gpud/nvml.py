@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 
 import pynvml
 
+from ironspan.gpud.processes import serves
+
 Value = t.Any
 Call = Callable[[t.Any], Value]
 RARE_S, ONCE_S, SLOW_S = 3600.0, 300.0, 30.0
@@ -101,8 +103,25 @@ def _utilization(gpu: t.Any) -> Value:
 
 
 def _processes(gpu: t.Any) -> Value:
-    found = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
-    return [[process.pid, (process.usedGpuMemory or 0) >> 20] for process in found]
+    return [list(each) for each in computing(gpu).items()]
+
+
+def computing(gpu: t.Any) -> dict[int, int]:
+    """Return the processes that compute on a GPU, clients of MPS among them: MiB of its memory by number.
+
+    Args:
+        gpu: handle of NVML.
+
+    Raises:
+        pynvml.NVMLError: it does not say. A driver that does not tell clients of MPS apart names no more.
+    """
+    found = list(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu))
+    try:
+        found += pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu)
+    except pynvml.NVMLError as error:
+        if error.value not in _MISSING:
+            raise
+    return {each.pid: (each.usedGpuMemory or 0) >> 20 for each in found if not serves(each.pid)}
 
 
 def _links(gpu: t.Any) -> Value:

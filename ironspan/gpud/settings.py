@@ -64,6 +64,7 @@ class Settings:
         limits: of all checks, by their names.
         left_out: readings that are not made.
         acts: whether the repair controller may have this host's GPUs reset, and the host rebooted.
+        mps: whether its GPUs are shared through the MPS daemon of the role nvidia_mps.
         preflight_tests: those that each GPU has to have passed.
         references: what GPUs are known to reach.
         metrics: where they are served.
@@ -87,6 +88,7 @@ class Settings:
     )
     left_out: tuple[str, ...] = ()
     acts: bool = False
+    mps: bool = False
     preflight_tests: tuple[str, ...] = DEMANDED
     references: preflight.References = field(default_factory=preflight.shipped)
     metrics: Listen = field(default_factory=lambda: Listen("127.0.0.1", PORT))
@@ -130,6 +132,7 @@ def read(top: Section) -> Settings:
         limits=limits,
         left_out=_left_out(top.section("readings", default={})),
         acts=top.flag("acts", False),
+        mps=top.flag("mps", False),
         preflight_tests=tested,
         references=references,
         metrics=listen(top.section("metrics", default={}), PORT),

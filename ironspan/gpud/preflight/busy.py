@@ -11,6 +11,7 @@ import time
 
 import pynvml
 
+from ironspan.gpud import nvml
 from ironspan.gpud.preflight.children import bound
 
 EVERY_S = 0.5
@@ -28,7 +29,7 @@ def main() -> None:
             pids: set[int] = set()
             for card in cards:
                 with contextlib.suppress(pynvml.NVMLError):
-                    pids |= {each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
+                    pids |= nvml.computing(card).keys()
             print(json.dumps(sorted(pids)), flush=True)
             time.sleep(EVERY_S)
 

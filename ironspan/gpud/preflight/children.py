@@ -19,11 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import ironspan
+from ironspan.gpud.processes import there
 
 _LONGEST = 1 << 16
 _KILL_S = 5.0
 _LOOK_S = 0.1
 _PR_SET_PDEATHSIG = 1
+NO_DAEMON = "/nonexistent/mps"
+"""Where CUDA finds no MPS daemon, and so computes without one."""
 
 
 def environment(library: str = "", gpus: Sequence[str] = ()) -> dict[str, str]:
@@ -41,6 +44,8 @@ def environment(library: str = "", gpus: Sequence[str] = ()) -> dict[str, str]:
     if gpus:
         # Compiled anew each time, so that nothing is left in a home folder.
         found |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_CACHE_DISABLE": "1"}
+        # Never through an MPS daemon, whose clients get a share of the GPU.
+        found["CUDA_MPS_PIPE_DIRECTORY"] = NO_DAEMON
     return found
 
 
@@ -164,7 +169,7 @@ class Others:
 
     def pids(self, ours: frozenset[int]) -> list[int]:
         """Return processes of others; not those that NVML names of a host around this one."""
-        return sorted(pid for pid in self._pids - ours if Path(f"/proc/{pid}").exists())
+        return sorted(filter(there, self._pids - ours))
 
     def _follow(self) -> None:
         assert self._process.stdout is not None

@@ -12,7 +12,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer impo
 ENABLED, PODS = "nvidia_mps_enabled", "nvidia_mps_pods_count"
 THREADS, PLUGIN, LAYOUT = "nvidia_mps_threads_percent", "nvidia_device_plugin_enabled", "nvidia_mig_layout"
 SANDBOXES = "gvisor_gpu", "kata_gpu"
-REPAIR, MODE = "gpu_repair_enabled", "gpu_repair_mode"
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
 
@@ -50,12 +49,6 @@ def _problems(host: HostDraft, sandboxes: list[str]) -> Iterator[Problem]:
             f"shares GPUs of a host in the group {name}, whose sandboxes reach no MPS daemon",
             remedy,
         )
-    if value(REPAIR) and value(MODE) != "watch":
-        remedy = f"write {MODE}: watch, or take {ENABLED} away"
-        message = (
-            f"keeps a process on the GPUs, so no preflight would end that {MODE}: {value(MODE)} waits for"
-        )
-        yield ENABLED, message, remedy
     threads, pods = value(THREADS), value(PODS)
     if isinstance(threads, int) and isinstance(pods, int) and threads and threads * pods < 100:
         remedy = f"write at least {-(-100 // pods)}, or 0 for equal shares"

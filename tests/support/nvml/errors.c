@@ -208,12 +208,12 @@ int nvmlDeviceGetGpuFabricInfoV(device gpu, fabric_info_v *into)
     return OK;
 }
 
-/* -- processes: "processes", as "PID:MIB PID:MIB" -- */
+/* -- processes: "processes", and "mps_processes" of clients of MPS, as "PID:MIB PID:MIB" -- */
 
-static int processes(device gpu, const char *function, unsigned *count, void *into, int version)
+static int processes(device gpu, const char *function, const char *key, unsigned *count, void *into, int version)
 {
     ENTER(function);
-    const char *found = word(gpu->index, "processes");
+    const char *found = word(gpu->index, key);
     unsigned room = *count, at = 0, pid;
     unsigned long long mib;
     for (int length; found && sscanf(found, " %u:%llu%n", &pid, &mib, &length) == 2; found += length, at++) {
@@ -235,11 +235,11 @@ static int none(device gpu, const char *function, unsigned *count)
     return OK;
 }
 
-int nvmlDeviceGetComputeRunningProcesses(device gpu, unsigned *count, process_v1 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", count, into, 1); }
-int nvmlDeviceGetComputeRunningProcesses_v2(device gpu, unsigned *count, process_v2 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", count, into, 2); }
-int nvmlDeviceGetComputeRunningProcesses_v3(device gpu, unsigned *count, process_v2 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", count, into, 2); }
+int nvmlDeviceGetComputeRunningProcesses(device gpu, unsigned *count, process_v1 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", "processes", count, into, 1); }
+int nvmlDeviceGetComputeRunningProcesses_v2(device gpu, unsigned *count, process_v2 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", "processes", count, into, 2); }
+int nvmlDeviceGetComputeRunningProcesses_v3(device gpu, unsigned *count, process_v2 *into) { return processes(gpu, "nvmlDeviceGetComputeRunningProcesses", "processes", count, into, 2); }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device gpu, unsigned *count, process_v2 *into) { (void)into; return none(gpu, "nvmlDeviceGetGraphicsRunningProcesses", count); }
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(device gpu, unsigned *count, process_v2 *into) { (void)into; return none(gpu, "nvmlDeviceGetMPSComputeRunningProcesses", count); }
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(device gpu, unsigned *count, process_v2 *into) { return processes(gpu, "nvmlDeviceGetMPSComputeRunningProcesses", "mps_processes", count, into, 2); }
 
 /* -- events: a set sees what is written after it was made -- */
 

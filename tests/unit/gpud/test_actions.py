@@ -72,7 +72,7 @@ def test_a_reset_is_done_once_and_what_happened_before_counts_no_more(tmp_path: 
     host = Host(tmp_path)
     for _ in range(3):
         assert host.ask() == {"id": "a-1", "ok": True, "detail": "reset", "boot": "boot-1"}
-    assert host.calls == [[*actions.RESET, "-i", GPU]]
+    assert host.calls == [[*actions.reset(GPU, mps=False)]]
     assert [key[0] for key in host.store.content.records] == ["xid 48"]
     again = Host(tmp_path)
     assert again.ask()["ok"]

@@ -110,6 +110,8 @@ def test_processes_and_retired_pages_are_lists(state: nvml.State) -> None:
     assert len(pynvml.nvmlDeviceGetRetiredPages(gpu, 1)) == 3
     assert refused(pynvml.nvmlDeviceGetRetiredPages, gpu, 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(1)) == []
+    state.set({"0.mps_processes": "43:10"})
+    assert [process.pid for process in pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu)] == [43]
 
 
 def test_faults_come_and_go_while_it_runs(state: nvml.State) -> None:

@@ -78,6 +78,12 @@ def test_what_a_site_says_differently(render: Render, tmp_path: Path) -> None:
     assert (rule.action, rule.why, rule.by_site) == ("A2", 'seen "often"', True)
 
 
+@pytest.mark.parametrize("mps", [True, False])
+def test_the_agent_knows_whether_pods_share_the_gpus(mps: bool, render: Render, tmp_path: Path) -> None:
+    shares = {"nvidia_toolkit_enabled": True, "nvidia_device_plugin_enabled": True, "nvidia_mps_enabled": mps}
+    assert read(layer(render, **shares), tmp_path).mps is mps
+
+
 def test_a_check_that_is_none_is_refused(render: Render, tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="there is no such check"):
         read(layer(render, nvidia_health_checks={"H99": {"off": True}}), tmp_path)

@@ -32,11 +32,10 @@ nvidia_driver_model: H100
 nvidia_mig_layout: halves
 nvidia_mig_layouts: [{name: halves, instances: [3g.40gb, 3g.40gb]}]
 """
-REPAIRED = "\ngpu_repair_enabled: true\ngpu_repair_mode: gate\n"
+REPAIRED = "\ngpu_repair_enabled: true\ngpu_repair_mode: repair\nnvidia_health_enabled: true\n"
 MISTAKES = (
     wrong("no plugin", "plugin_enabled: true", "plugin_enabled: false", "no pod gets a share without"),
     wrong("divided", AT, AT, "shares GPUs that nvidia_mig_layout divides", everywhere=DIVIDED),
-    wrong("repaired", AT, AT, "no preflight would end that gpu_repair_mode: gate", everywhere=REPAIRED),
     wrong("threads", "percent: 50", "percent: 20", "leave 20 % to nobody", "percent: 20"),
     wrong("pods", "count: 4", "count: 49", "2 to 48", "count: 49"),
 )
@@ -44,7 +43,7 @@ MISTAKES = (
 
 def test_what_is_right(example: Example) -> None:
     example.append(GPU, ON)
-    example.append(ALL, REPAIRED.replace("gate", "watch"))
+    example.append(ALL, REPAIRED)
     assert example.problems() == []
 
 
