@@ -7,6 +7,8 @@ It has no firmware that measures, so the test extends PCRs as one would. What is
 
 from __future__ import annotations
 
+import json
+import runpy
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,9 @@ import pytest
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest, _entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import read_inspection
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import COLLECTED as NAME
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import NONE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge import tpm_accept
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.attested import Attestor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.credentials import Credentials
@@ -22,6 +27,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.converge.exchange 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import ActionableError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import generate_key_file, open_store
 
+from ironspan.artifacts.system.declared import FOLDER
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.playbooks import recap_of
 from tests.support.simulated_nodes import Site, node_api
@@ -89,6 +95,35 @@ def test_another_machine_with_the_same_software_is_refused(
         seen = tpm_accept.look(attestor, other.policy)
         assert seen.lines[0].startswith("it is another TPM") and len(seen.lines) == 1
     assert attestor(tpm.document, ["node/join"]) == []
+
+
+def test_the_tpm_that_the_ramdisk_found_is_the_one_that_may_join(
+    tmp_path: Path, tpm: Tpm, attestor: Attestor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ramdisk's own collector, the way of its answer through Ironic's data, and two hosts that join."""
+    collect = runpy.run_path(str(FOLDER / "agent/usr/local/lib/ironspan/ironspan_tpm.py"))["collect"]
+
+    def inspected(tcti: str) -> str | None:
+        monkeypatch.setenv("TPM2TOOLS_TCTI", tcti)
+        data: dict[str, t.Any] = {}
+        collect(data, None)
+        return read_inspection("in band", json.loads(json.dumps({"plugin_data": data}))).tpm
+
+    assert inspected("swtpm:host=127.0.0.1,port=1") == NONE
+    policy = tpm.policy._replace(endorsement=inspected(tpm.tcti) or "none")
+    tpm.boot()
+    assert tpm_accept.look(attestor, policy, "anna").now.endorsement == policy.endorsement
+    with swtpm(tmp_path / "other") as other:
+        other.boot()
+        with pytest.raises(
+            ActionableError, match=f"and node_attestation_ek_sha256 says {policy.endorsement}"
+        ):
+            tpm_accept.look(attestor, policy._replace(tcti=other.tcti), "anna")
+    monkeypatch.delenv("TPM2TOOLS_TCTI")
+    said: dict[str, t.Any] = {}
+    collect.__globals__["DEVICE"] = str(tmp_path / "none")
+    collect(said, None)
+    assert said == {NAME: {"fault": f"there is no {tmp_path / 'none'}"}}
 
 
 def test_keys_of_two_tpms_are_not_taken_for_one(tmp_path: Path, tpm: Tpm) -> None:

@@ -77,7 +77,12 @@ class System:
     def own_files(self) -> dict[str, pathlib.Path]:
         """Return its own files: path in the system -> file, sorted."""
         found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
-        return {name: path for name, path in sorted(found.items()) if path.is_file()}
+        # What a Python leaves beside a file that it has imported is this machine's.
+        return {
+            name: path
+            for name, path in sorted(found.items())
+            if path.is_file() and "__pycache__" not in path.parts
+        }
 
     def recipe(self, arch: str) -> str:
         """Return a digest of everything that decides what comes out, but for the packages' versions."""

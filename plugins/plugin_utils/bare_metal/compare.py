@@ -34,10 +34,11 @@ def compare_all(
     """
     index = Index(expected)
     usual = _usual_addresses(expected, measured)
+    shared = _shared_tpms(expected, measured)
     findings = [
         finding
         for server in expected
-        for finding in compare(server, measured.get(server.name, ()), index, usual)
+        for finding in compare(server, measured.get(server.name, ()), index, usual, shared.get(server.name))
     ]
     for name in sorted(measured.keys() - {server.name for server in expected}):
         remedy = "declare it, or take it out of Ironic"
@@ -46,7 +47,11 @@ def compare_all(
 
 
 def compare(
-    server: ExpectedServer, inspections: Sequence[Inspection], index: Index, usual: Usual | None = None
+    server: ExpectedServer,
+    inspections: Sequence[Inspection],
+    index: Index,
+    usual: Usual | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Compare one server.
 
@@ -55,6 +60,7 @@ def compare(
         inspections: what was measured in it, the more trusted first (in band, out of band).
         index: of all servers that are expected, to say which one this is instead.
         usual: where other servers of its model have their GPUs, to say which slot is empty.
+        others: SHA-256 of a TPM's endorsement key to another server in which it was measured.
 
     Returns:
         What differs. When it is another server, only that: its parts say nothing about this one.
@@ -85,6 +91,7 @@ def compare(
         *parts.compared_memory(server, inspections),
         *parts.compared_disks(server, inspections),
         *parts.compared_firmware(server, inspections),
+        *parts.compared_tpm(server, inspections, index, others or {}),
         *compared_ports(server, inspections, index),
     )
     return sorted({*identity, *found, *(finding(*difference) for difference in differences)})
@@ -136,3 +143,19 @@ def _usual_addresses(
             if server.gpu_count and server.model and len(addresses) == server.gpu_count:
                 seen.setdefault((server.model, server.gpu_count), []).append(addresses)
     return {key: sets[0] for key, sets in seen.items() if len(sets) > 1 and len({*sets}) == 1}
+
+
+def _shared_tpms(
+    expected: Sequence[ExpectedServer], measured: Mapping[str, Sequence[Inspection]]
+) -> dict[str, dict[str, str]]:
+    """Return the TPMs that were measured in several servers: of each of these, with another one of them."""
+    seen: dict[str, list[str]] = {}
+    for server in expected:
+        for tpm in {one.tpm for one in measured.get(server.name, ()) if one.tpm}:
+            seen.setdefault(tpm, []).append(server.name)
+    found: dict[str, dict[str, str]] = {}
+    for tpm, names in seen.items():
+        for name in names[1:]:
+            found.setdefault(name, {})[tpm] = names[0]
+            found.setdefault(names[0], {}).setdefault(tpm, name)
+    return found

@@ -81,6 +81,7 @@ class ExpectedServer:
         gpu_model: a model (``H100``) or exactly one variant of it (``H100 SXM5 80GB``).
         memory_gib: installed memory.
         nvlink_domain: name of the NVLink domain that its GPUs are part of.
+        tpm_ek_sha256: SHA-256 of the endorsement key of its TPM, in hexadecimal digits.
         nics: network ports.
         disks: disks, by size.
         firmware: component to version that it shall have (``bios``, ``bmc``, ...).
@@ -99,6 +100,7 @@ class ExpectedServer:
     gpu_model: str = ""
     memory_gib: int | None = None
     nvlink_domain: str = ""
+    tpm_ek_sha256: str = ""
     nics: tuple[Nic, ...] = ()
     disks: tuple[Disks, ...] = ()
     firmware: tuple[tuple[str, str], ...] = ()

@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     digest_of,
     place_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import VARIABLE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
 LOGIN: t.Final[Mapping[str, t.Any]] = {
@@ -143,12 +144,14 @@ def _variables(server: ExpectedServer, record: Record) -> dict[str, t.Any]:
     compared = record.compared
     current = compared is not None and compared.digest == digest_of(server)
     labels = compared.labels if compared is not None and current else labels_of(server)
+    tpm = server.tpm_ek_sha256 or (compared.tpm if compared is not None and current else "")
     address = record.deployed.address if record.deployed else ""
     return {
         "ansible_host": address,
         **LOGIN,
         "site_rack": server.rack,
         "site_measured_labels": dict(labels),
+        **({VARIABLE: tpm} if tpm else {}),
     }
 
 

@@ -16,11 +16,13 @@ class Index:
     Attributes:
         serials: serial number to server.
         macs: MAC address to server and port.
+        tpms: SHA-256 of a TPM's endorsement key to server.
     """
 
     def __init__(self, servers: Sequence[ExpectedServer]) -> None:
         self.serials = {server.serial: server for server in servers if server.serial}
         self.macs = {nic.mac: (server, nic) for server in servers for nic in server.nics}
+        self.tpms = {server.tpm_ek_sha256: server for server in servers if server.tpm_ek_sha256}
         self._ports: dict[tuple[str, str], list[tuple[ExpectedServer, Nic]]] = {}
         for server in servers:
             for nic in server.nics:

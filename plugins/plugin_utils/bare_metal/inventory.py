@@ -142,6 +142,8 @@ def _marks_of(server: ExpectedServer) -> Iterator[tuple[str, str]]:
     yield "bmc_address", server.bmc_address
     if server.serial:
         yield "serial", server.serial
+    if server.tpm_ek_sha256:
+        yield "tpm_ek_sha256", server.tpm_ek_sha256
     for nic in server.nics:
         yield "mac", nic.mac
         if nic.switch:

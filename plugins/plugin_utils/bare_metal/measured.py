@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import lldp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import NVIDIA
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.taken import Taker
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import read_tpm
 
 Source = t.Literal["in band", "out of band"]
 MOST_DEVICES, MOST_NICS, MOST_DISKS, MOST_COMPONENTS = 4096, 256, 1024, 256
@@ -72,6 +73,7 @@ class Inspection:
         disks: disks, without removable and virtual ones.
         ports: network ports.
         firmware: component to version.
+        tpm: SHA-256 of its TPM's endorsement key; "" where no TPM answered.
         unreadable: what could not be read.
     """
 
@@ -83,6 +85,7 @@ class Inspection:
     disks: tuple[Disk, ...] | None = None
     ports: tuple[Port, ...] | None = None
     firmware: tuple[tuple[str, str], ...] = ()
+    tpm: str | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -113,6 +116,7 @@ def read_inspection(source: Source, data: t.Any, firmware: t.Any = None) -> Insp
         disks=_disks(inventory, taker),
         ports=_ports(inventory, plugins, taker),
         firmware=_firmware(vendor, firmware, taker),
+        tpm=read_tpm(plugins, taker),
         unreadable=tuple(taker.unreadable),
     )
 

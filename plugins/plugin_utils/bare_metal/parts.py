@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import collections
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import Disks, ExpectedServer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.findings import Kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import NVIDIA, known_gpus
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.index import Index
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import Disk, Gpu, Inspection
 
 INSTALLED_WITHIN = 0.01
@@ -143,3 +144,37 @@ def compared_firmware(server: ExpectedServer, inspections: Sequence[Inspection])
             yield Difference(
                 part, "differs", message, f"bring it to {version}, or correct firmware_{component}"
             )
+
+
+def compared_tpm(
+    server: ExpectedServer, inspections: Sequence[Inspection], index: Index, others: Mapping[str, str]
+) -> Iterator[Difference]:
+    """Yield how the TPM differs, and whether another server has it too.
+
+    Args:
+        server: what was declared.
+        inspections: what was measured.
+        index: of all servers that are expected.
+        others: SHA-256 of an endorsement key to another server in which it was measured.
+    """
+    declared = server.tpm_ek_sha256
+    measured = next((one.tpm for one in inspections if one.tpm is not None), None)
+    if measured is None or not measured:
+        if declared:
+            kind: Kind = "not measured" if measured is None else "missing"
+            remedy = (
+                "inspect with the agent of ironspan" if measured is None else "switch it on, inspect again"
+            )
+            yield Difference("TPM", kind, f"{declared[:16]} declared, none measured", remedy)
+        return
+    owner = index.tpms.get(measured)
+    if declared and declared != measured:
+        whose = f", which is that of {owner.name}" if owner else ""
+        message = f"{declared[:16]} declared, {measured[:16]} measured{whose}"
+        yield Difference(
+            "TPM", "differs", message, "look which mainboard it is, and correct the file or the rack"
+        )
+    elif not declared and (other := owner.name if owner else others.get(measured)):
+        # No two TPMs have one key, so one of the two is told to say it. Which one is known of declared keys.
+        remedy = f"declare tpm_ek_sha256 of both; if the mainboard came from {other}, inspect that one first"
+        yield Difference("TPM", "differs", f"{measured[:16]} measured, which is that of {other}", remedy)

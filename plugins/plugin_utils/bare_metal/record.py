@@ -21,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expecte
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import labels_of, taken_labels
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import Inspection
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import NONE, taken_tpm
 
 COMPARED, DEPLOYED, ERASED = "ironspan_compared", "ironspan_deployed", "ironspan_erased"
 FIELDS = ("extra", "provision_updated_at", "inspection_finished_at")
@@ -33,10 +34,12 @@ class Compared(t.NamedTuple):
     Args:
         digest: of what was declared then.
         labels: of the node, from what was declared and measured.
+        tpm: SHA-256 of the endorsement key that was measured; "" where no TPM answered, or nobody asked.
     """
 
     digest: str
     labels: Mapping[str, str]
+    tpm: str = NONE
 
 
 class Deployed(t.NamedTuple):
@@ -94,9 +97,11 @@ def digest_of(server: ExpectedServer) -> str:
     """Return the digest of what was declared of a server.
 
     Where it is written does not matter, and neither does firmware: another baseline is brought to servers
-    that run, and takes none of them out of the inventory meanwhile.
+    that run, and takes none of them out of the inventory meanwhile. A TPM that is declared later is asked
+    when its host joins.
     """
     plain = dataclasses.asdict(dataclasses.replace(server, origin=Origin("", 0, 0), firmware=()))
+    del plain["tpm_ek_sha256"]
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
@@ -107,8 +112,23 @@ def place_of(server: ExpectedServer) -> str:
 
 def compared_fields(server: ExpectedServer, inspections: Sequence[Inspection]) -> dict[str, t.Any]:
     """Return what ``IronicApi.change`` is given once a server was compared and is what was declared."""
-    labels = labels_of(server, inspections)
-    return {f"extra/{COMPARED}": {"digest": digest_of(server), "labels": labels}}
+    compared = compared_of(server, inspections)
+    return {f"extra/{COMPARED}": compared._asdict()}
+
+
+def compared_of(
+    server: ExpectedServer, inspections: Sequence[Inspection] = (), known: Compared | None = None
+) -> Compared:
+    """Return a comparison that ends well.
+
+    Args:
+        server: what was declared.
+        inspections: what was measured; nothing yet where it is foreseen.
+        known: the comparison before this one, where it is foreseen.
+    """
+    foreseen = server.tpm_ek_sha256 or (known.tpm if known else NONE)
+    tpm = next((one.tpm for one in inspections if one.tpm), NONE if inspections else foreseen)
+    return Compared(digest_of(server), labels_of(server, inspections), tpm)
 
 
 def differed_fields(inspected_at: str) -> dict[str, t.Any]:
@@ -133,7 +153,7 @@ def erased_fields(steps: Sequence[str]) -> dict[str, t.Any]:
 def _compared(said: t.Any) -> Compared | None:
     if not isinstance(said, Mapping) or "digest" not in said:
         return None
-    return Compared(str(said.get("digest")), taken_labels(said.get("labels")))
+    return Compared(str(said.get("digest")), taken_labels(said.get("labels")), taken_tpm(said.get("tpm")))
 
 
 def _deployed(said: t.Any, entry: Mapping[str, t.Any]) -> Deployed | None:

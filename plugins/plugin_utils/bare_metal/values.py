@@ -29,6 +29,7 @@ _HOST_NAME = re.compile(
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _TEXT = re.compile(r"[A-Za-z0-9][ -~]{0,127}")
 _SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _GROUP = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _OF_A_SPREADSHEET = re.compile(r"[0-9](?:[.,][0-9]+)?[Ee]\+?[0-9]{1,3}")
@@ -139,6 +140,11 @@ def serial(text: str) -> str:
     ).upper()
 
 
+def digest(text: str) -> str:
+    """Return a SHA-256 in small hexadecimal digits."""
+    return _matched(_SHA256, text.lower(), "a SHA-256", "write its 64 hexadecimal digits, without colons")
+
+
 def label(text: str) -> str:
     """Return a name of a rack, a switch or a domain."""
     return _matched(
@@ -235,6 +241,7 @@ PLAIN: dict[str, Reader] = {
     "gpu_model": gpu_model,
     "memory_gib": number(1, 1 << 20, "GiB"),
     "nvlink_domain": label,
+    "tpm_ek_sha256": digest,
 }
 REQUIRED_OF = {"nic": ("mac",), "disk": ("count", "size_gb")}
 REQUIRED = ("name", "bmc_address", "rack", "position")

@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.config_
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_nodes import (
     server_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import labels_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.handover import (
     Standing,
     standings_of,
@@ -30,6 +30,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_
     IronicApi,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_errors import explained
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measured import Inspection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.measuring import inspections_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node import Node
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_state import (
@@ -45,9 +46,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     Compared,
     Deployed,
     compared_fields,
+    compared_of,
     deployed_fields,
     differed_fields,
-    digest_of,
     erased_fields,
     place_of,
 )
@@ -110,6 +111,7 @@ class BareMetalServer:
         self._api: IronicApi | None = None
         self._uuids: dict[str, str] = {}
         self._index = Index(())
+        self._tpms: dict[str, str] = {}
 
     def find(self, wanted: Mapping[str, State | None]) -> dict[str, Found]:
         """Ask for all nodes and all ports, one request a thousand of each.
@@ -122,6 +124,12 @@ class BareMetalServer:
         fields = sorted({key for state in states.values() for key in state["node"]} - {"properties"})
         entries = api.entries(*fields, *FIELDS)
         self._standings = standings_of(entries)
+        # Whose TPM is known already; the entry of a server that was retired says nothing any more.
+        self._tpms = {
+            record.compared.tpm: name
+            for name, (_, node) in entries.items()
+            if not node.retired and (record := self._standings[name].record).compared and record.compared.tpm
+        }
         ports = api.ports() if any(state["macs"] for state in states.values()) else {}
         there: dict[str, State] = {}
         for name in states.keys() & entries.keys():
@@ -223,7 +231,8 @@ class BareMetalServer:
         if wanted is None or thing.found.fault or not verbs:
             return
         server = server_of(wanted["expected"])
-        compared = Compared(digest_of(server), labels_of(server)) if "compare" in verbs else None
+        known = self._standings.get(thing.name, Standing(None)).record.compared
+        compared = compared_of(server, known=known) if "compare" in verbs else None
         deployed = _deployed(wanted, "") if {"active", "rebuild"} & set(verbs) else None
         self._stands(thing.name, wanted["goal"], compared, deployed)
 
@@ -251,14 +260,27 @@ class BareMetalServer:
         """Refuse a server that differs from what was declared."""
         server = server_of(wanted["expected"])
         read = inspections_of(api, uuid, wanted["node"], firmware=bool(server.firmware))
-        findings = compare(server, read, self._index)
+        findings = compare(server, read, self._index, others=self._owners_of_tpms(name, server, read))
         if findings:
             api.change(uuid, differed_fields(api.times(uuid)["inspection_finished_at"]))
             raise RemoteError(
                 f"it differs from what was declared, and is held: {'; '.join(map(str, findings))}"
             )
         api.change(uuid, compared_fields(server, read))
-        self._stands(name, compared=Compared(digest_of(server), labels_of(server, read)))
+        self._stands(name, compared=compared_of(server, read))
+
+    def _owners_of_tpms(
+        self, name: str, server: ExpectedServer, read: Sequence[Inspection]
+    ) -> dict[str, str]:
+        """Return the TPMs of a server that another one is known by, with that one's name.
+
+        Of two that are compared at the same time the later one sees the earlier one. A TPM that is declared
+        for this server is its own, whoever else has claimed to have it.
+        """
+        if server.tpm_ek_sha256:
+            return {}
+        owners = {one.tpm: self._tpms.setdefault(one.tpm, name) for one in read if one.tpm}
+        return {tpm: owner for tpm, owner in owners.items() if owner != name}
 
     def _deploy(self, api: IronicApi, uuid: str, name: str, wanted: State, verb: str) -> Deployed:
         """Ask for the operating system; the keys of the host are recorded before it can have them."""

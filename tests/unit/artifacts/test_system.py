@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 import pathlib
 import re
+import runpy
+import sys
+import types
+import typing as t
 import zipfile
 
 import pytest
@@ -111,6 +116,37 @@ def test_no_password_and_no_key_is_in_a_system_and_its_programs_are_executable()
     assert "ssh.service" in REAL.systems["agent"].units["disable"], "a rescue alone starts SSH"
 
 
+@pytest.mark.parametrize(
+    ("asked", "collected"),
+    [("default,lldp", "default,lldp,ironspan-tpm"), (None, None), ("", "")],
+)
+def test_who_asks_the_agent_for_an_inspection_gets_the_tpm_too(
+    asked: str | None, collected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without collectors it inspects nothing: an agent that writes a disk must not begin to."""
+    conf = types.SimpleNamespace(inspection_collectors=asked)
+    conf.set_default = functools.partial(setattr, conf)
+    modules: dict[str, dict[str, t.Any]] = {
+        "ironic_python_agent": {},
+        "ironic_python_agent.cmd": {},
+        "ironic_python_agent.cmd.agent": {"run": lambda: 0},
+        "oslo_config": {"cfg": types.SimpleNamespace(CONF=conf)},
+    }
+    for name, content in modules.items():
+        module = types.ModuleType(name)
+        module.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(declared.FOLDER / "agent/usr/local/bin/ironic-python-agent"))
+    assert conf.inspection_collectors == collected
+    points = (
+        declared.FOLDER / "agent/usr/local/lib/ironspan/ironspan_tpm-1.dist-info/entry_points.txt"
+    ).read_text()
+    assert "ironspan-tpm = ironspan_tpm:collect" in points
+    assert sys.path[:2] == ["/opt/python", "/usr/local/lib/ironspan"]
+
+
 def system(kind: str = "disk", **changes: object) -> System:
     values = {
         "name": "small", "kind": kind, "suite": "trixie", "date": datetime.date(2023, 11, 14),
@@ -142,6 +178,9 @@ def test_a_system_is_another_one_when_anything_that_decides_it_changes(own: path
         assert other.recipe("amd64") not in seen
         seen.add(other.recipe("amd64"))
     assert system().recipe("arm64") not in seen
+    (own / "small/lib/__pycache__").mkdir(parents=True)
+    (own / "small/lib/__pycache__/a.pyc").write_bytes(b"of this machine")
+    assert system().recipe("amd64") in seen
     (own / "small/etc/motd").write_text("other\n")
     assert system().recipe("amd64") not in seen
     before = system(wheels=("a==1",)).recipe("amd64")
