@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import time
 import typing as t
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -48,11 +51,63 @@ def test_from_an_empty_subscription_to_an_estate_and_no_second_change(arm: LabAr
     assert deployed.problems == []
     assert deployed.done == planned.done
     there = arm.show()["resources"]
-    arm.azure.do("requests", clear=True)
-    again = run(arm, azure_pools=[POOL])
+    again, asked = counted(arm, lambda: run(arm, azure_pools=[POOL]))
     assert (again.done, again.problems) == ([], [])
-    assert len(arm.azure.requests("management")) <= 40
+    assert asked == NOTHING_TO_DO
     assert arm.show()["resources"] == there
+
+
+WHAT_IF = "/providers/Microsoft.Resources/deploymentStacksWhatIfResults/"
+NOTHING_TO_DO = {
+    "GET the subscription": 1,
+    "GET the stack": 1,
+    "PUT a what-if": 1,
+    "GET whether it is done": 1,
+    "GET a what-if": 1,
+    "DELETE a what-if": 1,
+}
+"""Requests of a run that changes nothing: one what-if, whose result is taken away, and nothing is written."""
+
+
+SCOPE = f"/subscriptions/{settings.SUBSCRIPTION}/providers"
+VIRTUAL_MACHINES, INTERFACES = "Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces"
+
+
+def counted[T](arm: LabArm, work: Callable[[], T]) -> tuple[T, dict[str, int]]:
+    """Return what came of a run, and how many requests of each sort it made to the resource manager."""
+    arm.azure.do("requests", clear=True)
+    outcome = work()
+    names = {
+        f"/subscriptions/{settings.SUBSCRIPTION}": "the subscription",
+        f"{SCOPE}/Microsoft.Resources/deploymentStacks/{NAME}": "the stack",
+    }
+
+    def sort(one: Mapping[str, t.Any]) -> str:
+        path = str(one["path"])
+        if WHAT_IF in path:
+            action = path.endswith("/whatIf")
+            return f"{one['method']} {'the properties of a what-if' if action else 'a what-if'}"
+        if "/providers/Microsoft.Resources/locations/lab/operations/" in path:
+            return "GET whether it is done"
+        return f"{one['method']} {names.get(path, path)}"
+
+    return outcome, dict(collections.Counter(map(sort, arm.azure.requests("management"))))
+
+
+def test_a_second_plan_is_one_what_if_and_a_second_apply_changes_nothing(arm: LabArm) -> None:
+    first, asked = counted(arm, lambda: run(arm, azure_pools=[POOL], check=True))
+    # What would be made is asked for once more, for its properties, and checked: still no write but what-ifs.
+    assert asked["PUT a what-if"] == asked["POST the properties of a what-if"] == 1
+    assert sum(asked.values()) <= 40
+    assert {one.partition(" ")[0] for one in asked} <= {"GET", "HEAD", "PUT", "POST", "DELETE"}
+    assert "PUT the stack" not in asked
+    plan = [thing.as_dict() for thing in first.things]
+    assert apply(arm, plan).problems == []
+    second, asked = counted(arm, lambda: run(arm, azure_pools=[POOL], check=True))
+    assert (second.done, asked) == ([], NOTHING_TO_DO)
+    nothing = [thing.as_dict() for thing in second.things]
+    applied, asked = counted(arm, lambda: apply(arm, nothing))
+    assert (applied.done, applied.problems, asked) == ([], [], NOTHING_TO_DO)
 
 
 MACHINES = SMALL["azure_machines"]
@@ -314,6 +369,26 @@ def test_doctor_and_status_know_the_estate(arm: LabArm) -> None:
     assert (level, "160 wanted = 160 of 40" in what) == ("notice", True)
 
 
+def test_doctor_and_status_tell_of_roles_that_end_and_of_those_that_have_ended(arm: LabArm) -> None:
+    data: dict[str, t.Any] = {"azure_backup": {"container": "etcd"}}
+    assert run(arm, **data).problems == []
+    roles = arm.client(AuthorizationManagementClient).role_assignments
+    mine = [one for one in roles.list_for_subscription() if "/containers/etcd/" in str(one.id)]
+    now, day = time.time(), 86400.0
+    who = sorted(str(one.principal_id) for one in mine)
+    # Who is the member of etcd whose right to write backups ends in two days, in ten, in thirty.
+    arm.set(role_ends=dict(zip(who, (now + 2.5 * day, now + 10.5 * day, now + 30 * day), strict=True)))
+    said = [(level, what) for level, what in doctor_says(arm, **data) if " on etcd " in what]
+    assert [level for level, _ in said] == ["problem", "notice"]
+    pattern = r"the role ironspan backup writer.* of ironspan-example-id-etcd-\d on etcd ends in .*"
+    assert all(re.fullmatch(pattern, what) for _, what in said), said
+    arm.azure.do("arm_advance", seconds=3 * day)
+    lacks = f"the estate {NAME} lacks role assignments on etcd, ironspan-example-key-backup"
+    assert ("problem", lacks) in doctor_says(arm, **data)
+    assert run(arm, **data).problems == []
+    assert [level for level, what in doctor_says(arm, **data) if " on etcd " in what] == ["notice"]
+
+
 def hosts_of(inventory: Path) -> dict[str, t.Any]:
     """Return what ansible-inventory lists."""
     done = subprocess.run(
@@ -334,8 +409,11 @@ def test_the_playbook_goes_from_no_host_to_hosts_whose_keys_are_known(arm: LabAr
     deployed = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
     assert "create" in deployed.stdout
-    again = play(tmp_path, "-i", str(inventory), "playbooks/azure.yml")
+    again, asked = counted(arm, lambda: play(tmp_path, "-i", str(inventory), "playbooks/azure.yml"))
     assert again.returncode == 0, again.stdout + again.stderr
+    # The inventory lists machines and interfaces, and so does who records host keys.
+    lists = {f"GET {SCOPE}/{one}": 2 for one in (VIRTUAL_MACHINES, INTERFACES)}
+    assert asked == {**NOTHING_TO_DO, **lists}
     assert "changed=0" in again.stdout
     file = tmp_path / "known_hosts"
     recorded = file.read_text()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.answers import asked
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest, mapping, sequence
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import HOST, POOL, SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
@@ -68,7 +68,7 @@ def listed(rest: Rest, site: str) -> list[Seen]:
     """Return all machines of a site, in two lists of Azure's: machines, and their interfaces.
 
     Raises:
-        RemoteError: Azure cannot be asked.
+        RemoteError: Azure cannot be asked, or its lists are not understood.
     """
     scope = f"/subscriptions/{rest.subscription}/providers"
     machines = rest.listed(f"{scope}/{_MACHINES}", api_version(_MACHINES), "to list virtual machines")
@@ -80,13 +80,21 @@ def listed(rest: Rest, site: str) -> list[Seen]:
     return sorted((_seen(one, addresses) for one in machines), key=lambda one: (one.name, one.id))
 
 
+def _inner(of: Mapping[str, t.Any], field: str) -> Mapping[str, t.Any]:
+    return mapping(of.get(field), f"{field} of {of.get('id') or of.get('name') or 'a resource'}")
+
+
+def _entries(of: Mapping[str, t.Any], field: str) -> list[Mapping[str, t.Any]]:
+    return [mapping(one, f"an entry of {field}") for one in sequence(of, field, "about a machine")]
+
+
 def _tags(resource: Mapping[str, t.Any]) -> Mapping[str, str]:
-    return resource.get("tags") or {}
+    return {str(name): str(value) for name, value in _inner(resource, "tags").items()}
 
 
 def _address(interface: Mapping[str, t.Any]) -> str:
-    configurations = (interface.get("properties") or {}).get("ipConfigurations") or ()
-    found = [(one.get("properties") or {}) for one in configurations]
+    configurations = _entries(_inner(interface, "properties"), "ipConfigurations")
+    found = [_inner(one, "properties") for one in configurations]
     found.sort(key=lambda one: not one.get("primary", False))
     return next((text for one in found if (text := _ip(one.get("privateIPAddress")))), "")
 
@@ -100,12 +108,12 @@ def _ip(said: t.Any) -> str:
 
 
 def _seen(machine: Mapping[str, t.Any], addresses: Mapping[str, str]) -> Seen:
-    properties = machine.get("properties") or {}
-    interfaces = (properties.get("networkProfile") or {}).get("networkInterfaces") or ()
+    properties = _inner(machine, "properties")
+    interfaces = _entries(_inner(properties, "networkProfile"), "networkInterfaces")
     ids = [str(one.get("id")).lower() for one in interfaces]
     tags, resource = _tags(machine), str(machine.get("id"))
     # An instance's resource has a name that is none of a host; the computer's own is.
-    computer = str((properties.get("osProfile") or {}).get("computerName") or "")
+    computer = str(_inner(properties, "osProfile").get("computerName") or "")
     name = tags.get(HOST) or computer or str(machine.get("name"))
     return Seen(
         resource,
@@ -113,7 +121,7 @@ def _seen(machine: Mapping[str, t.Any], addresses: Mapping[str, str]) -> Seen:
         name.lower().replace("_", "-"),
         next((addresses[one] for one in ids if addresses.get(one)), ""),
         str(machine.get("location") or ""),
-        str(next(iter(machine.get("zones") or ()), "")),
+        str(next(iter(sequence(machine, "zones", "about a machine")), "")),
         tags.get(POOL, "") if not tags.get(HOST) else "",
         str(properties.get("provisioningState") or "").lower(),
     )

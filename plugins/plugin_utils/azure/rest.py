@@ -40,12 +40,18 @@ class Rest:
         return self._send("POST", path, version, what, {}, json=dict(body))
 
     def listed(self, path: str, version: str, what: str, **query: str) -> list[t.Any]:
-        """Return all pages of a list; an empty one where there is none. Raises as ``get``."""
+        """Return all pages of a list; an empty one where there is none.
+
+        Raises:
+            Refused: the resource manager does not say.
+            RemoteError: what it says is no list of resources.
+        """
         found: list[t.Any] = []
         answer = self.get(path, version, what, **query)
         while answer:
-            found += answer.get("value") or ()
-            link = str(answer.get("nextLink") or "")
+            page = mapping(answer, f"the answer {what}")
+            found += (mapping(one, f"an entry of the answer {what}") for one in sequence(page, "value", what))
+            link = str(page.get("nextLink") or "")
             answer = self._send("GET", link.removeprefix(self._url), "", what, {}) if link else None
         return found
 
@@ -61,6 +67,44 @@ class Rest:
         def answer() -> t.Any:
             response = self.client.send_request(request)
             response.raise_for_status()
-            return response.json()
+            try:
+                return response.json()
+            except ValueError:
+                raise malformed(f"the answer {what}", "no JSON") from None
 
         return asked(what, answer)
+
+
+def malformed(what: str, why: str) -> RemoteError:
+    """Return the error for what Azure said and nothing can be made of."""
+    return RemoteError(
+        f"Azure's resource manager is not understood: {what} is {why}",
+        "run it again; if it stays so, look for a proxy that answers in Azure's place",
+    )
+
+
+def mapping(said: t.Any, what: str) -> Mapping[str, t.Any]:
+    """Return a part of an answer that has fields; none for what is not there.
+
+    Args:
+        said: by Azure.
+        what: it is, for the message.
+
+    Raises:
+        RemoteError: it is something else.
+    """
+    if said is None:
+        return {}
+    if not isinstance(said, Mapping):
+        raise malformed(what, f"{type(said).__name__} in the place of an object")
+    return said
+
+
+def sequence(said: Mapping[str, t.Any], field: str, what: str) -> list[t.Any]:
+    """Return a field of an answer that is a list; empty for what is not there. Raises as ``mapping``."""
+    found = said.get(field)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise malformed(f"{field} of the answer {what}", f"{type(found).__name__} in the place of a list")
+    return found

@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.machines imp
     listed,
     told_apart,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest as Asking
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import Entry, KnownHostsFile
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from hypothesis import given
@@ -96,6 +97,63 @@ def test_what_is_no_address_is_no_word_for_ssh(said: t.Any) -> None:
     rest: t.Any = Rest([vm("a", "/n/1", ironspan_pool="burst")], [nic("/n/1", (said, True))])
     (one,) = listed(rest, "lab")
     assert (one.address, one.ready) == ("", False)
+
+
+def _without(**changes: t.Any) -> dict[str, t.Any]:
+    whole = vm("a", "/n/1", ironspan_host="a")
+    return {**whole, "properties": {**whole["properties"], **changes}}
+
+
+@pytest.mark.parametrize(
+    ("machine", "interface", "wrong"),
+    [
+        ({**vm("a", "/n/1"), "tags": "ironspan-site"}, {}, "tags of /subscriptions/.*/a is str"),
+        ({**vm("a", "/n/1"), "tags": ["ironspan-site"]}, {}, "tags of .* is list in the place of an object"),
+        ({**vm("a", "/n/1"), "properties": []}, {}, "properties of .*/a is list"),
+        ({**vm("a", "/n/1"), "zones": "1"}, {}, "zones of the answer about a machine is str"),
+        (_without(networkProfile="nic"), {}, "networkProfile of a resource is str"),
+        (_without(networkProfile={"networkInterfaces": {"id": "n"}}), {}, "networkInterfaces of .* is dict"),
+        (_without(networkProfile={"networkInterfaces": ["/n/1"]}), {}, "entry of networkInterfaces is str"),
+        (_without(osProfile=7), {}, "osProfile of a resource is int"),
+        (vm("a", "/n/1"), {"id": "/n/1", "properties": "p"}, "properties of /n/1 is str"),
+        (
+            vm("a", "/n/1"),
+            {"id": "/n/1", "properties": {"ipConfigurations": [7]}},
+            "entry of ipConf.* is int",
+        ),
+    ],
+)
+def test_a_malformed_list_is_refused_with_what_is_wrong_and_is_no_crash(
+    machine: dict[str, t.Any], interface: dict[str, t.Any], wrong: str
+) -> None:
+    rest: t.Any = Rest([machine], [interface])
+    with pytest.raises(RemoteError, match=wrong):
+        listed(rest, "lab")
+
+
+class Raw(Asking):
+    """The resource manager with a page of its choice."""
+
+    def __init__(self, page: t.Any) -> None:
+        self._page, self._url = page, "https://management.azure.com"
+
+    def _send(self, *asked: t.Any, **more: t.Any) -> t.Any:
+        return self._page
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        (["a"], "the answer to list machines is list in the place of an object"),
+        ("<html>proxy</html>", "the answer to list machines is str"),
+        ({"value": "a"}, "value of the answer to list machines is str in the place of a list"),
+        ({"value": {"id": "a"}}, "value of the answer .* is dict"),
+        ({"value": [None, "a"]}, "an entry of the answer to list machines is str"),
+    ],
+)
+def test_a_page_that_is_no_list_of_resources_is_refused(page: t.Any, wrong: str) -> None:
+    with pytest.raises(RemoteError, match=wrong):
+        Raw(page).listed("/x", "1", "to list machines")
 
 
 def seen(name: str, **more: t.Any) -> Seen:

@@ -22,6 +22,7 @@ from ironspan.lab.azure.arm.rules.access import ASSIGNMENT
 from ironspan.lab.azure.arm.rules.common import named
 from ironspan.lab.azure.arm.rules.compute import MACHINE
 from ironspan.lab.azure.arm.rules.interfaces import members
+from ironspan.lab.azure.arm.schedules import Schedules, expire
 from ironspan.lab.azure.arm.stack_whatif import StackWhatIfs
 from ironspan.lab.azure.arm.stacks import Stacks
 from ironspan.lab.azure.arm.state import Operation, Resource, State
@@ -46,6 +47,7 @@ class Arm:
         self._templated = Templated(self.engine, self.deployments, self.stacks, what_ifs)
         self._subscription = Subscription(self.state)
         self._actions = Actions(self.engine)
+        self._schedules = Schedules(self.state)
 
     def resume(self) -> None:
         """Start the machines that ran when the process ended; the driver leaves those alone that still do."""
@@ -84,7 +86,7 @@ class Arm:
             return _refused(
                 ArmError(400, "InvalidRequestContent", "The request content was invalid: no object.")
             )
-        moved = self.engine.advance()
+        moved = self.engine.advance() | expire(self.state)
         host = request.headers.get("host", settings.MANAGEMENT_HOST)
         asked = Asked(
             request.method,
@@ -109,7 +111,7 @@ class Arm:
             raise ArmError(
                 404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found."
             )
-        for part in (self._subscription, self._templated, self._actions):
+        for part in (self._subscription, self._schedules, self._templated, self._actions):
             answer = part.answer(asked)
             if answer is not None:
                 return answer

@@ -104,6 +104,7 @@ class Settings:
         restricted: Sizes that are not to be had: SIZE or SIZE/ZONE.
         taken: Global names that somebody else has.
         features: Features of the subscription that are not registered.
+        role_ends: Object id of a principal -> when its role assignments end, Unix seconds.
     """
 
     pace: float = 0.0
@@ -114,6 +115,7 @@ class Settings:
     restricted: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     features: list[str] = field(default_factory=list)
+    role_ends: dict[str, float] = field(default_factory=dict)
 
 
 class State:
