@@ -19,9 +19,11 @@ import types
 import typing as t
 
 import ironspan
-from ironspan.cli.console import Console
 from ironspan.cli.outcome import CommandError, Exit
 from ironspan.cli.report import Run
+
+if t.TYPE_CHECKING:
+    from ironspan.cli.console import Console
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HOSTS_SHOWN = 40

@@ -28,8 +28,9 @@ class ActionModule(ClusterAction):
         site = session.site
         names = [host.name for host in site.group("gpu") if self.is_about(host.name, site)]
         if not names:
-            self.say("no host of this run is in the group gpu")
-            return {"changed": False, "asked": [], "left": {}}
+            notes = ["no host of this run is in the group gpu"]
+            self.say(notes[0])
+            return {"changed": False, "asked": [], "left": {}, "notes": notes}
         api = session.api()
         chosen = idle.choose(
             names,
@@ -39,17 +40,16 @@ class ActionModule(ClusterAction):
             days=arguments["days"],
             now=time.time(),
         )
-        left, asked = dict(chosen.left), []
+        left, asked = dict(chosen.left), list[idle.Asked]()
         for one in chosen.asked:
             if not self._task.check_mode and not _written(api, one):
                 left[one.node] = "something else has changed it just now"
                 continue
-            asked.append(one.node)
-            when = time.strftime("%Y-%m-%d", time.gmtime(one.tested)) if one.tested else "never"
-            self.say(f"{one.node}: asked for a preflight (last one: {when})")
-        for name, why in sorted(left.items()):
-            self.say(f"{name}: not asked: {why}")
-        return {"changed": bool(asked), "asked": asked, "left": left}
+            asked.append(one)
+        notes = idle.told(asked, left)
+        for line in notes:
+            self.say(line)
+        return {"changed": bool(asked), "asked": [one.node for one in asked], "left": left, "notes": notes}
 
 
 def _written(api: t.Any, one: idle.Asked) -> bool:

@@ -53,6 +53,11 @@ left:
   description: Each other node, and why it was not asked.
   returned: success
   type: dict
+notes:
+  description: The same in lines for people; a run of C(ironspan) ends with them.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

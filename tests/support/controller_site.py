@@ -135,11 +135,12 @@ PLAY = """\
 """
 
 
-def controller() -> Controller:
-    """Return a stand-in whose jobs run with this project's collection."""
+def controller(**environment: str) -> Controller:
+    """Return a stand-in whose jobs have the collection of this project, and these variables."""
     return Controller(
         environment={
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
             "ANSIBLE_HOME": str(ROOT / ".ansible"),
+            **environment,
         }
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 import typing as t
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ SEEN, CONDITION = "ironspan.io/gpu-seen", "GPUPreflight"
 ANSWER_S = 3600.0
 """Seconds in which the agent may begin; as long as a preflight may take."""
 _VENDOR = "nvidia.com/"
+_SHOWN = 10
 _OVER = frozenset({"Succeeded", "Failed"})
 
 
@@ -88,6 +90,24 @@ def choose(
         for at, name in old[:room]
     ]
     return Choice(asked, {name: why for name, why in left.items() if why})
+
+
+def told(asked: Iterable[Asked], left: Mapping[str, str]) -> list[str]:
+    """Return for people who was asked, and who was not; nodes with the same reason share a line.
+
+    Args:
+        asked: nodes.
+        left: node to reason.
+    """
+    lines = []
+    for one in asked:
+        when = time.strftime("%Y-%m-%d", time.gmtime(one.tested)) if one.tested else "never"
+        lines.append(f"{one.node}: asked for a preflight (last one: {when})")
+    for why in sorted(set(left.values())):
+        names = sorted(name for name, reason in left.items() if reason == why)
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        lines.append(f"not asked, {why}: {', '.join(names[:_SHOWN])}{more}")
+    return lines
 
 
 TESTED_NOW = "it is being tested"

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import re
 import time
 import typing as t
 from collections.abc import Callable, Iterator
@@ -16,9 +19,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.contr
     ControllerObjects,
 )
 
+from ironspan.artifacts import jobs_image
 from tests.support.controller.launching import DONE
 from tests.support.controller.server import Controller
 from tests.support.controller_site import SECRETS, configuration, controller, project
+from tests.support.playbooks import ROOT
 
 PATIENCE_S = 120
 TEAMS = ("operators", "approvers", "auditors", "break-glass")
@@ -30,6 +35,7 @@ class Site(t.NamedTuple):
 
     controller: Controller
     tokens: dict[str, str]
+    reports: pathlib.Path
 
     def api(self, name: str) -> Api:
         return Api(self.controller.url, self.tokens[name])
@@ -43,10 +49,23 @@ class Site(t.NamedTuple):
         return self.api(user).post(target, {"extra_vars": answers} if answers else {})
 
 
+def reporting(folder: pathlib.Path) -> dict[str, str]:
+    """Return the variables that docs/reports.md tells to set for all jobs, with folders that are here."""
+    text = (ROOT / "docs" / "reports.md").read_text()
+    (found,) = re.findall(r'\{"ANSIBLE_CALLBACKS_ENABLED".*?\}', text, re.DOTALL)
+    variables: dict[str, str] = json.loads(found)
+    variables["ANSIBLE_CALLBACK_PLUGINS"] = variables["ANSIBLE_CALLBACK_PLUGINS"].replace(
+        f"/{jobs_image.PROJECT}", str(ROOT)
+    )
+    assert pathlib.Path(variables["ANSIBLE_CALLBACK_PLUGINS"]).is_dir()
+    return {**variables, "IRONSPAN_REPORT_FOLDER": str(folder)}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     url = project(tmp_path_factory.mktemp("project"))
-    made = controller()
+    reports = tmp_path_factory.mktemp("reports")
+    made = controller(**reporting(reports))
     with made.serving(), pytest.MonkeyPatch.context() as patch:
         for name in SECRETS:
             patch.setenv(name, f"secret of {name}")
@@ -64,7 +83,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         tokens["both"] = made.user("both")
         for team in ("operators", "approvers"):
             made.join("both", f"ironspan {team}")
-        yield Site(made, tokens)
+        yield Site(made, tokens, reports)
 
 
 def waited(said: Callable[[], t.Any]) -> t.Any:
@@ -169,6 +188,13 @@ def test_what_is_not_asked_is_passed_over(site: Site) -> None:
     done = ended(site, "jobs", job["job"])
     assert done["status"] == "successful"
     assert "consent=none" in done["stdout"]
+    # Each job leaves its report, as the manual says.
+    (told,) = re.findall(r"report: (\S+\.html)", done["stdout"])
+    page = pathlib.Path(told)
+    assert page.parent == site.reports
+    assert "Stand-in of site" in page.read_text()
+    record = json.loads(page.with_suffix(".json").read_text())
+    assert (record["playbook"], record["state"], record["check"]) == ("site", "done", True)
 
 
 def jobs_of(site: Site, workflow: int) -> list[tuple[str, str]]:

@@ -130,3 +130,13 @@ def test_those_that_are_tested_already_count() -> None:
     busy = node("z", conditions=[{"type": "GPUPreflight", "status": "Unknown", "reason": "Running"}])
     assert [one.node for one in choose(node("a"), node("b"), busy, most=2).asked] == ["a"]
     assert choose(node("a"), busy, busy, most=0).asked == []
+
+
+def test_people_are_told_who_is_asked_and_why_others_are_not() -> None:
+    made = choose(node("a"), node("b", 8), *(node(f"n-{number:02}", 1) for number in range(12)))
+    names = ", ".join(f"n-{number:02}" for number in range(10))
+    assert idle.told(made.asked, made.left) == [
+        "a: asked for a preflight (last one: never)",
+        f"b: asked for a preflight (last one: {stamp(NOW - 8 * DAY)[:10]})",
+        f"not asked, tested less than 7 days ago: {names} and 2 more",
+    ]
