@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import node_fields, values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_fields import Fault
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
@@ -25,14 +26,10 @@ ERASE = "site_bare_metal_erase"
 FORMATS = ("raw", "qcow2")
 """As bare_metal/config_drive.py has them; a test compares."""
 SCHEMES = ("https://", "http://", "file://", "oci://")
-_SECRET = re.compile(r"passw|secret|token", re.I)
 _KEY = re.compile(
     r"((sk-)?(ssh-(ed25519|rsa)|ecdsa-sha2-nistp[0-9]+)(@openssh\.com)?) [A-Za-z0-9+/=]{4,}( .*)?"
 )
 _LOOKED_FOR = ("clouds.yaml", "clouds.yml", "clouds.json")
-
-Fault = tuple[str, str, str]
-"""Where in the variable (``.rack-1.first``), what is wrong, what to write instead."""
 
 
 def check_cloud(draft: Draft) -> None:
@@ -224,27 +221,11 @@ def _account(account: Mapping[str, t.Any]) -> Iterator[Fault]:
             yield f".authorized_keys[{index}]", "is no public key for SSH", remedy
 
 
-def _node(node: Mapping[str, t.Any]) -> Iterator[Fault]:
-    if not node.get("driver") or not isinstance(node["driver"], str):
-        yield "", "has no driver", "write driver: redfish"
-    for field in ("driver_info", "properties", "extra", "instance_info"):
-        info = node.get(field)
-        if info is not None and not isinstance(info, Mapping):
-            yield f".{field}", f"must be a dictionary, is {info!r}", "write 'key: value' lines below it"
-        for name in info if isinstance(info, Mapping) else ():
-            if _SECRET.search(str(name)):
-                remedy = "leave it out; ironspan bmc setup keeps accounts in the PKI store"
-                yield f".{field}.{name}", "is a secret, and everybody reads this file", remedy
-    for name in node:
-        if not re.fullmatch("[a-z][a-z0-9_]*", str(name)):
-            yield f".{name}", "is no field of a node", "write fields as Ironic's API calls them"
-
-
 _JUDGES: Mapping[str, Callable[[Mapping[str, t.Any]], Iterator[Fault]]] = {
     RACKS: _racks,
     IMAGE: _image,
     ACCOUNT: _account,
-    NODE: _node,
+    NODE: node_fields.faults,
 }
 
 

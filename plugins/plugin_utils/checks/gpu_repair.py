@@ -49,6 +49,8 @@ def _check_windows(draft: Draft) -> None:
         begins, _, ends = str(window).rpartition(" ")[2].partition("-")
         if not WINDOW.fullmatch(str(window)) or begins == ends:
             remedy = 'write days and times in UTC, for example "mon,tue 22:00-04:00"'
+            if ends == "24:00":
+                remedy = "write 00:00 for the end of the day"
             _problem(draft, f"{WINDOWS}[{index}]", f"{window!r} is no window", remedy)
 
 

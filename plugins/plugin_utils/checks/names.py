@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import LABELS as MEASURED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -55,6 +56,9 @@ WAYS_IN = (
 """Variable, what it may be, what anything else is, and what to write instead."""
 LOCAL = ("local", "ansible.builtin.local")
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
+OURS = "ironspan.io"
+POOL = "ironspan.io/pool"
+"""Of the inventory of Azure's machines (azure/machines.py)."""
 
 
 def is_label(name: str) -> bool:
@@ -209,6 +213,11 @@ def _check_label(draft: Draft, host: HostDraft, variable: str, key: t.Any, value
         draft.problems.add(place, path, problem, "write a key such as example.com/rack-row")
     if key in _OWNED_LABELS:
         draft.problems.add(place, path, "belongs to the kubelet, which sets it itself", "remove it")
+    elif str(key).partition("/")[0].endswith(OURS) and key not in (*MEASURED, POOL):
+        message = f"labels of {OURS} are set by ironspan, or mean nothing"
+        draft.problems.add(
+            place, path, message, "write a key of your own domain, such as example.com/rack-row"
+        )
     if not isinstance(value, str):
         draft.problems.add(
             place, path, f"the value {value} is not text", f'write it in quotes: "{str(value).lower()}"'
@@ -230,6 +239,9 @@ def check_taints(draft: Draft) -> None:
             place = draft.inner_place(host, "site_taints", index)
             path = f"site_taints[{index}]"
             key, value = taint["key"], taint.get("value") or ""
+            if key.partition("/")[0].endswith(OURS):
+                message = f"taints of {OURS} are set and taken away while the site runs"
+                draft.problems.add(place, path, message, "write a key of your own domain")
             for problem in (key_problem(key), value_problem(str(value))):
                 if problem:
                     draft.problems.add(

@@ -31,9 +31,10 @@ _CHECKS = (
     "FileAvailable--etc-kubernetes-kubelet.conf", "SystemVerification", "Hostname", "Swap", "HTTPProxy",
     "HTTPProxyCIDR", "ExternalEtcdVersion", "ExternalEtcdClientCertificates", "KubernetesVersion",
     "KubeletVersion", "NumCPU", "Mem", "ImagePull", "CRI", "ContainerRuntimeVersion", "CreateJob",
-    "ControlPlaneNodesReady", "StaticPodManifest", "IsDockerSystemdCheck",
+    "ControlPlaneNodesReady", "StaticPodManifest", "CoreDNSUnsupportedPlugins", "CoreDNSMigration",
 )  # fmt: skip
-"""k8s.io/kubernetes, cmd/kubeadm/app/preflight/checks.go: names, and beginnings of some."""
+"""k8s.io/kubernetes 1.36.4 and 1.37.1, cmd/kubeadm/app/preflight/checks.go and phases/upgrade: names, and
+beginnings of some."""
 _FAMILIES = tuple(name.partition("-")[0].lower() + "-" for name in _CHECKS if "-" in name)
 
 

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import collections
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils import remote_kinds
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import PLANNED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import hosts_out_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_OBJECT
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
-
-
+UNAPPROVED = "site_plan_unapproved_kinds"
 OUR_CERTIFICATES_DAYS = 365
 """Of pki/profiles.py, which this package does not import; a test compares."""
 
@@ -118,6 +121,18 @@ def check_plan_policy(draft: Draft) -> None:
             "site_plan_allowed_signers",
             f"is not set, and {approvals} approvals are wanted",
             "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS",
+        )
+    kinds, writer = draft.site_value(UNAPPROVED), draft.writer(UNAPPROVED)
+    known = sorted({*_resources.NAMES, *remote_kinds.names(), *PLANNED, CLUSTER_OBJECT})
+    for index, kind in enumerate(kinds if isinstance(kinds, list) and writer else ()):
+        if kind in known or not writer:
+            continue
+        near = nearest(str(kind), known)
+        draft.problems.add(
+            draft.inner_place(writer, UNAPPROVED, index),
+            f"{UNAPPROVED}[{index}]",
+            f"{kind} is no kind of resource and no operation, so it would allow nothing",
+            f"write {near}" if near else "write for example hosts_entries or cluster_object",
         )
 
 

@@ -22,11 +22,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.content impor
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.texts import texts_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import CONSENTED, EFFECTS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Site
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_OBJECT, Site
 
 _INTERRUPTING = ("restart", "stop")
-CLUSTER_OBJECT = "cluster_object"
-"""The kind that objects of the cluster, labels and taints have in the policy of approvals."""
 
 
 def host_entry(document: Mapping[str, t.Any], answer: Mapping[str, t.Any], mirror: str) -> Content:

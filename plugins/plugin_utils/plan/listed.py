@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import CONSENT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.plan.build import CLUSTER_OBJECT
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_OBJECT
 
 Content = dict[str, t.Any]
 Delta = tuple[str, ...]

@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.calendars imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
 
 Judge = Callable[[str], bool]
+_OF_KERNEL = ("dev", "proc", "sys")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "folder": Grammar(
         "folder on a host",
-        _no_climbing(lambda text: _PATH(text) and len(text.strip("/")) > 0),
-        "write it from / on, of letters, digits and ._@:+,=~-, without ..",
+        _no_climbing(lambda text: _PATH(text) and text.strip("/").split("/")[0] not in ("", *_OF_KERNEL)),
+        "write it from / on, of letters, digits and ._@:+,=~-, without .. and not below /dev, /proc or /sys",
     ),
     "disk": Grammar(
         # Names such as /dev/sdc are given in the order in which disks are found, anew with each boot.

@@ -66,6 +66,10 @@ class Host:
         return group in self.groups
 
 
+CLUSTER_OBJECT = "cluster_object"
+"""The kind that objects of the cluster, labels and taints have in the policy of approvals."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanPolicy:
     """What the site asks of a plan before it is applied.

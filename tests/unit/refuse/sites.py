@@ -296,7 +296,6 @@ OF_SITE = (
     "site_drain_timeout_seconds",
     "site_ready_timeout_seconds",
     "site_drain_empty_dir_data",
-    "site_plan_unapproved_kinds",
 )
 OF_GPU = (
     "nvidia_health_every_seconds",

@@ -112,7 +112,7 @@ GOOD = {
     "word": ["10.0.0.0/8", "fd00::/48", "3g.40gb+me", "kata-qemu*", "deploy.erase_devices"],
     "path": ["/", "/srv/etcd-backup", "/run/user/0/token@2", "/a/..b/c"],
     "local_path": ["/srv/Cloud Files/clouds.yaml", "~/pki", "../keys", "pki", "/srv/Schlüssel"],
-    "folder": ["/var/lib/x", "/proc/sys/kernel"],
+    "folder": ["/var/lib/x", "/process/x"],
     "disk": ["/dev/disk/azure/scsi1/lun0", "/dev/disk/by-id/nvme-eui.0025-part1"],
     "address": ["127.0.0.1", "::", "0.0.0.0", "2001:db8::1"],
     "url": ["https://login.microsoftonline.com", "http://[fd00::1]:8080/a?b=c", "https://a.example/%20"],
@@ -185,7 +185,7 @@ BAD = {
     "word": ["", "a b", "-a", 'a"b', "a'b"],
     "path": ["", "a", "~/a", "/a b", "/a/../b", "/a;b", "/a%b"],
     "local_path": ["-rf"],
-    "folder": ["/", "", "a"],
+    "folder": ["/", "", "a", "/dev/null", "/proc", "/sys/x"],
     "disk": ["/dev/sdc", "/dev/disk/", "/dev/disk/../sdc", "lun0", ""],
     "address": ["", "localhost", "10.0.0", "10.0.0.1/8", "fe80::1%eth0", "010.0.0.1"],
     "url": [

@@ -67,11 +67,31 @@ WRONG = (
     ("site_bare_metal_account: {authorized_keys: ssh-ed25519}", "must be a list"),
     ("site_bare_metal_account: {user: Root User}", "is no name of an account"),
     ("site_bare_metal_node: {boot_interface: x}", "has no driver"),
+    ("site_bare_metal_node: {driver: redfsh}", "'redfsh' is no hardware type of Ironic; write redfish"),
     (
-        "site_bare_metal_node: {driver: x, driver_info: {redfish_password: y}}",
+        "site_bare_metal_node: {driver: redfish, boot_interfcae: ipxe}",
+        "is no field of a node; write boot_interface",
+    ),
+    ("site_bare_metal_node: {driver: redfish, name: gpu-1}", "would be the same for all servers"),
+    ("site_bare_metal_node: {driver: redfish, automated_clean: sometimes}", "must be true or false"),
+    ("site_bare_metal_node: {driver: redfish, conductor_group: 3}", "must be text, is 3"),
+    (
+        "site_bare_metal_node: {driver: redfish, boot_interface: redfish-virtual-mdia}",
+        "write redfish-virtual-media",
+    ),
+    (
+        "site_bare_metal_node: {driver: redfish, driver_info: {redfish_adress: x}}",
+        "is nothing that a driver of Ironic reads; write redfish_address",
+    ),
+    (
+        "site_bare_metal_node: {driver: redfish, driver_info: {deploy_kernl: x}}",
+        "is nothing that a driver of Ironic reads; write deploy_kernel",
+    ),
+    (
+        "site_bare_metal_node: {driver: redfish, driver_info: {redfish_password: y}}",
         "is a secret, and everybody reads",
     ),
-    ("site_bare_metal_node: {driver: x, driver_info: y}", "must be a dictionary, is 'y'"),
+    ("site_bare_metal_node: {driver: redfish, driver_info: y}", "must be a dictionary, is 'y'"),
 )
 
 
@@ -105,7 +125,9 @@ def test_what_the_group_itself_says_counts_for_it(example: Example) -> None:
 RIGHT = (
     """
 site_bare_metal_cloud: racks
-site_bare_metal_node: {driver: redfish, driver_info: {redfish_address: "https://{bmc_address}"}}
+site_bare_metal_node:
+  {driver: redfish, boot_interface: vendor-media, automated_clean: true, conductor_group: racks,
+   driver_info: {redfish_address: "https://{bmc_address}", redfish_verify_ca: /etc/ca.pem, vendor_option: x}}
 site_bare_metal_racks: {rack-1: {RACK, gateway: 10.2.1.1, dns: [10.2.0.53]}}
 site_bare_metal_account: {user: ironspan, authorized_keys: KEYS}
 site_bare_metal_image: {source: "http://10.2.0.5/server.raw", SHA, format: raw}
