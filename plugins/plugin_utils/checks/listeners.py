@@ -46,6 +46,33 @@ def check_ports(draft: Draft) -> None:
                     _add(draft, host, port, wrong, right)
 
 
+def check_addresses(draft: Draft) -> None:
+    """A program listens at an address of its own host, and at that of no other one."""
+    cni = draft.site_value("site_cni")
+    owners = {str(address_of(host)): host for host in draft.hosts.values()}
+    variables = {
+        each.address: each for each in all_listeners() if each.address in draft.specification.options
+    }
+    said = set()
+    for host in draft.hosts.values():
+        layers = layers_of(host.groups, cni)
+        for variable, listener in variables.items():
+            owner = owners.get(str(host.values.get(variable)))
+            if owner is None or owner is host or listener.layer not in layers:
+                continue
+            place = draft.place(host, variable)
+            if (variable, place) in said or not listener.is_on(host.values):
+                continue
+            said.add((variable, place))
+            draft.problems.add(
+                place,
+                variable,
+                f"{host.values[variable]} is the address of host {owner.name}, and host {host.name} "
+                "would listen there",
+                f"leave it out, or write it in host_vars/{owner.name}.yml",
+            )
+
+
 def _blamed(host: HostDraft, first: Listener, second: Listener) -> tuple[Listener, Listener]:
     """Return the one whose port somebody wrote, and the other; the later one of the table where both are."""
     if second.port in host.settings or first.port not in host.settings:
@@ -73,4 +100,4 @@ def _add(draft: Draft, host: HostDraft, port: int, wrong: Listener, right: Liste
     )
 
 
-CHECKS = (check_ports,)
+CHECKS = (check_ports, check_addresses)

@@ -54,6 +54,8 @@ WAYS_IN = (
     ),
 )
 """Variable, what it may be, what anything else is, and what to write instead."""
+INTERPRETER = "ansible_python_interpreter"
+_OLD_PYTHON = re.compile(r"python(2(\.[0-9]+)?|3\.[0-8])")
 LOCAL = ("local", "ansible.builtin.local")
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
 OURS = "ironspan.io"
@@ -176,6 +178,18 @@ def check_connection(draft: Draft) -> None:
             )
 
 
+def check_interpreter(draft: Draft) -> None:
+    """What runs on hosts was written for Python 3.9 and later."""
+    said = set()
+    for host in draft.hosts.values():
+        written = str(host.values.get(INTERPRETER) or "")
+        place = draft.place(host, INTERPRETER)
+        if _OLD_PYTHON.fullmatch(written.rpartition("/")[2]) and place not in said:
+            said.add(place)
+            message = f"{written} is older than Python 3.9, which hosts need"
+            draft.problems.add(place, INTERPRETER, message, "write python3, or remove it")
+
+
 def check_site_names(draft: Draft) -> None:
     """Names of the site and of its DNS domain."""
     name = draft.site_value("site_name")
@@ -255,4 +269,12 @@ def check_taints(draft: Draft) -> None:
             seen.add(pair)
 
 
-CHECKS = (check_host_names, check_ways_in, check_connection, check_site_names, check_labels, check_taints)
+CHECKS = (
+    check_host_names,
+    check_ways_in,
+    check_connection,
+    check_interpreter,
+    check_site_names,
+    check_labels,
+    check_taints,
+)

@@ -196,6 +196,9 @@ def outbound(given: Given) -> Iterator[Fault]:
             f"is written, and kind is {kind}",
             "write kind: firewall, or take it out",
         )
+    if kind != "nat" and entry["addresses"] != 1:
+        remedy = "write kind: nat, or take it out"
+        yield ("azure_outbound", "addresses"), f"is {entry['addresses']}, and kind is {kind}", remedy
     found = _address(hop)
     if found and not found.is_private:
         yield ("azure_outbound", "next_hop"), f"{hop} is a public address", "write the firewall's private one"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import regions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
@@ -92,9 +93,11 @@ def deployment(given: Given) -> Iterator[Fault]:
 def tags(given: Given) -> Iterator[Fault]:
     """Tags of ironspan are its own."""
     written = given.values["azure_tags"]
-    for name in written:
+    for name, value in written.items():
         if str(name).lower().startswith("ironspan-"):
             yield ("azure_tags", name), "is a tag of ironspan's own", "write another name"
+        if isinstance(value, (list, dict)):
+            yield ("azure_tags", name), f"must be text, is {value!r}", "write one text, in quotes"
     if len(written) > _MOST_TAGS:
         yield (
             ("azure_tags",),
@@ -104,8 +107,10 @@ def tags(given: Given) -> Iterator[Fault]:
 
 
 def login(given: Given) -> Iterator[Fault]:
-    """An account that Azure makes, with public keys."""
-    user = given.values["azure_user"]
+    """An account that Azure makes, with public keys, and the file of the machines' own."""
+    user, known_hosts = given.values["azure_user"], given.values["azure_known_hosts"]
+    if known_hosts and Path(known_hosts).exists() and not Path(known_hosts).is_file():
+        yield ("azure_known_hosts",), f"{known_hosts} is no file", "write the path of a file"
     if user in _REFUSED_USERS:
         yield (
             ("azure_user",),

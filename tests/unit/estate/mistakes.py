@@ -122,6 +122,9 @@ MISTAKES = (
         "has 6, and Azure takes 5",
     ),
     add("tag of ironspan's", "azure_tags: {ironspan-site: other}", "is a tag of ironspan's own"),
+    add("tag that is a list", "azure_tags: {team: [a, b]}", "must be text, is ['a', 'b']"),
+    add("addresses of no gateway", "azure_outbound: {addresses: 3}", "is 3, and kind is none"),
+    add("host keys of a device", "azure_known_hosts: /dev/null", "/dev/null is no file"),
     add("refused user", "azure_user: root", "root is an account that Azure refuses"),
     edit(
         "no key",

@@ -94,6 +94,8 @@ WRONG = (
     ('base_security_sysctls:\n  - {name: kernle.panic, value: "10"}', "write kernel.panic"),
     ("ansible_connection: docker", "is no way to reach hosts of a site; remove it"),
     ("ansible_connection: ansible.netcommon.network_cli", "is no way to reach hosts of a site"),
+    ("ansible_python_interpreter: /usr/bin/python2.7", "is older than Python 3.9"),
+    ("ansible_python_interpreter: python3.8", "is older than Python 3.9"),
     ("ansible_become_method: sodu", "write sudo"),
     ("base_kernel_modules: [nvme, nvme]", "'nvme' is there twice"),
     ('base_sshd_settings: {PermitRootLogni: "no"}', "write PermitRootLogin"),

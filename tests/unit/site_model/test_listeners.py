@@ -23,6 +23,8 @@ from .mutations import ALL, HOSTS
 
 _BACKUP = "etcd_backup_stores: [{kind: file, path: /srv/etcd-backup}]\n"
 _ROWS = [*all_listeners()]
+_OF_CLOUDS = "kube-proxy, health"
+"""Asked by a cloud's load balancers for services of that type, which a site has none of."""
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,11 @@ _ROWS = [*all_listeners()]
             "nvidia_health_enabled: true\nnvidia_health_metrics_port: 10248",
             "nvidia_health_metrics_port",
             "kubelet, health",
+        ),
+        (
+            "nvidia_health_enabled: true\nnvidia_health_metrics_port: 10256",
+            "nvidia_health_metrics_port",
+            "kube-proxy, health, which has no other",
         ),
     ],
 )
@@ -94,6 +101,16 @@ def test_one_port_at_two_places(example: Example, text: str) -> None:
     assert example.problems() == []
 
 
+def test_an_address_of_another_host(example: Example) -> None:
+    example.append(ALL, "\nnvidia_health_enabled: true\nnvidia_health_metrics_address: 10.30.1.11\n")
+    (problem,) = example.problems()
+    line = example.line(ALL, "nvidia_health_metrics_address")
+    assert (problem.file, problem.line) == (str(example.folder / ALL), line)
+    assert (
+        "10.30.1.11 is the address of host gpu-a-01, and host gpu-a-02 would listen there" in problem.message
+    )
+
+
 def test_the_table_names_what_there_is() -> None:
     options, layers = load_specification().options, all_layers().layers
     for row in _ROWS:
@@ -105,7 +122,7 @@ def test_the_table_names_what_there_is() -> None:
         assert set(row.groups) <= set(all_layers().groups), row
         # What others reach is reached by somebody: no firewall would open it otherwise.
         assert set(row.clients) <= set(CLIENTS), row
-        assert bool(row.clients) is (row.address != LOOPBACK), row
+        assert bool(row.clients) is (row.address != LOOPBACK and row.what != _OF_CLOUDS), row
 
 
 def test_every_variable_that_is_a_port_is_in_the_table() -> None:
