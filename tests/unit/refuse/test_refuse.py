@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.refuse.case import Watch, run
 
-BLOCKS, WRONG, GOOD = 10, 150, 10
+BLOCKS, WRONG, GOOD = 10, 200, 10
 """Blocks of cases, so that they are spread over the cores, and what each has: 26 to 35 ms of CPU a case."""
 WATCH = Watch()
 
