@@ -20,6 +20,7 @@ from ironspan.gpu_repair import records
 from ironspan.gpu_repair.model import (
     DONE,
     EVENTS,
+    PAIR_EVENTS,
     PREFLIGHT,
     PREFLIGHT_TAINT,
     RECORD,
@@ -84,7 +85,9 @@ def node_of(found: Object, rack: str, tests: Sequence[str], pods: Iterable[Objec
         taints=taints,
         gated=PREFLIGHT_TAINT in keys,
         held=REPAIR_TAINT in keys,
-        events=tuple(_events(annotations.get(EVENTS), boot)),
+        events=tuple(
+            event for name in (EVENTS, PAIR_EVENTS) for event in _events(annotations.get(name), boot)
+        ),
         driver=driver,
         serials=tuple(_text(gpu.get("serial") or gpu["uuid"]) for gpu in gpus),
         preflight=_preflight(found, boot, driver, [_text(gpu["uuid"]) for gpu in gpus], tests),

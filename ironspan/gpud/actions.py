@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ironspan.gpud import events
+from ironspan.gpud.preflight import pair
+from ironspan.gpud.preflight.pair import Pairing
 from ironspan.gpud.processes import MPS_UNIT
 from ironspan.gpud.store import Store
 
@@ -45,15 +47,17 @@ class Asked:
 
     Args:
         id: of it.
-        do: ``reset``, ``reboot`` or ``preflight``; others are answered as unknown.
+        do: ``reset``, ``reboot``, ``preflight`` or ``pair``; others are answered as unknown.
         gpu: UUID, empty for all.
         expires: seconds since 1970 after which it is not done any more.
+        pairing: for ``pair``, the other node.
     """
 
     id: str
     do: str
     gpu: str
     expires: float
+    pairing: Pairing | None = None
 
 
 def reset(gpu: str, mps: bool) -> tuple[str, ...]:
@@ -78,7 +82,7 @@ def read(text: str) -> Asked | None:
         return None
     if not _ID.fullmatch(id) or (gpu and not _UUID.fullmatch(gpu)):
         return None
-    return Asked(id, do, gpu, expires)
+    return Asked(id, do, gpu, expires, pair.read(id, data.get("pair")) if do == "pair" else None)
 
 
 class Actions:
@@ -87,13 +91,14 @@ class Actions:
     Args:
         store: keeps what was begun, and what became of it.
         boot: which boot this is.
-        enabled: whether the site lets this host be reset and rebooted so. A preflight changes nothing.
+        enabled: whether the site lets this host be reset and rebooted so. Tests change nothing.
         busy: returns which processes use a GPU, of all where it is empty.
         quiet: nothing of ours has a GPU open while it lasts.
         now: seconds since 1970.
         run: runs a program, and raises what ``subprocess.run`` does.
         preflight: begins one, and returns why it did not, empty where it did.
         mps: whether this host's GPUs are shared through an MPS daemon.
+        paired: the same of a test with another node.
     """
 
     def __init__(
@@ -107,10 +112,11 @@ class Actions:
         run: Callable[[Sequence[str]], object] | None = None,
         preflight: Callable[[], str] | None = None,
         mps: bool = False,
+        paired: Callable[[Pairing], str] | None = None,
     ) -> None:
         self._store, self._boot, self._enabled = store, boot, enabled
         self._busy, self._quiet, self._now = busy, quiet, now
-        self._run, self._preflight, self._mps = run or _run, preflight, mps
+        self._run, self._preflight, self._mps, self._paired = run or _run, preflight, mps, paired
 
     def answer(self, text: str) -> str:
         """Do what an annotation asks for, once; return the text of the answer, empty for none."""
@@ -139,6 +145,9 @@ class Actions:
         if asked.do == "preflight" and self._preflight is not None:
             why = self._preflight()
             return self._keep(asked, not why, why or "begun")
+        if asked.do == "pair" and self._paired is not None and asked.pairing is not None:
+            why = self._paired(asked.pairing)
+            return self._keep(asked, not why, why or "begun")
         try:
             if asked.do == "reboot":
                 self._run(REBOOT)
@@ -153,9 +162,12 @@ class Actions:
         return self._keep(asked, True, "reset")
 
     def _refusal(self, asked: Asked) -> str:
-        if asked.do not in ("reset", "reboot", *(["preflight"] if self._preflight else [])):
+        tests = {"preflight": self._preflight, "pair": self._paired}
+        if asked.do not in ("reset", "reboot") and not tests.get(asked.do):
             return f"this agent cannot {asked.do[:32]!r}"
-        if not self._enabled and asked.do != "preflight":
+        if asked.do == "pair" and asked.pairing is None:
+            return "the other node cannot be read"
+        if not self._enabled and asked.do not in tests:
             return "nvidia_health_actions_enabled is off on this host"
         if self._now() >= asked.expires:
             return "it came too late"

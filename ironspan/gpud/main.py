@@ -18,6 +18,7 @@ from pathlib import Path
 from ironspan.gpud import settings
 from ironspan.gpud.settings import Settings
 from ironspan.program import command, process
+from ironspan.program.errors import Refused
 
 LOG = logging.getLogger(__name__)
 READ_LATE_S = 60.0
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("check", check, "run all checks once and print what they find"),
         ("dump", dump, "print all that NVML says once, without serial numbers"),
         ("preflight", preflight, "test the GPUs; ended at once when something else uses one"),
+        ("pair", pair, "test this node together with another one, which does the same"),
         ("events", show, "print what happened to the GPUs since this boot"),
         ("clear", clear, "forget XIDs of a GPU that was reset by hand, or of all"),
     ):
@@ -49,6 +51,12 @@ def build_parser() -> argparse.ArgumentParser:
     commands.choices["preflight"].add_argument(
         "--quick", action="store_true", help="shorter tests, whose verdict the Node does not get"
     )
+    pairing = commands.choices["pair"]
+    pairing.add_argument("--id", required=True, help="the same on both nodes")
+    pairing.add_argument("--with", required=True, dest="peer", metavar="NODE", help="the other node")
+    pairing.add_argument("--address", required=True, help="where one of the two listens")
+    pairing.add_argument("--port", required=True, type=int, help="of that")
+    pairing.add_argument("--listen", action="store_true", help="it is this one that listens")
     command.add_common(commands, settings.DEFAULT_PATH)
     return parser
 
@@ -99,6 +107,7 @@ def serve(chosen: Settings, asked: argparse.Namespace) -> None:
             time.time,
             preflight=tests.begin,
             mps=chosen.mps,
+            paired=tests.begin_pair,
         )
         to = Node(chosen.kubeconfig, chosen.node)
         publisher = Publisher(agent, to, chosen.heartbeat_s, does=does, tests=tests)
@@ -183,6 +192,26 @@ def preflight(chosen: Settings, asked: argparse.Namespace) -> int:
     }
     command.answer(asked, data, "\n".join([*run.as_lines(report.results), f"{report.how}: {message}"]))
     return 0 if report.how == "passed" else command.FAILED
+
+
+def pair(chosen: Settings, asked: argparse.Namespace) -> int:
+    """Test this node and another one together, and print what came out."""
+    from ironspan.gpud.preflight import pair as pairs
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    told = {"with": asked.peer, "address": asked.address, "port": asked.port, "listens": asked.listen}
+    pairing = pairs.read(asked.id, told)
+    if pairing is None:
+        raise Refused("NODE, address or port is none.", "Write them as the Node has them.")
+    found = pairs.paired(chosen, pairing, process.ending().is_set, tell)
+    lines = [
+        f"{each['test']}  {each['passed']}  {each['measured']} {each['unit']} {each['detail']}"
+        for each in found["results"]
+    ]
+    command.answer(asked, found, "\n".join([*lines, f"passed: {found['passed']} {found['why']}".rstrip()]))
+    return 0 if found["passed"] else command.FAILED
 
 
 def dump(chosen: Settings, asked: argparse.Namespace) -> int:

@@ -61,7 +61,8 @@ class Publisher:
         lost = self._lost(now)
         judged, seen = self._agent.judged(), self._agent.seen()
         tested, results = self._tests.said(self._agent.driver) if self._tests else (None, "")
-        said = (judged, seen, self._answer, tested, results)
+        pairs = self._tests.pairs() if self._tests else ""
+        said = (judged, seen, self._answer, tested, results, pairs)
         if said == self._said and now - self._said_at < self._heartbeat and not lost:
             return False
         if not self._since:
@@ -72,6 +73,8 @@ class Publisher:
             conditions.append(self._condition(ask.CONDITION, *tested, now))
         if results:
             annotations[ask.ANNOTATION] = results
+        if pairs:
+            annotations[ask.PAIRS] = pairs
         if self._answer:
             annotations[actions.DONE] = self._answer
         self._node.write(conditions, annotations)

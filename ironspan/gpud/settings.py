@@ -26,6 +26,7 @@ from ironspan.program.settings import Section
 
 DEFAULT_PATH = Path("/etc/ironspan/gpud.json")
 PORT = 2392
+SERVING = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 READINGS = tuple(
     """
     uuid name serial pci minor vbios inforom inforom_valid gsp part_number compute max_clock_sm
@@ -67,6 +68,7 @@ class Settings:
         mps: whether its GPUs are shared through the MPS daemon of the role nvidia_mps.
         preflight_tests: those that each GPU has to have passed.
         references: what GPUs are known to reach.
+        serving: the kubelet's certificate and key for serving, with which this node listens for another one.
         metrics: where they are served.
     """
 
@@ -91,6 +93,7 @@ class Settings:
     mps: bool = False
     preflight_tests: tuple[str, ...] = DEMANDED
     references: preflight.References = field(default_factory=preflight.shipped)
+    serving: Path = Path(SERVING)
     metrics: Listen = field(default_factory=lambda: Listen("127.0.0.1", PORT))
 
     @property
@@ -135,6 +138,7 @@ def read(top: Section) -> Settings:
         mps=top.flag("mps", False),
         preflight_tests=tested,
         references=references,
+        serving=Path(top.path("serving", default=SERVING)),
         metrics=listen(top.section("metrics", default={}), PORT),
     )
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ironspan.gpud.events import rfc3339
-from ironspan.gpud.preflight import kept
+from ironspan.gpud.preflight import kept, pair
 from ironspan.gpud.preflight.children import environment
 from ironspan.gpud.preflight.kept import Attempt, Kept
+from ironspan.gpud.preflight.pair import Pairing
 
 LOG = logging.getLogger(__name__)
 TAINT, CONDITION = "ironspan.io/gpu-preflight", "GPUPreflight"
 ANNOTATION, REPAIR = "ironspan.io/gpu-preflight", "ironspan.io/gpu-repair"
-UNIT = "ironspan-gpud-preflight"
+PAIRS = "ironspan.io/gpu-pairs"
+UNIT, PAIR_UNIT = "ironspan-gpud-preflight", "ironspan-gpud-pair"
 LONGEST_S = 3600
 AGAIN_S, MOST_AGAIN_S = 60.0, 3600.0
 """Seconds after a preflight without a verdict until the taint begins the next: twice as many each time."""
@@ -113,11 +115,24 @@ class Asking:
 
     def begin(self) -> str:
         """Begin one; return why it did not begin, empty where it did."""
+        return self._begin(UNIT, "preflight")
+
+    def begin_pair(self, asked: Pairing) -> str:
+        """Begin a test with another node; return why it did not begin, empty where it did."""
+        told = ["--id", asked.id, "--with", asked.peer, "--address", asked.address, "--port", str(asked.port)]
+        return self._begin(PAIR_UNIT, "pair", *told, *(["--listen"] if asked.listens else []))
+
+    def pairs(self) -> str:
+        """Return the text of the annotation with the last tests of this node with others, empty for none."""
+        found = pair.results(self._folder)
+        return json.dumps(found, separators=(",", ":")) if found else ""
+
+    def _begin(self, name: str, *arguments: str) -> str:
         if kept.runs(self._folder):
             return "a preflight is running"
         path = environment()["PYTHONPATH"]
         # Memory and devices are more than the agent's own unit has.
-        unit = ["systemd-run", "--collect", "--quiet", f"--unit={UNIT}", f"--setenv=PYTHONPATH={path}"]
+        unit = ["systemd-run", "--collect", "--quiet", f"--unit={name}", f"--setenv=PYTHONPATH={path}"]
         unit += [f"--property=RuntimeMaxSec={LONGEST_S}", "--property=OOMScoreAdjust=500"]
         unit += ["--property=ProtectSystem=strict", f"--property=ReadWritePaths={self._folder}"]
         unit += ["--property=ProtectHome=yes", "--property=PrivateTmp=yes"]
@@ -126,7 +141,7 @@ class Asking:
             "-P",
             "-m",
             "ironspan.gpud",
-            "preflight",
+            *arguments,
             "--settings",
             str(self._settings),
         ]
@@ -136,7 +151,7 @@ class Asking:
             said = " ".join(str(getattr(error, "stdout", None) or error).split())[-160:]
             LOG.error("a preflight cannot be begun: %s", said)
             return f"it cannot be begun: {said}"
-        LOG.info("began a preflight: journalctl --unit %s", UNIT)
+        LOG.info("began a preflight: journalctl --unit %s", name)
         return ""
 
     def tainted(self, node: Mapping[str, t.Any], used: bool, driver: str, now: float) -> None:

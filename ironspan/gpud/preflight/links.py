@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import ctypes as c
+import statistics
 import struct
 import typing as t
+from collections.abc import Callable, Sequence
 
 from ironspan.gpud.preflight import kernels
 from ironspan.gpud.preflight.blas import Measured, load
@@ -15,6 +17,14 @@ from ironspan.gpud.preflight.cuda import Cuda, CudaError
 _ENABLED_ALREADY = 704
 _FLOAT, _SUM = 7, 0
 """ncclFloat32, ncclSum."""
+_LOOKED_AT = 1 << 16
+_RUNS, _BATCHES = 4, 5
+
+
+class UniqueId(c.Structure):
+    """NCCL's name of a group of ranks (ncclUniqueId); whoever knows it can join."""
+
+    _fields_ = (("internal", c.c_char * 128),)
 
 
 def to_others(cuda: Cuda, size: int, seconds: float) -> Measured:
@@ -76,6 +86,11 @@ def _enable(cuda: Cuda, context: c.c_void_p) -> None:
             raise
 
 
+def nccl() -> t.Any:
+    """Return NCCL, None where there is none."""
+    return load("libnccl.so", ("2",))
+
+
 def all_reduce(cuda: Cuda, size: int, seconds: float) -> Measured:
     """Add vectors of ones over all GPUs with NCCL, in this one process.
 
@@ -87,16 +102,71 @@ def all_reduce(cuda: Cuda, size: int, seconds: float) -> Measured:
     count = cuda.count()
     if count < 2:
         return None, None, "", "", "there is one GPU"
-    library: t.Any = load("libnccl.so", ("2",))
+    library = nccl()
     if library is None:
         return None, None, "", "", "libnccl.so.2 is not there"
     groups = (c.c_void_p * count)()
     code = library.ncclCommInitAll(groups, count, None)
     if code:
         return False, None, "", "NCCL", f"ncclCommInitAll: {code}"
+    return _summed(cuda, library, list(groups), count, size, lambda do: cuda.median(do, seconds))
+
+
+def unique_id(library: t.Any) -> bytes:
+    """Return the name of a new group, which this process serves.
+
+    Raises:
+        OSError: NCCL makes none.
+    """
+    made = UniqueId()
+    if code := library.ncclGetUniqueId(c.byref(made)):
+        raise OSError(f"ncclGetUniqueId: {code}")
+    return bytes(made)
+
+
+def all_reduce_between(
+    cuda: Cuda, library: t.Any, name: bytes, first: int, ranks: int, size: int
+) -> Measured:
+    """Add vectors of ones over the GPUs of two hosts; both call this at the same time.
+
+    Args:
+        cuda: this host's GPUs.
+        library: NCCL.
+        name: of the group, see ``unique_id``.
+        first: rank of this host's first GPU.
+        ranks: GPUs of both.
+        size: bytes, the same on both.
+    """
+    count, made = cuda.count(), UniqueId.from_buffer_copy(name)
+    groups = (c.c_void_p * count)()
+    codes = {library.ncclGroupStart()}
+    for index in range(count):
+        cuda.use(index)
+        place = c.byref(groups, index * c.sizeof(c.c_void_p))
+        codes.add(library.ncclCommInitRank(place, ranks, made, first + index))
+    codes.add(library.ncclGroupEnd())
+    if codes != {0}:
+        return False, None, "", "NCCL", f"ncclCommInitRank: {sorted(codes - {0})}"
+
+    def timed(do: Callable[[], None]) -> float:
+        # Both hosts must do it equally often, so it is counted and not timed.
+        cuda.seconds(do, 2)
+        return statistics.median(cuda.seconds(do, _RUNS) for _ in range(_BATCHES))
+
+    return _summed(cuda, library, list(groups), ranks, size, timed)
+
+
+def _summed(
+    cuda: Cuda,
+    library: t.Any,
+    groups: Sequence[int | None],
+    ranks: int,
+    size: int,
+    timed: Callable[[Callable[[], None]], float],
+) -> Measured:
     one = int.from_bytes(kernels.bf16(1.0), "little") << 16
     buffers: list[tuple[c.c_uint64, c.c_uint64]] = []
-    for index in range(count):
+    for index in range(len(groups)):
         cuda.use(index)
         pair = (c.c_uint64(), c.c_uint64())
         for address in pair:
@@ -116,16 +186,23 @@ def all_reduce(cuda: Cuda, size: int, seconds: float) -> Measured:
         cuda.use(0)
 
     cuda.use(0)
-    time = cuda.median(reduce, seconds)
-    wanted = struct.pack("<f", count)
+    time = timed(reduce)
     wrong = []
     for index, (_, target) in enumerate(buffers):
         cuda.use(index)
         cuda.wait()
-        if cuda.read(target, 4096) != wanted * 1024:
+        if not _are(cuda, target, size, struct.pack("<f", ranks)):
             wrong.append(index)
     if codes != {0}:
         return False, None, "", "NCCL", f"ncclAllReduce: {sorted(codes)}"
-    detail = f"wrong sums on {', '.join(map(str, wrong))}" if wrong else f"{count} GPUs"
+    detail = f"wrong sums on {', '.join(map(str, wrong))}" if wrong else f"{ranks} GPUs"
     # Bus bandwidth, as nccl-tests define it.
-    return not wrong, size / time / 1e9 * 2 * (count - 1) / count, "GB/s", "NCCL", detail
+    return not wrong, size / time / 1e9 * 2 * (ranks - 1) / ranks, "GB/s", "NCCL", detail
+
+
+def _are(cuda: Cuda, target: c.c_uint64, size: int, word: bytes) -> bool:
+    """Say whether the beginning, the middle and the end of a buffer have one word everywhere."""
+    length = min(size, _LOOKED_AT)
+    places = (0, (size - length) // 8 * 4, size - length)
+    wanted = word * (length // len(word))
+    return all(cuda.read(c.c_uint64(target.value + place), length) == wanted for place in places)

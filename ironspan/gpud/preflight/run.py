@@ -120,7 +120,7 @@ def _all(
     results: list[Result] = []
     with Others(chosen.library) as others:
         others.wait(_FIRST_LOOK_S)
-        stop = _Stop(chosen, others, ended)
+        stop = Stop(chosen, others, ended)
         for test in tests().values():
             seconds = test.quick if quick else test.seconds
             if not seconds:
@@ -141,7 +141,7 @@ def _one(
     test: Test,
     seconds: float,
     gpus: Mapping[str, str],
-    stop: _Stop,
+    stop: Stop,
     results: list[Result],
 ) -> str:
     """Add the results of one test; return why it was ended."""
@@ -165,7 +165,7 @@ def _one(
     return ""
 
 
-class _Stop:
+class Stop:
     """Says why the tests have to end: a signal, a pod or a process that has a GPU."""
 
     def __init__(self, chosen: Settings, others: Others, ended: Callable[[], bool]) -> None:

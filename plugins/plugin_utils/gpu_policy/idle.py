@@ -20,7 +20,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon 
 Object = Mapping[str, t.Any]
 ACTION, DONE = "ironspan.io/gpu-action", "ironspan.io/gpu-action-done"
 VERDICT, RECORD = "ironspan.io/gpu-preflight", "ironspan.io/gpu-repair"
-TAINTS = frozenset({"ironspan.io/gpu-preflight", "ironspan.io/gpu-repair"})
+PREFLIGHT, REPAIR = "ironspan.io/gpu-preflight", "ironspan.io/gpu-repair"
+TAINTS = frozenset({PREFLIGHT, REPAIR})
+NEW = frozenset({"joining", "testing"})
+"""States of the repair controller in which a node waits for its preflight and nothing else."""
 SEEN, CONDITION = "ironspan.io/gpu-seen", "GPUPreflight"
 ANSWER_S = 3600.0
 """Seconds in which the agent may begin; as long as a preflight may take."""
@@ -77,8 +80,8 @@ def choose(
         now: seconds since 1970.
     """
     known = {str(node["metadata"]["name"]): node for node in nodes}
-    working = {str(pod.get("spec", {}).get("nodeName")) for pod in pods if _works(pod)}
-    left = {name: _reason(known.get(name), name in working, now) for name in names}
+    working = {str(pod.get("spec", {}).get("nodeName")) for pod in pods if works(pod)}
+    left = {name: reason(known.get(name), name in working, now) for name in names}
     running = sum(why == TESTED_NOW for why in left.values())
     fit = sorted((tested(known[name]), name) for name, why in left.items() if not why)
     old = [(at, name) for at, name in fit if now - at >= days * 86400]
@@ -111,9 +114,10 @@ def told(asked: Iterable[Asked], left: Mapping[str, str]) -> list[str]:
 
 
 TESTED_NOW = "it is being tested"
+TAINTED = "it has to pass a preflight already"
 
 
-def _reason(node: Object | None, works: bool, now: float) -> str:
+def reason(node: Object | None, works: bool, now: float) -> str:
     """Return why a node is not asked; empty where it could be."""
     if node is None:
         return "there is no such node"
@@ -123,28 +127,29 @@ def _reason(node: Object | None, works: bool, now: float) -> str:
         return "it is not Ready"
     if _tested_now(node, annotations, now):
         return TESTED_NOW
-    if keys & TAINTS or _mapping(annotations.get(RECORD)).get("state", "ready") != "ready":
-        return "it is in repair, or has to pass a preflight already"
+    state = mapping(annotations.get(RECORD)).get("state", "ready")
+    if REPAIR in keys or state not in ("ready", *(NEW if PREFLIGHT in keys else ())):
+        return "it is in repair"
     if is_cordoned(dict(node)):
         return "it is cordoned"
     if works:
         return "a pod uses its GPUs"
     if SEEN not in annotations:
         return "its agent has never named its GPUs"
-    return ""
+    return TAINTED if PREFLIGHT in keys else ""
 
 
 def tested(node: Object) -> float:
     """Return when a node's last preflight began, seconds since 1970; 0 for never, or what cannot be read."""
-    said = _mapping((node["metadata"].get("annotations") or {}).get(VERDICT))
-    return _moment(said.get("started"))
+    said = mapping((node["metadata"].get("annotations") or {}).get(VERDICT))
+    return moment(said.get("started"))
 
 
 def _tested_now(node: Object, annotations: Mapping[str, str], now: float) -> bool:
     if _condition(node).get("reason") == "Running":
         return True
-    asked, done = _mapping(annotations.get(ACTION)), _mapping(annotations.get(DONE))
-    return bool(asked) and asked.get("id") != done.get("id") and _moment(asked.get("expires")) > now
+    asked, done = mapping(annotations.get(ACTION)), mapping(annotations.get(DONE))
+    return bool(asked) and asked.get("id") != done.get("id") and moment(asked.get("expires")) > now
 
 
 def _condition(node: Object) -> Object:
@@ -152,7 +157,7 @@ def _condition(node: Object) -> Object:
     return next((each for each in conditions if each.get("type") == CONDITION), {})
 
 
-def _works(pod: Object) -> bool:
+def works(pod: Object) -> bool:
     if pod.get("status", {}).get("phase") in _OVER:
         return False
     spec = pod.get("spec", {})
@@ -171,7 +176,7 @@ def _action(node: Object, now: float) -> str:
     return json.dumps({"id": made, "do": "preflight", "gpu": None, "expires": until}, separators=(",", ":"))
 
 
-def _mapping(text: t.Any) -> Mapping[str, t.Any]:
+def mapping(text: t.Any) -> Mapping[str, t.Any]:
     try:
         found = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -179,7 +184,7 @@ def _mapping(text: t.Any) -> Mapping[str, t.Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _moment(text: t.Any) -> float:
+def moment(text: t.Any) -> float:
     try:
         return datetime.datetime.fromisoformat(str(text)).timestamp()
     except (ValueError, OverflowError):

@@ -42,6 +42,23 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
+class PairTest:
+    """One test of two nodes together.
+
+    Args:
+        name: A09 or A10.
+        title: what it looks at.
+        seconds: how long it measures each way; 0 where it takes as long as it takes.
+        deadline: seconds after which it has failed.
+    """
+
+    name: str
+    title: str
+    seconds: float
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What GPUs of a model are known to reach.
 
@@ -118,8 +135,9 @@ def override(entry: Mapping[str, t.Any]) -> Reference:
     model, test, value = str(entry.get("model") or "").strip(), str(entry.get("test")), entry.get("value")
     if not model or not model.isprintable():
         raise PolicyError("it has no model", "write a word of the GPU's name, such as H200", "model")
-    if test not in tests():
-        raise PolicyError(f"{test!r} is no test", f"write one of {', '.join(tests())}", "test")
+    known = (*tests(), *pair_tests())
+    if test not in known:
+        raise PolicyError(f"{test!r} is no test", f"write one of {', '.join(known)}", "test")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise PolicyError(f"{test} of {model}: {value!r} is no figure", "write a number, 0 for none", "value")
     reason = str(entry.get("reason") or "").strip()
@@ -137,6 +155,12 @@ def _data() -> Mapping[str, t.Any]:
 def tests() -> Mapping[str, Test]:
     """Return all tests by their names."""
     return {name: Test(name=name, **entry) for name, entry in _data()["tests"].items()}
+
+
+@functools.lru_cache(maxsize=1)
+def pair_tests() -> Mapping[str, PairTest]:
+    """Return all tests of two nodes by their names, in their order."""
+    return {name: PairTest(name=name, **entry) for name, entry in _data()["pairs"].items()}
 
 
 @functools.lru_cache(maxsize=1)

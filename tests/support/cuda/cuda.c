@@ -70,6 +70,9 @@ static void started(void)
     current = 0;
 }
 
+/* For the stand-in of NCCL. */
+void ironspan_passes(double seconds) { now += seconds; }
+
 int cuInit(unsigned flags) { (void)flags; if (!gpus) started(); return met("cuInit"); }
 int cuGetErrorName(int code, const char **name)
 {

@@ -29,6 +29,7 @@ READS_THE_SITE = {
     "ironspan.hybrid.doctor",
     "ironspan.hybrid.etcd_membership",
     "ironspan.hybrid.etcd_restore",
+    "ironspan.hybrid.gpu_pairs",
     "ironspan.hybrid.gpu_preflight",
     "ironspan.hybrid.join_ready",
     "ironspan.hybrid.net_check",

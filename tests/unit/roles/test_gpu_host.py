@@ -60,6 +60,13 @@ def test_the_boot_loader_gets_it_and_a_boot_is_asked_for(
     ]
 
 
+def test_the_way_back_is_a_file_without_arguments(render: Render) -> None:
+    found = document(render, gpu_host_arguments_managed=True)
+    last = found["gpu_host/arguments"]["content"].splitlines()[-1]
+    assert last == 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX"'
+    assert found["gpu_host/reboot"]["restart_on"] == ["gpu_host/arguments"]
+
+
 def test_relaxed_ordering_is_the_modules_and_not_the_boot_loaders(render: Render) -> None:
     found = document(render, gpu_host_relaxed_ordering=True)
     assert "options nvidia NVreg_EnablePCIERelaxedOrderingMode=1" in found["gpu_host/ordering"]["content"]
