@@ -35,52 +35,43 @@ class ActionModule(ClusterAction):
         """Choose pairs, let them test each other, and write down who is bad."""
         site = session.site
         hosts = {host.name: host for host in site.group("gpu") if self.is_about(host.name, site)}
+        notes: list[str] = []
+
+        def tell(line: str) -> None:
+            notes.append(line)
+            self.say(line)
+
         if not hosts:
-            self.say("no host of this run is in the group gpu")
-            return {"changed": False, "tested": [], "bad": {}, "left": {}}
+            tell("no host of this run is in the group gpu")
+            return {"changed": False, "tested": [], "bad": {}, "left": {}, "notes": notes}
         api, now = session.api(), time.time()
         racks = {name: host.rack for name, host in hosts.items()}
         nodes, pods = (api.get(f"/api/v1/{what}")["items"] for what in ("nodes", "pods"))
         choice = pairs.choose(racks, nodes, pods, days=arguments["days"], now=now)
         for name, why in sorted(choice.left.items()):
-            self.say(f"{name}: not tested: {why}")
+            tell(f"{name}: not tested: {why}")
         if self._task.check_mode:
             for pair in choice.pairs:
-                self.say(f"{pair.first} and {pair.second}: would test each other")
+                tell(f"{pair.first} and {pair.second}: would test each other")
             told = [" and ".join(pair) for pair in choice.pairs]
-            return {"changed": bool(told), "tested": told, "bad": {}, "left": choice.left}
-        runner = _Runner(api, hosts, self.say, arguments["most"])
+            return {"changed": bool(told), "tested": told, "bad": {}, "left": choice.left, "notes": notes}
+        runner = _Runner(api, hosts, tell, arguments["most"])
         settled = pairs.settle(choice, runner.run)
-        self._write(api, settled, now)
+        _write(api, settled, now, tell)
         for pair, why in settled.unsettled.items():
-            self.say(f"{pair.first} and {pair.second}: failed, and which one it was is not known: {why}")
+            tell(f"{pair.first} and {pair.second}: failed, and which one it was is not known: {why}")
         result = {
             "changed": bool(settled.outcomes),
             "tested": [f"{' and '.join(pair)}: {_word(made)}" for pair, made in settled.outcomes.items()],
             "bad": settled.bad,
             "left": choice.left,
+            "notes": notes,
         }
         if settled.bad or settled.unsettled:
             failed = [f"{name}: {why}" for name, why in settled.bad.items()]
             failed += [f"{' and '.join(pair)}: {why}" for pair, why in settled.unsettled.items()]
             result |= {"failed": True, "msg": "\n".join(failed)}
         return result
-
-    def _write(self, api: t.Any, settled: pairs.Settled, now: float) -> None:
-        """Tell the repair controller who is bad, and take back what was said of nodes that are well now."""
-        well = {name for pair, made in settled.outcomes.items() if made.well for name in pair}
-        for name in sorted({name for pair in settled.outcomes for name in pair}):
-            node = api.get(f"/api/v1/nodes/{name}")
-            before = (node["metadata"].get("annotations") or {}).get(pairs.VERDICT)
-            text = before
-            if name in settled.bad:
-                text = pairs.events(settled.bad[name], boot_of(node), now)
-                self.say(f"{name}: bad: {settled.bad[name]}")
-            elif name in well:
-                text = None
-            if text != before:
-                body = {"metadata": {"annotations": {pairs.VERDICT: text}}}
-                api.merge(f"/api/v1/nodes/{name}", body)
 
 
 class _Runner:
@@ -151,3 +142,20 @@ class _Runner:
 
 def _word(made: Outcome) -> str:
     return f"{ {True: 'well', False: 'failed', None: 'not tested'}[made.well] }: {made.why}".rstrip(": ")
+
+
+def _write(api: t.Any, settled: pairs.Settled, now: float, tell: t.Callable[[str], object]) -> None:
+    """Tell the repair controller who is bad, and take back what was said of nodes that are well now."""
+    well = {name for pair, made in settled.outcomes.items() if made.well for name in pair}
+    for name in sorted({name for pair in settled.outcomes for name in pair}):
+        node = api.get(f"/api/v1/nodes/{name}")
+        before = (node["metadata"].get("annotations") or {}).get(pairs.VERDICT)
+        text = before
+        if name in settled.bad:
+            text = pairs.events(settled.bad[name], boot_of(node), now)
+            tell(f"{name}: bad: {settled.bad[name]}")
+        elif name in well:
+            text = None
+        if text != before:
+            body = {"metadata": {"annotations": {pairs.VERDICT: text}}}
+            api.merge(f"/api/v1/nodes/{name}", body)

@@ -58,6 +58,11 @@ left:
   description: Each other node, and why it was not tested.
   returned: success
   type: dict
+notes:
+  description: All of it for people, a line each.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

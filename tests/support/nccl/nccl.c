@@ -61,6 +61,8 @@ int ncclGetUniqueId(ncclUniqueId *id)
     int file = mkstemp(id->internal);
     if (file < 0 || ftruncate(file, sizeof(Shared)))
         return 2;
+    /* Now, because the other process takes the name away as soon as it has it. */
+    shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return met("ncclGetUniqueId");
 }
@@ -73,11 +75,10 @@ int ncclCommInitRank(void **group, int of, ncclUniqueId id, int rank)
             return 2;
         shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         close(file);
-        side = rank > 0;
-        ranks = of;
-        if (side)
-            unlink(id.internal);
+        side = 1;
+        unlink(id.internal);
     }
+    ranks = of;
     *group = (void *)(intptr_t)(rank + 1);
     return met("ncclCommInitRank");
 }

@@ -92,7 +92,7 @@ class Node:
         self.cards = nvml.State(self.folder / "cards", "h200", gpus=2)
         self.faults = cuda.State(self.folder / "faults")
         self.faults.set({"memory_mib": 8})
-        self.deadline = 60
+        self.deadline = 300
         self.nccl = self.folder / "nccl"
         self.nccl.write_text("")
         client = str(authority.node(name, serves=False))
@@ -153,9 +153,9 @@ from dataclasses import replace
 from ironspan.gpud import main
 from ironspan.gpud.preflight import pair
 deadline = float(sys.argv.pop(1))
-found = {name: replace(test, seconds=0.1, deadline=60) for name, test in pair.pair_tests().items()}
+found = {name: replace(test, seconds=0.1, deadline=300) for name, test in pair.pair_tests().items()}
 found["A09"] = replace(found["A09"], deadline=deadline)
-pair.pair_tests, pair.WAIT_S = lambda: found, 60.0
+pair.pair_tests, pair.WAIT_S = lambda: found, 300.0
 sys.exit(main.main(sys.argv[1:]))
 """
 
@@ -180,7 +180,7 @@ def met(nodes: tuple[Node, Node], port: int) -> tuple[dict[str, t.Any], dict[str
     """Let both nodes meet; return what each says."""
     one, other = nodes
     begun = [one.begin(other.name, port, listens=True), other.begin(one.name, port, listens=False)]
-    said = [process.communicate(timeout=180) for process in begun]
+    said = [process.communicate(timeout=600) for process in begun]
     assert all(out for out, _ in said), said
     return json.loads(said[0][0]), json.loads(said[1][0])
 
@@ -217,7 +217,7 @@ def test_an_nccl_that_is_broken_on_one_fails_there(
     nodes[1].nccl.write_text(f"{fault}\n")
     for node in nodes:
         # The other one may wait for ever for one that is broken.
-        node.deadline = 60 if fault.startswith(("speed", "wrong")) else 3
+        node.deadline = 300 if fault.startswith(("speed", "wrong")) else 3
     one, other = met(nodes, port)
     assert other["passed"] is False
     assert says in by_test(other)["A09"]["detail"], other
@@ -260,7 +260,7 @@ def meeting(
     node: Node, authority: Authority, peer: str, port: int, listens: bool, **more: t.Any
 ) -> meet.Meeting:
     own = str(authority.node(node.name, serves=listens))
-    told = {"wait_s": 60.0, "seconds": 0.1, "certificate": own, "key": own, **more}
+    told = {"wait_s": 300.0, "seconds": 0.1, "certificate": own, "key": own, **more}
     return meet.Meeting(
         "1", peer, "127.0.0.1", port, listens, authority=str(authority.path), nccl=True, **told
     )
@@ -287,7 +287,7 @@ def test_a_third_is_hung_up_on_and_the_right_one_is_waited_for(
         assert not waits.done()
         right = meet.called(meeting(nodes[1], authority, "rack-1", port, False))
         right.say(hello=1)
-        assert waits.result(60).hear() == {"hello": 1}
+        assert waits.result(300).hear() == {"hello": 1}
 
 
 def test_who_calls_insists_on_the_right_one_too(
@@ -298,7 +298,7 @@ def test_who_calls_insists_on_the_right_one_too(
         with pytest.raises(meet.PeerError, match="another node's certificate"):
             meet.called(meeting(nodes[1], authority, "rack-7", port, False))
         # It was the right one that called.
-        assert waits.result(60)
+        assert waits.result(300)
 
 
 @pytest.mark.long
@@ -306,7 +306,7 @@ def test_two_that_were_asked_for_different_things_do_nothing(nodes: tuple[Node, 
     one, other = nodes
     begun = [one.begin(other.name, port, True, id="1"), other.begin(one.name, port, False, id="2")]
     for process in begun:
-        found = json.loads(process.communicate(timeout=60)[0])
+        found = json.loads(process.communicate(timeout=600)[0])
         assert (found["passed"], found["results"]) == (None, [])
 
 
@@ -379,7 +379,7 @@ def test_another_that_does_not_come_is_no_fault(
 
 def test_a_node_that_has_no_certificate_says_so(nodes: tuple[Node, Node], port: int) -> None:
     nodes[0].settings["serving"] = "/nonexistent.pem"
-    found = json.loads(nodes[0].begin("rack-2", port, True).communicate(timeout=60)[0])
+    found = json.loads(nodes[0].begin("rack-2", port, True).communicate(timeout=600)[0])
     assert found["passed"] is None
     assert "certificates cannot be used" in found["why"]
 
