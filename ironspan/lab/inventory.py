@@ -63,7 +63,7 @@ def render(
     Raises:
         LabError: there are virtual servers, and nobody built the images that they get.
     """
-    extra = variables.backup(layout, folder) if etcd_backup else {}
+    extra = variables.backup(layout, folder) if etcd_backup and not layout.estate else {}
     if bare_metal:
         extra |= servers.site(layout, folder)
     if layout.estate:

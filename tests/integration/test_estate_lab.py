@@ -20,7 +20,10 @@ import pytest
 from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab import Lab, names, state
+from ironspan.lab.azure import estate as lab_variables
 from ironspan.lab.azure import settings
+from ironspan.lab.azure.arm.rules.access import IDENTITY
+from ironspan.lab.azure.arm.state import State
 from ironspan.lab.azure.config import state_folder
 from ironspan.lab.layout import API_NAME, Layout
 from tests.integration.conftest import Cluster
@@ -109,11 +112,24 @@ def test_the_endpoint_is_a_balancer_that_leads_nobody_to_itself(estate: EstateCl
 
 
 def test_backups_go_through_the_private_endpoint(estate: EstateCluster) -> None:
-    (address,) = names.lookup(str(estate.layout.azure_site.controller), settings.BLOB_HOST) or [""]
+    account = lab_variables.account(estate.layout)
+    host = f"{account}.blob.core.windows.net"
+    (address,) = names.lookup(str(estate.layout.azure_site.controller), host) or [""]
     assert address in map(str, estate.layout.azure_site.network)
     assert address != str(estate.layout.azure_site.endpoint)
+    assert str(settings.ACCOUNT) not in host
     store = LabAzure(state_folder(estate.lab.folder), {})
-    eventually(lambda: any(one["method"] == "PUT" and one["status"] == 201 for one in store.requests()))
+    principals = {
+        one.properties["principalId"]
+        for one in State(state_folder(estate.lab.folder)).of_type(IDENTITY)
+        if any(one.document["name"].endswith(f"-{member}") for member in MEMBERS)
+    }
+
+    def written() -> bool:
+        done = [one for one in store.requests() if one["method"] == "PUT" and one["status"] == 201]
+        return bool(done) and {one["identity"] for one in done} <= principals
+
+    eventually(written)
 
 
 def test_a_second_run_changes_nothing(estate: EstateCluster) -> None:

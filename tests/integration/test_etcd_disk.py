@@ -24,6 +24,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment
 
 from ironspan.lab import Lab
 from tests.integration.conftest import Cluster
+from tests.support.faults import insist
 from tests.support.playbooks import ROOT, Played, play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -115,6 +116,7 @@ def site() -> Iterator[Site]:
 def test_without_its_disk_nothing_is_installed(site: Site) -> None:
     done = site.converged()
     assert done.status != 0 and f"there is no disk at {DEVICE}" in done.output
+    insist("etcd-disk-missing", done.output)
     assert site.on("az-1", f"find {POINT} /usr/local/bin/etcd -type f", check=False) == ""
 
 
@@ -161,7 +163,8 @@ def test_a_foreign_disk_is_refused_and_stays(site: Site) -> None:
     site.on("az-1", f"systemctl stop {UNIT}; e2fsck -fp {DEVICE}; tune2fs -U random {DEVICE}")
     before = site.on("az-1", f"blkid -p {DEVICE}")
     done = site.converged()
-    assert done.status != 0 and "which is not ext4 with UUID" in done.output
+    assert done.status != 0
+    insist("etcd-disk-foreign", done.output)
     assert site.on("az-1", f"blkid -p {DEVICE}") == before
     # What the message says.
     site.on("az-1", f"e2fsck -f -p {DEVICE}; tune2fs -U {site.uuid()} {DEVICE}")
@@ -172,5 +175,6 @@ def test_a_disk_that_is_blank_again_begins_no_new_store(site: Site) -> None:
     """As a local disk after a deallocation; there is no other member that could say that it is one."""
     site.on("az-1", f"systemctl stop {UNIT}; dd if=/dev/zero of={DEVICE} bs=1M status=none || true")
     done = site.converged()
-    assert done.status != 0 and "has lost its data" in done.output, done.output[-4000:]
+    assert done.status != 0, done.output[-4000:]
+    insist("etcd-disk-blank", done.output)
     assert site.state("etcd") != "active"

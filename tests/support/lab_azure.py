@@ -29,7 +29,7 @@ from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from ironspan.lab.azure import client, install, launch, settings
-from ironspan.lab.azure.config import SERVICES, Config, authority
+from ironspan.lab.azure.config import PRIVATE, SERVICES, Config, authority
 from ironspan.lab.azure.tokens import Signer
 from ironspan.lab.errors import LabError
 
@@ -176,9 +176,10 @@ def running() -> Iterator[LabAzure]:
     # A short path: a Unix socket's name has room for 107 bytes.
     with tempfile.TemporaryDirectory(prefix="azure-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        *ports, below = free_ports(len(SERVICES) + 1)
+        listening = (*SERVICES, PRIVATE)
+        *ports, below = free_ports(len(listening) + 1)
         where: dict[str, list[Any]] = {
-            service: ["127.0.0.1", port] for service, port in zip(SERVICES, ports, strict=True)
+            service: ["127.0.0.1", port] for service, port in zip(listening, ports, strict=True)
         }
         config = Config(where, ["127.0.0.1", below], machines={"127.0.0.1": ""}, arc_folder=f"{folder}/arc")
         launch.prepare(folder, config)
@@ -202,7 +203,7 @@ def running() -> Iterator[LabAzure]:
         except LabError as error:
             logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in folder.glob("*.log"))
             pytest.fail(f"{error}\n{logs}")
-        yield LabAzure(folder, dict(zip(SERVICES, ports, strict=True)))
+        yield LabAzure(folder, dict(zip(listening, ports, strict=True)))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -27,6 +27,8 @@ KINDS = {
     "outage": "every connection is cut at once",
 }
 SERVICES = ("store", "login", "metadata", "arc", "management")
+#: One address in the place of all private endpoints, where nobody gives them addresses of their own.
+PRIVATE = "private"
 
 
 @dataclass

@@ -126,9 +126,15 @@ class Control:
     def _token(
         self, identity: str, audience: str, lifetime_s: float | None = None, tenant: str = ""
     ) -> dict[str, Any]:
-        from ironspan.lab.azure.settings import IDENTITIES
+        from ironspan.lab.azure.settings import IDENTITIES, Principal
 
-        return {"token": self._world.issue(IDENTITIES[identity], audience, lifetime_s, tenant)}
+        # One of the lab's own, or one of those that the estate has made.
+        found: Principal | None = IDENTITIES.get(identity)
+        if found is None and self._arm is not None:
+            found = self._arm.identity(identity)
+        if found is None:
+            raise ValueError(f"there is no identity {identity!r}")
+        return {"token": self._world.issue(found, audience, lifetime_s, tenant)}
 
     def _person(
         self,

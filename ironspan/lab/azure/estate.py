@@ -8,6 +8,7 @@ in the subnet of the gateway, of which no estate of a lab has one.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,18 @@ def known_hosts(lab: Path) -> Path:
     return keys.folder(lab) / "known_hosts_azure"
 
 
+def account(layout: Layout) -> str:
+    """Return the name of the account that backups of etcd go to."""
+    return f"{re.sub('[^a-z0-9]', '', layout.name.lower())[:14]}etcdbackup"
+
+
 def site(layout: Layout, lab: Path, etcd_backup: bool) -> dict[str, Any]:
     """Return the variables of an estate.
 
     Args:
         layout: The lab.
         lab: Its folder.
-        etcd_backup: It reaches the account of backups by a private endpoint.
+        etcd_backup: etcd is backed up into an account that the estate makes, as the identity of each member.
     """
     network = layout.azure_site.network
     control, rest = network.subnets(prefixlen_diff=1)
@@ -52,7 +58,7 @@ def site(layout: Layout, lab: Path, etcd_backup: bool) -> dict[str, Any]:
     endpoints, gateway = services.subnets(prefixlen_diff=1)
     subnets = {"control": control, "nodes": nodes, "endpoints": endpoints, "gateway": gateway}
     public = keys.private_key(lab).with_suffix(".pub").read_text().strip()
-    backup = {"azure_existing": {"backup_account": settings.account_id()}} if etcd_backup else {}
+    backup = variables.stores(account(layout), {"kind": "managed_identity"}) if etcd_backup else {}
     return {
         "azure_subscription": settings.SUBSCRIPTION,
         "azure_tenant": settings.TENANT,
@@ -65,7 +71,11 @@ def site(layout: Layout, lab: Path, etcd_backup: bool) -> dict[str, Any]:
         "azure_known_hosts": str(known_hosts(lab)),
         "azure_image": _IMAGE,
         "azure_machines": machines(layout.estate),
-        "azure_backup": {"container": settings.CONTAINER if etcd_backup else ""},
+        "azure_backup": (
+            {"container": settings.CONTAINER, "account": account(layout), "retention_days": 1}
+            if etcd_backup
+            else {"container": ""}
+        ),
         **backup,
         "azure_management": variables.management(layout, lab),
     }

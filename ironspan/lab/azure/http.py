@@ -76,13 +76,21 @@ async def no_body() -> AsyncIterator[bytes]:
 
 @dataclass
 class Request:
-    """One request; header names are in lower case, `path` is decoded."""
+    """One request; header names are in lower case, `path` is decoded.
+
+    Attributes:
+        peer: Address that it came from.
+        local: Address that it came to.
+        private: Ids, in lower case, of what the private endpoint leads to that it came by.
+    """
 
     method: str
     target: str
     headers: dict[str, str]
     body: Body | AsyncIterator[bytes]
     peer: str = ""
+    local: str = ""
+    private: frozenset[str] = frozenset()
     path: str = field(init=False)
     query: dict[str, str] = field(init=False)
 
@@ -150,7 +158,7 @@ def body_of(reader: asyncio.StreamReader, headers: dict[str, str], default: int 
     return Body(reader, int(text))
 
 
-async def _read_request(reader: asyncio.StreamReader, peer: str) -> Request | None:
+async def _read_request(reader: asyncio.StreamReader, peer: str, local: str) -> Request | None:
     head = await read_head(reader)
     if head is None:
         return None
@@ -158,7 +166,7 @@ async def _read_request(reader: asyncio.StreamReader, peer: str) -> Request | No
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
         raise Malformed(f"no request line: {first[:80]!r}")
-    return Request(parts[0], parts[1], headers, body_of(reader, headers), peer)
+    return Request(parts[0], parts[1], headers, body_of(reader, headers), peer, local)
 
 
 async def write_response(writer: asyncio.StreamWriter, response: Response) -> None:
@@ -188,9 +196,12 @@ def connection_handler(
     """Return what asyncio calls for a connection: it serves requests until the peer has no more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername")
+        peer, local = (
+            str(name[0]) if (name := writer.get_extra_info(which)) else ""
+            for which in ("peername", "sockname")
+        )
         try:
-            while (request := await _read_request(reader, str(peer[0]) if peer else "")) is not None:
+            while (request := await _read_request(reader, peer, local)) is not None:
                 response = await handler(request)
                 await write_response(writer, response)
                 await request.drain()

@@ -51,7 +51,7 @@ def prepare(folder: Path, config: Config) -> None:
     for name in ("blobs", "keys"):
         (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     addresses = {str(address) for address, _ in (*config.endpoints.values(), config.azurite)}
-    certificates.ensure(folder, settings.NAMES, sorted(addresses))
+    certificates.ensure(folder, (*settings.NAMES, *settings.DECLARED_NAMES), sorted(addresses))
     config.save(folder)
 
 

@@ -34,3 +34,13 @@ async def without(response: Response, container: str, hidden: Collection[str]) -
         if blobs is not None and f"/{container}/{blob.findtext('Name')}" in hidden:
             blobs.remove(blob)
     return written(response, document)
+
+
+async def of(response: Response, account: str, container: str) -> Response:
+    """Return a listing that names the account and container that were asked for."""
+    if response.status != 200:
+        return response
+    document = ElementTree.fromstring(await read(response))
+    document.set("ServiceEndpoint", f"https://{account}.blob.core.windows.net/")
+    document.set("ContainerName", container)
+    return written(response, document)

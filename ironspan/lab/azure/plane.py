@@ -28,18 +28,18 @@ _HTTPS = 443
 class Plane:
     """Brings addresses, listeners and names of a lab to what its estate declares."""
 
-    def __init__(self, state: State, lab: Path, store: Handler, tls: ssl.SSLContext) -> None:
+    def __init__(self, state: State, lab: Path, private: Handler, tls: ssl.SSLContext) -> None:
         """Keep what it is made of.
 
         Args:
             state: The resource manager's.
             lab: The lab's folder.
-            store: The account of backups.
+            private: What listens where private endpoints are.
             tls: Its certificate.
         """
         self._state = state
         self._lab = lab
-        self._store = store
+        self._private = private
         self._tls = tls
         self._balancers: dict[tuple[str, int], Balancer] = {}
         self._endpoints: dict[str, asyncio.Server] = {}
@@ -51,7 +51,7 @@ class Plane:
             await self._follow_balancers(
                 {(one.address, one.port): one for one in reach.balances(self._state)}
             )
-            await self._follow_endpoints(reach.endpoints(self._state))
+            await self._follow_endpoints(set(reach.endpoints(self._state)))
             wanted = reach.names(self._state)
             if wanted != self._names:
                 names.write_zones(self._lab, wanted)
@@ -78,7 +78,7 @@ class Plane:
             self._give_back(gone)
         for new in wanted - self._endpoints.keys():
             _take(new)
-            self._endpoints[new], _ = await http.listen(self._store, new, _HTTPS, self._tls)
+            self._endpoints[new], _ = await http.listen(self._private, new, _HTTPS, self._tls)
 
     def _give_back(self, address: str) -> None:
         if address not in {*self._endpoints, *(one for one, _ in self._balancers)}:

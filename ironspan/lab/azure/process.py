@@ -18,11 +18,13 @@ from ironspan.lab.azure import client, control, http, identity, settings
 from ironspan.lab.azure.arm.machines import Driver
 from ironspan.lab.azure.arm.metadata import Instances
 from ironspan.lab.azure.arm.service import Arm
-from ironspan.lab.azure.config import Config, authority, server
+from ironspan.lab.azure.config import PRIVATE, Config, authority, server
 from ironspan.lab.azure.http import Broken, Handler, Request, Response
 from ironspan.lab.azure.management import Management
+from ironspan.lab.azure.private import Private
 from ironspan.lab.azure.store import Store
 from ironspan.lab.azure.upstream import Upstream
+from ironspan.lab.azure.vaults import Vaults
 from ironspan.lab.azure.world import World
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def _driver(config: Config, namespace: int) -> Driver | None:
     return LabMachines(config.lab, namespace)
 
 
-def _plane(config: Config, arm: Arm, store: Handler, tls: ssl.SSLContext) -> Plane | None:
+def _plane(config: Config, arm: Arm, private: Handler, tls: ssl.SSLContext) -> Plane | None:
     """Return what serves the estate of a lab; None where the lab has hosts in its place."""
     if not config.estate:
         return None
@@ -94,7 +96,7 @@ def _plane(config: Config, arm: Arm, store: Handler, tls: ssl.SSLContext) -> Pla
     from ironspan.lab.azure.plane import Plane
     from ironspan.lab.state import lab_folder
 
-    return Plane(arm.state, lab_folder(config.lab), store, tls)
+    return Plane(arm.state, lab_folder(config.lab), private, tls)
 
 
 async def _serve(folder: Path, config: Config, namespace: int) -> None:
@@ -106,8 +108,11 @@ async def _serve(folder: Path, config: Config, namespace: int) -> None:
     where = config.endpoints
     arm = Arm(folder, _driver(config, namespace))
     arm.resume()
+    store = Store(world, upstream, arm.state)
+    private = Private(arm.state, store, Vaults(world, arm.state), anywhere=PRIVATE in where)
     services: dict[str, Handler] = {
-        "store": Store(world, upstream),
+        "store": store,
+        PRIVATE: private,
         "login": identity.Login(world),
         "management": Management(world, upstream, arm),
         "metadata": identity.Metadata(world, Instances(arm.state)),
@@ -126,7 +131,7 @@ async def _serve(folder: Path, config: Config, namespace: int) -> None:
     listener = await control.listen(commands, client.socket_path(folder))
     await _create_container(world, upstream)
     about["ready"] = True
-    plane = _plane(config, arm, services["store"], tls)
+    plane = _plane(config, arm, private, tls)
     async with listener:
         while True:
             await asyncio.sleep(_TICK_S)

@@ -17,6 +17,8 @@ MANAGEMENT_HOST = "management.azure.com"
 #: Names that lead to the private address; the second is what a private DNS zone makes the first an alias of.
 SERVICE_NAMES = (LOGIN_HOST, MANAGEMENT_HOST)
 NAMES = (BLOB_HOST, f"{ACCOUNT}.privatelink.blob.core.windows.net", *SERVICE_NAMES)
+#: Names of accounts and vaults that estates declare, as the certificate has them.
+DECLARED_NAMES = ("*.blob.core.windows.net", "*.vault.azure.net")
 #: Where hosts find the authority to trust, beside others that are not Debian's.
 HOST_CA = "/usr/local/share/ca-certificates/lab-azure.crt"
 #: Where Azure's instance metadata service answers, in every virtual network.

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from ironspan.lab.azure import faults, listing, settings, tokens
+from ironspan.lab.azure import declared, faults, listing, settings, tokens
+from ironspan.lab.azure.arm.state import State
 from ironspan.lab.azure.http import Broken, Request, Response
 from ironspan.lab.azure.operations import Operation, understand
 from ironspan.lab.azure.policy import Blob, Container
@@ -68,9 +69,12 @@ def failure(status: int, headers: dict[str, str]) -> Response:
 class Store:
     """The proxy in front of Azurite."""
 
-    def __init__(self, world: World, upstream: Upstream) -> None:
+    def __init__(self, world: World, upstream: Upstream, state: State | None = None) -> None:
         self.world = world
         self._upstream = upstream
+        #: Of the resource manager, with the accounts that are declared beside the lab's own.
+        self._state = state
+        self._made: set[str] = set()
         self.versions = Versions(world.folder / "versions")
         self._locks: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
 
@@ -85,14 +89,19 @@ class Store:
             nonlocal identity
             if operation is None:
                 return error(400, "UnsupportedHttpVerb", "The lab's store has no such operation.")
-            found = self._authorise(asked, operation)
-            if isinstance(found, Response):
-                return found
-            identity = found.name
+            try:
+                identity, place = self._authorise(asked, operation)
+            except declared.Refusal as refused:
+                headers = {"www-authenticate": _CHALLENGE} if refused.status == 401 else None
+                return error(refused.status, refused.code, str(refused), headers)
             if fault and fault.kind == "lying" and asked.method in ("PUT", "DELETE"):
                 await asked.drain()
                 return _pretended(asked, operation)
-            response = await self._serve(asked, operation)
+            if place is None:
+                own = self.world.container(operation.container)
+                response = await self._serve(asked, operation, own, self.world.versioning)
+            else:
+                response = await self._in_declared(asked, operation, place)
             if fault and fault.kind == "stale_list" and operation.lists_blobs:
                 response = await listing.without(response, operation.container, fault.hidden)
             return response
@@ -110,45 +119,60 @@ class Store:
         finally:
             self.world.note("store", request.method, path, comp, status, identity)
 
-    def _authorise(self, request: Request, operation: Operation) -> settings.Identity | Response:
+    def _authorise(self, request: Request, operation: Operation) -> tuple[str, declared.Kept | None]:
+        """Return who asks, and a declared account's container, None for the lab's own. Raises Refusal."""
+        account = None
+        if operation.account != settings.ACCOUNT and self._state is not None:
+            account = declared.insist_on_private(self._state, request, operation.account)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite") or "sig" in request.query:
-            return error(
+            raise declared.Refusal(
                 403,
                 "KeyBasedAuthenticationNotPermitted",
                 "Key based authentication is not permitted on this storage account.",
             )
         if scheme != "Bearer":
             text = "Server failed to authenticate the request. Please refer to the information in the "
-            return error(
-                401,
-                "NoAuthenticationInformation",
-                text + "www-authenticate header.",
-                {"www-authenticate": _CHALLENGE},
-            )
+            raise declared.Refusal(401, "NoAuthenticationInformation", text + "www-authenticate header.")
+        own = f"https://{operation.account}.blob.core.windows.net"
         try:
-            claims = self.world.verify(token, _AUDIENCES)
+            claims = self.world.verify(token, (*_AUDIENCES, own))
         except tokens.Refused as reason:
-            return error(401, "InvalidAuthenticationInfo", str(reason), {"www-authenticate": _CHALLENGE})
-        identity = settings.by_object(claims.get("oid"))
+            raise declared.Refusal(401, "InvalidAuthenticationInfo", str(reason)) from None
+        who = str(claims.get("oid"))
+        if account is not None and self._state is not None:
+            return who, declared.kept(self._state, account, operation, who)
+        identity = settings.by_object(who)
         if identity is None or operation.action not in identity.actions:
-            return error(
+            raise declared.Refusal(
                 403,
                 "AuthorizationPermissionMismatch",
                 "This request is not authorized to perform this operation using this permission.",
             )
-        return identity
+        return identity.name, None
 
-    async def _serve(self, request: Request, operation: Operation) -> Response:
+    async def _in_declared(self, request: Request, operation: Operation, there: declared.Kept) -> Response:
+        """Serve a container of a declared account, which lies in Azurite under another name."""
+        if there.inner not in self._made:
+            target = f"/{there.inner}?restype=container"
+            await self._upstream.ask("PUT", target, settings.BLOB_HOST, self.world.own_token())
+            self._made.add(there.inner)
+        listed = operation.lists_blobs
+        operation = declared.moved(request, operation, there, self.world.own_token())
+        response = await self._serve(request, operation, there.policy, there.versioning)
+        return await listing.of(response, there.account, there.name) if listed else response
+
+    async def _serve(
+        self, request: Request, operation: Operation, container: Container, versioning: bool
+    ) -> Response:
         if operation.blob and request.query.get("versionid"):
             former = self.versions.find(operation.path, request.query["versionid"])
             if former is not None:
-                return self._former(request, operation, former)
+                return self._former(request, operation, former, container)
             request.target = re.sub(r"&?versionid=[^&]*", "", request.target)  # of what is there now
-        container = self.world.container(operation.container)
         changing = operation.effect in ("put", "block", "append", "change", "delete")
         async with contextlib.AsyncExitStack() as stack:
-            if changing and operation.blob and not (container.mutable and not self.world.versioning):
+            if changing and operation.blob and not (container.mutable and not versioning):
                 await stack.enter_async_context(self._locks[operation.path])
                 refused = await self._guard(request, operation, container)
                 if refused is not None:
@@ -156,7 +180,7 @@ class Store:
             elif operation.effect == "delete" and not operation.blob and not container.mutable:
                 message = "The container has a retention policy or a legal hold."
                 return error(409, "ContainerImmutableDueToPolicy", message)
-            keeping = changing and self.world.versioning and operation.blob and operation.comp in _REPLACING
+            keeping = changing and versioning and operation.blob and operation.comp in _REPLACING
             copied = await self._copy(request, operation) if keeping else None
             response = await self._upstream.send(request)
             if keeping:
@@ -201,7 +225,9 @@ class Store:
         if done and operation.effect != "delete":
             response.headers["x-ms-version-id"] = self.versions.written(operation.path)
 
-    def _former(self, request: Request, operation: Operation, former: Version) -> Response:
+    def _former(
+        self, request: Request, operation: Operation, former: Version, container: Container
+    ) -> Response:
         """Answer a request for a former version: it can be read, and deleted unless a policy keeps it."""
         if request.method in ("GET", "HEAD"):
             wanted = request.headers.get("x-ms-range") or request.headers.get("range", "")
@@ -210,7 +236,7 @@ class Store:
             return error(400, "InvalidQueryParameterValue", "A former version cannot be changed.")
         created = _seconds(former.headers.get("x-ms-creation-time", former.headers["last-modified"]))
         there = Blob(created, _seconds(former.headers["last-modified"]), False)
-        code = self.world.container(operation.container).refusal("delete", there, self.world.now())
+        code = container.refusal("delete", there, self.world.now())
         if code is not None:
             return error(409, code, "This operation is not permitted as the version is immutable.")
         self.versions.remove(former)

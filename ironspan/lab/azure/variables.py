@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,9 @@ def backup(layout: Layout, lab: Path) -> dict[str, Any]:
         The variables of the role etcd_backup, and those of playbooks/backup_store.yml.
     """
     identities = settings.IDENTITIES
+    credential = {"kind": "managed_identity", "client_id": identities["writer"].client_id}
     return {
-        "etcd_backup_stores": [
-            {
-                "kind": "azure",
-                "account_url": f"https://{settings.BLOB_HOST}",
-                "container": settings.CONTAINER,
-                "credential": {"kind": "managed_identity", "client_id": identities["writer"].client_id},
-                "ca": settings.HOST_CA,
-            }
-        ],
+        **stores(settings.ACCOUNT, credential),
         "etcd_backup_containers": [
             {
                 "subscription": settings.SUBSCRIPTION,
@@ -54,6 +48,23 @@ def backup(layout: Layout, lab: Path) -> dict[str, Any]:
         ],
         "etcd_backup_management": management(layout, lab),
     }
+
+
+def stores(account: str, credential: Mapping[str, str]) -> dict[str, Any]:
+    """Return the variable that has etcd backed up to the container of an account.
+
+    Args:
+        account: Its name.
+        credential: Who writes there.
+    """
+    store = {
+        "kind": "azure",
+        "account_url": f"https://{account}.blob.core.windows.net",
+        "container": settings.CONTAINER,
+        "credential": dict(credential),
+        "ca": settings.HOST_CA,
+    }
+    return {"etcd_backup_stores": [store]}
 
 
 def management(layout: Layout, lab: Path) -> dict[str, Any]:

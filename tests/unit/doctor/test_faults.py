@@ -52,6 +52,16 @@ def learner(d: Draft) -> None:
     d.members = [member(learner=True)]
 
 
+def silent(d: Draft) -> None:
+    d.members = [member(error="refused", healthy=False)]
+
+
+def without_data(d: Draft) -> None:
+    silent(d)
+    d.hosts["az-1"]["drift"]["pending"] = [{"resource": "etcd/config", "needs": "membership:etcd"}]
+    d.api.update(error="https://api:6443 cannot be reached: refused")
+
+
 def closed(d: Draft) -> None:
     d.api["nodes"][1]["spec"]["unschedulable"] = True
 
@@ -98,6 +108,10 @@ FAULTS: dict[str, str | tuple[Change, str, str]] = {
                       "ironspan apply certs_renew"),
     "etcd-expired": (expired("az-1", "/etc/etcd/pki/server.crt"), "certificates",
                      "ironspan apply certs_renew"),
+    **dict.fromkeys(("etcd-disk-missing", "etcd-disk-foreign"),
+                    (silent, "etcd", "ironspan apply --limit az-1")),
+    "etcd-disk-blank": (without_data, "etcd", "ironspan apply etcd_restore --allow-destructive"),
+    "etcd-disk-slow": (lambda d: d.fsync.update({"az-1": 0.4}), "latency", "give etcd a faster disk"),
     **dict.fromkeys(("drain-cut", "drain-stuck"), (closed, "nodes", "kubectl uncordon rack-1")),
     "member-cut": (learner, "etcd", "ironspan apply --limit az-1"),
     "upgrade-lost": (version, "versions", "ironspan plan upgrade"),

@@ -15,6 +15,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.disk_la
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import ResourceError
 
+from tests.support.faults import insist
+
 from .fake_host import FakeHost, converge, filled
 
 SPEC = filled(
@@ -67,6 +69,7 @@ def test_a_slow_disk_is_refused_with_its_figures(host: FakeHost, monkeypatch: py
         "44.4 ms at the 99th percentile (median 1.0 ms, slowest 51.5 ms, 100 writes" in caught.value.message
     )
     assert "allowed are 10 ms" in caught.value.message and "etcd_disk_fdatasync_ms" in caught.value.remedy
+    insist("etcd-disk-slow", caught.value.message)
     # Nothing is remembered: the next run measures again.
     assert KIND.compare(SPEC, host) is not None
 

@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types impo
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import insist
 from tests.unit.conftest import Sandbox
 from tests.unit.resources.fake_host import FakeHost, converge, filled
 
@@ -155,6 +156,7 @@ def test_who_lost_its_data_begins_no_store(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ResourceError, match="was member a1 of cluster c1, and has lost its data") as caught:
         KIND.compare(SPEC, host)
     assert "restore etcd from a backup" in caught.value.remedy
+    insist("etcd-disk-blank", caught.value.message)
     # After a reset it has no configuration either, and may.
     Path(host.path(PATH)).unlink()
     assert KIND.compare(SPEC, host) is not None

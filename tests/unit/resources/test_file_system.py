@@ -21,6 +21,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._resources.file_sy
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types import Change, ResourceError
 
+from tests.support.faults import insist
+
 from .fake_host import FakeHost, converge, filled
 
 PATH = "/dev/disk/azure/scsi1/lun0"
@@ -198,6 +200,7 @@ def test_swap_is_a_user(host: FakeHost, disk: Path) -> None:
 def test_a_disk_that_is_not_there(host: FakeHost) -> None:
     text = refused(host)
     assert "there is no disk at /dev/disk/azure/data/by-lun/0 or " + PATH in text and "azure-vm-utils" in text
+    insist("etcd-disk-missing", text)
 
 
 def test_only_a_block_device_is_a_disk(tmp_path: Path) -> None:
@@ -225,6 +228,7 @@ def test_a_disk_that_was_mounted_by_hand_is_refused_with_the_way_to_keep_it(
     host: FakeHost, disk: Path
 ) -> None:
     made(disk, "-L", "mine")
+    insist("etcd-disk-foreign", refused(host))
     host.put("/proc/self/mountinfo", f"50 1 {NUMBER} / {POINT} rw - ext4 /dev/sdc rw\n")
     assert f"tune2fs -U {UUID} -L etcd-berlin" in refused(host)
     # tune2fs renames what is not mounted; a file is never.

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
+from ironspan.lab.azure import settings
+from ironspan.lab.azure.arm import reach
 from ironspan.lab.azure.arm.faults import NAMED, NamedFault
 from ironspan.lab.azure.arm.machines import Recorder
+from ironspan.lab.azure.arm.rules.access import IDENTITY
 from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.arm.state import Settings
 
@@ -37,13 +40,22 @@ class ArmControl:
         faults.active = []
         return count
 
+    def identity(self, name: str) -> settings.Assigned | None:
+        """Return an identity of the estate by its name."""
+        for one in self._arm.state.of_type(IDENTITY):
+            if str(one.document["name"]).lower() == name.lower():
+                about = one.properties
+                return settings.Assigned(one.id, about["clientId"], about["principalId"])
+        return None
+
     def _show(self) -> dict[str, Any]:
-        """What there is: settings, ids of resources, what runs, faults, calls of the machine driver."""
+        """What there is: settings, ids of resources, names, what runs, faults, calls of the driver."""
         state = self._arm.state
         driver = self._arm.driver
         return {
             "settings": asdict(state.settings),
             "resources": sorted(one.id for one in state.resources.values()),
+            "names": reach.names(state),
             "running": [
                 {"kind": one.kind, "target": one.target, "due_s": one.due - state.now()}
                 for one in state.operations.values()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ironspan.lab.azure import settings
 from ironspan.lab.azure.arm import ids
 from ironspan.lab.azure.arm.rules.common import named, reference
 from ironspan.lab.azure.arm.rules.compute import MACHINE
@@ -19,6 +18,8 @@ from ironspan.lab.azure.arm.state import Resource, State
 
 _ZONE = "Microsoft.Network/privateDnsZones"
 _PRIVATE = "privatelink."
+#: Groups of private links whose services there are here.
+_SERVED = {"blob", "vault"}
 
 
 @dataclass(frozen=True)
@@ -113,15 +114,22 @@ def _members(state: State, pool: str) -> Iterator[str]:
                 yield str(about.get("privateIPAddress"))
 
 
-def endpoints(state: State) -> set[str]:
-    """Return the addresses of private endpoints that lead to the lab's account of backups."""
-    found: set[str] = set()
+def endpoints(state: State) -> dict[str, frozenset[str]]:
+    """Return the address of each private endpoint, with the ids, in lower case, of what it leads to.
+
+    What has no data plane here is left out: only accounts' blobs and vaults have.
+    """
+    found: dict[str, frozenset[str]] = {}
     for endpoint in state.of_type("Microsoft.Network/privateEndpoints"):
+        targets = set()
         for connection in named(endpoint.properties.get("privateLinkServiceConnections")):
-            target = str(connection.get("properties", {}).get("privateLinkServiceId", ""))
-            if ids.same(target, settings.account_id()):
-                for config in named(endpoint.properties.get("customDnsConfigs")):
-                    found.update(map(str, config.get("ipAddresses") or []))
+            about = connection.get("properties", {})
+            approved = (about.get("privateLinkServiceConnectionState") or {}).get("status") == "Approved"
+            if approved and _SERVED & {str(one).lower() for one in about.get("groupIds") or []}:
+                targets.add(str(about.get("privateLinkServiceId", "")).lower())
+        for config in named(endpoint.properties.get("customDnsConfigs")) if targets else []:
+            for address in config.get("ipAddresses") or []:
+                found[str(address)] = found.get(str(address), frozenset()) | targets
     return found
 
 

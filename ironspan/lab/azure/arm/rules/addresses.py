@@ -43,6 +43,12 @@ def addresses(state: State, subnet: str, but: str = "") -> dict[str, str]:
                 where = reference(properties.get("subnet")) or str(properties.get("_subnet", ""))
                 if address and ids.same(where, subnet):
                     found[str(ipaddress.ip_address(str(address)))] = one.id
+        # A private endpoint has its address before its interface is there.
+        interfaces = [reference(link) for link in named(one.properties.get("networkInterfaces"))]
+        own = any(ids.same(link, but) for link in interfaces)
+        if not own and ids.same(reference(one.properties.get("subnet")), subnet):
+            for config in named(one.properties.get("customDnsConfigs")):
+                found |= {str(address): one.id for address in config.get("ipAddresses") or []}
     return found
 
 

@@ -12,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.template import template
 
 from ironspan.lab import keys
-from ironspan.lab.azure import estate, settings
+from ironspan.lab.azure import estate
 from ironspan.lab.azure.arm import machines, reach
 from ironspan.lab.azure.arm.reach import Balance, Probe
 from ironspan.lab.layout import API_NAME, Layout
@@ -63,11 +63,16 @@ def test_the_balancer_leads_to_the_control_planes_that_run(deployed: Manager) ->
 
 def test_names_lead_to_the_balancer_and_to_the_private_endpoint(deployed: Manager) -> None:
     network, found = LAYOUT.azure_site.network, reach.names(deployed.arm.state)
-    (endpoint,) = reach.endpoints(deployed.arm.state)
     assert found[API_NAME] == str(network[10])
+    name = estate.account(LAYOUT)
+    doors = reach.endpoints(deployed.arm.state)
+    # Each endpoint has an address of its own, also when several are made at the same time.
+    account = next(one for one in deployed.arm.state.resources if one.endswith(f"/storageaccounts/{name}"))
+    assert sorted(len(targets) for targets in doors.values()) == [1, 1]
+    (endpoint,) = (address for address, targets in doors.items() if account in targets)
     assert (
-        found[settings.BLOB_HOST]
-        == found[f"{settings.ACCOUNT}.privatelink.blob.core.windows.net"]
+        found[f"{name}.blob.core.windows.net"]
+        == found[f"{name}.privatelink.blob.core.windows.net"]
         == endpoint
     )
     assert network[192] < LAYOUT.azure_site.network[int(endpoint.rpartition(".")[2])] < network[224]
