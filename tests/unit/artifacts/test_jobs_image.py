@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 import os
@@ -16,9 +17,9 @@ import zipfile
 import pytest
 import yaml
 
-from ironspan.artifacts import cache, jobs_image, pack
-from ironspan.artifacts.lock import native_arch
+from ironspan.artifacts import jobs_image, pack
 from ironspan.cli.outcome import CommandError
+from tests.support.jobs_image import JobsRoot
 from tests.support.playbooks import ROOT
 from tests.support.small_plays import mirror_index
 from tools import execution_environment
@@ -120,18 +121,10 @@ def test_ansible_builder_takes_the_definition(tmp_path: pathlib.Path) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="root for a container's file system")
 def test_a_job_runs_in_the_image_as_somebody_else_than_root(tmp_path: pathlib.Path) -> None:
-    place = cache.Cache()
-    laid, bill = jobs_image.build(native_arch(), place, FOLDER / "requirements.txt", print)
-    listed = {one["name"] for one in json.loads(bill.read_text())["components"]}
+    root = JobsRoot(tmp_path / "root")
+    listed = {one["name"] for one in json.loads(root.bill.read_text())["components"]}
     assert {"ansible_core", "openssh-client", "python3-minimal"} <= listed
-    root = tmp_path / "root"
-    root.mkdir()
-    blobs = bill.parent / "blobs"
-    manifest = json.loads((bill.parent / "manifests" / laid.digest).read_text())
-    for layer in manifest["layers"]:
-        with tarfile.open(blobs / layer["digest"]) as archive:
-            archive.extractall(root, filter="fully_trusted")  # ours; others take the group's right to write
-    job = root / "runner"
+    job = root.job
     for name in ("project", "env", "inventory"):
         (job / name).mkdir()
     # As an operator's project would be: playbooks that import those of the collection, and an inventory.
@@ -140,30 +133,9 @@ def test_a_job_runs_in_the_image_as_somebody_else_than_root(tmp_path: pathlib.Pa
     index = job / ".cache" / "ironspan" / "mirror" / "index.json"
     index.parent.mkdir(parents=True)
     index.write_text(mirror_index())
-    for path in (job, *job.rglob("*")):
-        os.chown(path, jobs_image.USER, 0)
-
-    def inside(*command: str, user: int = jobs_image.USER) -> subprocess.CompletedProcess[str]:
-        script = (
-            'set -e; mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; '
-            'mount -t tmpfs tmpfs "$0/tmp"; '
-            'chmod 1777 "$0/tmp"; user=$1; root=$0; shift; '
-            'exec chroot --userspec="$user:0" "$root" /usr/local/bin/entrypoint "$@"'
-        )
-        for name in ("dev", "proc"):
-            (root / name).mkdir(exist_ok=True)
-        return subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", script, str(root), str(user), *command],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={
-                "PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin",
-                "LC_ALL": "C.UTF-8",
-                # As a credential gives it to a job.
-                "IRONSPAN_PKI_KEY": base64.b64encode(bytes(32)).decode(),
-            },
-        )
+    root.hand_over()
+    # As a credential gives it to a job.
+    inside = functools.partial(root.inside, IRONSPAN_PKI_KEY=base64.b64encode(bytes(32)).decode())
 
     said = inside("ironspan", "--version")
     assert said.returncode == 0, said.stderr
