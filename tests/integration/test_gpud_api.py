@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import typing as t
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.support import nvml
 from tests.support.playbooks import ROOT
+from tests.unit.gpud.test_pods import ANSWER, kubelet
 
 from .loopback_cluster import Control, find_programs, free_port, running
 
@@ -225,3 +227,59 @@ def test_what_a_thief_of_its_identity_cannot_do(world: World) -> None:
     spec = world.control.api().get(NODE)["spec"]
     assert [each["key"] for each in spec["taints"]] == ["ironspan.io/gpu-preflight"]
     assert not spec.get("unschedulable"), "it is not of the status"
+
+
+@pytest.mark.long
+def test_half_an_hour_costs_one_percent_of_a_core(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the role writes the settings, a kubelet's socket and a Prometheus that asks every 15 s included."""
+    minutes = float(os.environ.get("IRONSPAN_GPUD_MINUTES", "30"))
+    socket = world.folder / "kubelet.sock"
+    content = json.loads(world.settings.read_text())
+    content.update(every_seconds=2, clear_seconds=60, heartbeat_seconds=300, pod_resources=str(socket))
+    world.settings.write_text(json.dumps(content))
+    with kubelet(socket, ANSWER), world.agent() as process:
+        until(lambda: world.condition().get("status") == "True")
+        first, began, most, told = seconds_of(process.pid), time.monotonic(), 0, 0
+        early = memory_of(process.pid)
+        while (passed := time.monotonic() - began) < minutes * 60:
+            with urllib.request.urlopen(f"http://127.0.0.1:{content['metrics']['port']}/metrics") as answer:
+                assert b"ironspan_gpud_" in answer.read()
+            most = max(most, memory_of(process.pid))
+            if passed // 300 >= told:
+                world.log(line(31, gpu=told % 8))
+                told += 1
+            time.sleep(15)
+        spent, late = seconds_of(process.pid) - first, memory_of(process.pid)
+        assert "xid 31" in str(world.annotation("ironspan.io/gpu-events"))
+    share = spent / (time.monotonic() - began)
+    with capsys.disabled():
+        print(
+            f"\n{minutes:g} min, eight GPUs: {spent:.1f} s of processor, {share:.2%} of a core; "
+            f"{early >> 10} MiB at first, {most >> 10} at most, {late >> 10} at the end (PSS)"
+        )
+    assert share <= 0.01
+    assert most <= 80_000_000 / 1024
+
+
+def family(process: int) -> list[int]:
+    """Return a process and all that it started and that is there."""
+    started = Path(f"/proc/{process}/task").glob("*/children")
+    return [
+        process,
+        *(each for file in started for child in file.read_text().split() for each in family(int(child))),
+    ]
+
+
+def seconds_of(process: int) -> float:
+    """Return the processor's time of a process and all that it started, the ended ones too, in seconds."""
+    ticks = 0
+    for each in family(process):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(process: int) -> int:
+    """Return the memory of a process and all that it started, in KiB; what they share counts once."""
+    rolled = [Path(f"/proc/{each}/smaps_rollup").read_text().splitlines() for each in family(process)]
+    return sum(int(row.split()[1]) for rows in rolled for row in rows if row.startswith("Pss:"))

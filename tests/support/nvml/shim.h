@@ -69,7 +69,7 @@ const char *word(int gpu, const char *key);
 int gpus(void);
 int next_event(long long after, long long *sequence, int *gpu, unsigned long long *type, unsigned long long *data);
 long long last_event(void);
-void read_again(void);
+unsigned long read_again(void);
 void pause_ms(int milliseconds);
 
 #endif

@@ -19,6 +19,7 @@ static char *content;
 static struct { const char *key, *value; } lines[MOST_LINES];
 static int count;
 static struct stat seen;
+static unsigned long contents;
 
 static void split(void)
 {
@@ -34,8 +35,8 @@ static void split(void)
 }
 
 /* Files are replaced, never written into, so one that was opened is whole. Old contents stay in memory: another thread
- * may be copying from them. */
-void read_again(void)
+ * may be copying from them. Returns the number of contents that there were. */
+unsigned long read_again(void)
 {
     const char *path = getenv("IRONSPAN_NVML_STATE");
     struct stat now;
@@ -44,6 +45,7 @@ void read_again(void)
 #endif
     pthread_mutex_lock(&lock);
     if (!path || stat(path, &now) != 0) {
+        contents += count != 0;
         count = 0;
         memset(&seen, 0, sizeof(seen));
     } else if (now.st_ino != seen.st_ino || now.st_size != seen.st_size ||
@@ -53,12 +55,15 @@ void read_again(void)
         if (fresh && fread(fresh, 1, (size_t)now.st_size, file) == (size_t)now.st_size) {
             content = fresh;
             seen = now;
+            contents++;
             split();
         }
         if (file)
             fclose(file);
     }
+    unsigned long now_read = contents;
     pthread_mutex_unlock(&lock);
+    return now_read;
 }
 
 static const char *find(const char *key)
