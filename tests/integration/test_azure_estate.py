@@ -28,7 +28,6 @@ from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab.azure import settings
-from tests.support.estate_round import delete, goes_round, tagged
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
@@ -111,18 +110,6 @@ def test_a_second_plan_is_one_what_if_and_a_second_apply_changes_nothing(arm: La
 
 
 MACHINES = SMALL["azure_machines"]
-
-
-def test_an_estate_goes_round_as_a_live_one_does(arm: LabArm) -> None:
-    connection, subscription = arm.azure.management(), settings.SUBSCRIPTION
-    goes_round(
-        lambda **options: run(arm, **options), lambda: tagged(connection, subscription, "example"), MACHINES
-    )
-    delete(connection, subscription, NAME)
-    assert tagged(connection, subscription, "example") == set()
-    assert arm.show()["resources"] == []
-    # Runs that are cut off are cleaned up after by the same call, again and again.
-    delete(connection, subscription, NAME)
 
 
 GANG = {"name": "gang", "groups": ["nodes"], "size": "Standard_ND96isr_H100_v5", "count": 2, "gangs": True}

@@ -9,18 +9,22 @@ lists what runs that were cut off have left, and deletes it with ``--delete``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import os
 import secrets
 import sys
+import time
 import typing as t
+from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.connection import Connection, connection
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.deployments import Deployments
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.rest import Rest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.tags import SITE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.versions import api_version
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.estate_ask import ask_estate
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import Consent, Outcome, bring
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds._azure_estate import AzureEstate
@@ -29,6 +33,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from tests.support import estate_round
+from tests.unit.doctor.samples import site_with
 
 SUBSCRIPTION, REGION = "IRONSPAN_LIVE_AZURE", "IRONSPAN_LIVE_AZURE_REGION"
 """Environment: the subscription's id, without which nothing runs; the region, ``westeurope`` by default."""
@@ -37,6 +42,8 @@ BUDGET, EMAIL = "IRONSPAN_LIVE_AZURE_BUDGET", "IRONSPAN_LIVE_AZURE_EMAIL"
 PREFIX = "live-"
 DELETE_AFTER = "ironspan-delete-after"
 HOURS = 3
+_GONE_S = 600
+"""Seconds in which Azure's lists have forgotten what was deleted."""
 _BUDGETS_API = "2023-11-01"
 _BUDGETS = "providers/Microsoft.Consumption/budgets"
 SIZE = "Standard_D2s_v5"
@@ -55,12 +62,14 @@ class Live:
         subscription: its id.
         site: name of the site, and of everything in Azure.
         data: variables of the site.
+        every_s: seconds between two looks at what goes on.
     """
 
     connection: Connection
     subscription: str
     site: str
     data: dict[str, t.Any]
+    every_s: float = 5.0
 
     @property
     def stack(self) -> str:
@@ -69,9 +78,35 @@ class Live:
 
     def run(self, *, check: bool = False, allowed: bool = False, **more: t.Any) -> Outcome:
         """Bring the estate to what the data want, with more or other data."""
-        kind = AzureEstate(lambda subscription: Deployments(self.connection, subscription))
+        kind = AzureEstate(self._deployments)
         wanted = declared({**self.data, **more}, {})
         return bring(kind, wanted, Consent(allowed), lambda text: print(f"  {text}", flush=True), check=check)
+
+    def _deployments(self, subscription: str) -> Deployments:
+        return Deployments(self.connection, subscription, every_s=self.every_s)
+
+    def goes_the_whole_way(self) -> None:
+        """Assert what holds from its first plan to a change and back, and what the doctor says of it."""
+        estate_round.goes_round(self.run, self.there, MACHINES)
+        asked = ask_estate(site_with(self.data), self._deployments)
+        assert asked["state"]["changes"] == []
+        assert asked["fault"] == ""
+
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[Live]:
+        """Give it a budget; whatever comes of it is deleted."""
+        print(
+            f"\n{self.stack} in {self.subscription}: if this run is cut off, delete it (docs/azure-live.md)"
+        )
+        self.limit()
+        try:
+            yield self
+        finally:
+            self.delete()
+            until = time.monotonic() + _GONE_S
+            while (there := self.there()) and time.monotonic() < until:
+                time.sleep(3 * self.every_s)
+            assert there == set()
 
     def there(self) -> set[str]:
         """Return the ids of its resources."""
@@ -124,8 +159,12 @@ def connected() -> Connection:
     return connection({"kind": "azure_cli"})
 
 
-def made() -> Live:
-    """Return an estate that nothing is made of yet."""
+def made(every_s: float = 5.0) -> Live:
+    """Return an estate that nothing is made of yet.
+
+    Args:
+        every_s: seconds between two looks at what goes on.
+    """
     subscription, region = os.environ[SUBSCRIPTION], os.environ.get(REGION) or "westeurope"
     found = connected()
     rest = Rest(found, subscription)
@@ -154,7 +193,7 @@ def made() -> Live:
         "azure_vault": {"keys": []},
         "azure_backup": {"container": "etcd", "redundancy": "LRS"},
     }
-    return Live(found, subscription, site, data)
+    return Live(found, subscription, site, data, every_s)
 
 
 def _public_key() -> str:
@@ -180,11 +219,11 @@ def left(found: Connection, subscription: str) -> list[str]:
     return [name for name in names if name.startswith(f"ironspan-{PREFIX}")]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """List, or delete, what is left; return the exit code: 1 when something is left."""
     parser = argparse.ArgumentParser(description="Estates that live tests left in a subscription.")
     parser.add_argument("--delete", action="store_true", help="delete them, with everything in them")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     subscription = os.environ.get(SUBSCRIPTION)
     if not subscription:
         sys.stderr.write(f"write the subscription's id into {SUBSCRIPTION}\n")

@@ -56,6 +56,7 @@ class ArmControl:
             "settings": asdict(state.settings),
             "resources": sorted(one.id for one in state.resources.values()),
             "names": reach.names(state),
+            "budgets": sorted(state.budgets),
             "running": [
                 {"kind": one.kind, "target": one.target, "due_s": one.due - state.now()}
                 for one in state.operations.values()

@@ -13,6 +13,7 @@ from typing import Any
 from ironspan.lab.azure import settings
 from ironspan.lab.azure.arm import ids, kinds, machines
 from ironspan.lab.azure.arm.actions import Actions
+from ironspan.lab.azure.arm.around import Around
 from ironspan.lab.azure.arm.deployments import Deployments
 from ironspan.lab.azure.arm.engine import Engine
 from ironspan.lab.azure.arm.errors import ArmError, not_found
@@ -48,6 +49,7 @@ class Arm:
         self._subscription = Subscription(self.state)
         self._actions = Actions(self.engine)
         self._schedules = Schedules(self.state)
+        self._around = Around(self.state)
 
     def resume(self) -> None:
         """Start the machines that ran when the process ended; the driver leaves those alone that still do."""
@@ -111,7 +113,7 @@ class Arm:
             raise ArmError(
                 404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found."
             )
-        for part in (self._subscription, self._schedules, self._templated, self._actions):
+        for part in (self._subscription, self._schedules, self._around, self._templated, self._actions):
             answer = part.answer(asked)
             if answer is not None:
                 return answer

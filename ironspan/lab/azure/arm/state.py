@@ -19,6 +19,8 @@ from ironspan.lab.azure.arm import ids, kinds
 
 #: How many operations that ended can still be asked for.
 _ENDED = 200
+#: What is kept as it is.
+_KEPT = ("deployments", "stacks", "what_ifs", "deleted_vaults", "budgets", "offset_s")
 
 
 @dataclass
@@ -134,6 +136,8 @@ class State:
         self.registered: set[str] = set(kinds.PROVIDERS)
         #: Name of a deleted vault -> its document.
         self.deleted_vaults: dict[str, dict[str, Any]] = {}
+        #: Name of a budget -> its document.
+        self.budgets: dict[str, dict[str, Any]] = {}
         #: Seconds that tests moved the clock ahead.
         self.offset_s = 0.0
         self._load()
@@ -155,8 +159,8 @@ class State:
         self.resources = {key: Resource(**one) for key, one in document["resources"].items()}
         self.operations = {key: Operation(**one) for key, one in document["operations"].items()}
         self.registered = set(document["registered"])
-        for name in ("deployments", "stacks", "what_ifs", "deleted_vaults", "offset_s"):
-            setattr(self, name, document[name])
+        for name in _KEPT:
+            setattr(self, name, document.get(name, getattr(self, name)))
 
     def save(self) -> None:
         """Keep everything: who starts the emulator again finds operations where they were."""
@@ -165,10 +169,7 @@ class State:
             "resources": {key: asdict(one) for key, one in self.resources.items()},
             "operations": {key: asdict(one) for key, one in self.operations.items()},
             "registered": sorted(self.registered),
-            **{
-                name: getattr(self, name)
-                for name in ("deployments", "stacks", "what_ifs", "deleted_vaults", "offset_s")
-            },
+            **{name: getattr(self, name) for name in _KEPT},
         }
         files.write_atomic(self._file, json.dumps(document) + "\n", 0o600)
 
