@@ -9,7 +9,7 @@ import json
 import time
 import typing as t
 
-from ironspan.cli import backup_text, console
+from ironspan.cli import console
 from ironspan.cli.apply import add_check_options, add_run_options, ansible_arguments
 from ironspan.cli.declared import add_operation, given
 from ironspan.cli.outcome import Exit
@@ -90,6 +90,8 @@ def _options(parser: argparse.ArgumentParser, operation: str) -> None:
 
 def show(arguments: argparse.Namespace) -> int:
     """Run playbooks/backup_list.yml and show its tables."""
+    from ironspan.cli import backup_text
+
     code, answers, display = _ask(arguments, "backup_list", {})
     listed = [
         answer for _, answer in sorted(answers.items()) if isinstance(answer, dict) and "stores" in answer
@@ -106,6 +108,8 @@ def show(arguments: argparse.Namespace) -> int:
 
 def prove(arguments: argparse.Namespace) -> int:
     """Run playbooks/backup_verify.yml or backup_drill.yml and show what was found."""
+    from ironspan.cli import backup_text
+
     asked = [arguments.snapshot] if arguments.snapshot else []
     asked += [f"--store={arguments.store}"] if arguments.store else []
     asked += [f"--apiserver={arguments.apiserver}"] if arguments.apiserver else []

@@ -18,11 +18,8 @@ import time
 import types
 import typing as t
 
-import rich.console
-import rich.live
-import rich.markup
-import rich.spinner
-import rich.table
+if t.TYPE_CHECKING:
+    from ironspan.cli.live import Live, Row
 
 Mode = t.Literal["live", "plain", "json"]
 State = t.Literal["start", "done", "skip", "fail"]
@@ -30,7 +27,6 @@ Progress = collections.abc.Callable[[str, str, str], None]
 """What parts that do long work accept: (what, state, detail); state is start, done, skip or fail."""
 
 WORDS = {"start": "...", "done": "ok", "skip": "skip", "fail": "FAIL"}
-MARKS = {"done": "[green]✓[/]", "skip": "[dim]-[/]", "fail": "[red]✗[/]"}
 FLICKER_S = 0.3
 """A step shorter than this leaves its ``start`` line out of the plain display (nobody can act on it)."""
 
@@ -60,14 +56,14 @@ class Console:
         self._begun = clock()
         self._running: dict[str, tuple[float, str]] = {}
         self._lock = threading.RLock()
-        self._rich = rich.console.Console(file=self.stream, highlight=False, force_terminal=mode == "live")
-        self._live: rich.live.Live | None = None
+        self._live: Live | None = None
+        if mode == "live":
+            from ironspan.cli.live import Live
+
+            self._live = Live(self.stream, self._rows)
 
     def __enter__(self) -> Console:
-        if self.mode == "live":
-            self._live = rich.live.Live(
-                console=self._rich, get_renderable=self._table, refresh_per_second=4, transient=True
-            )
+        if self._live is not None:
             self._live.start()
         return self
 
@@ -79,7 +75,6 @@ class Console:
     ) -> None:
         if self._live is not None:
             self._live.stop()
-            self._live = None
         self.stream.flush()
 
     def step(self, name: str, state: str, detail: str = "") -> None:
@@ -102,12 +97,10 @@ class Console:
                 self._running.pop(name, None)
             if self.mode == "json":
                 self.event("step", name=name, state=state, detail=detail, seconds=round(took, 3))
-            elif self.mode == "plain":
+            elif self._live is None:
                 self._line(f"{WORDS.get(state, state):<5}{name}", detail, took)
             elif state != "start":
-                tail = f"  [dim]{rich.markup.escape(detail)}[/]" if detail else ""
-                spent = f"  [dim]{took:.1f} s[/]" if took >= FLICKER_S else ""
-                self._rich.print(f"{MARKS.get(state, state)} {rich.markup.escape(name)}{tail}{spent}")
+                self._live.ended(name, state, detail, f"{took:.1f} s" if took >= FLICKER_S else "")
 
     def drop(self, name: str) -> None:
         """Forget running work without a word: it turned out that there was nothing to do."""
@@ -119,21 +112,20 @@ class Console:
         with self._lock:
             if self.mode == "json":
                 self.event("phase", name=name)
-            elif self.mode == "plain":
+            elif self._live is None:
                 self._line(f"== {name}", "", 0.0)
             else:
-                self._rich.print(f"[bold]{rich.markup.escape(name)}[/]")
+                self._live.phase(name)
 
     def note(self, text: str) -> None:
         """Show a line of text (in JSON mode an event of type ``note``)."""
         with self._lock:
             if self.mode == "json":
                 self.event("note", text=text)
-            elif self.mode == "plain":
+            elif self._live is None:
                 print(text, file=self.stream, flush=True)
             else:
-                # The terminal wraps it: a command that is shown can be copied in one piece.
-                self._rich.print(text, markup=False, soft_wrap=True)
+                self._live.note(text)
 
     def event(self, kind: str, /, **fields: t.Any) -> None:
         """Write one JSON line; nothing in the other modes."""
@@ -148,20 +140,13 @@ class Console:
         elapsed = self._clock() - self._begun
         print(f"[{elapsed:7.1f}s] {text}{tail}{spent}", file=self.stream, flush=True)
 
-    def _table(self) -> rich.table.Table:
-        """Return what the live area shows now: one row for each running step."""
-        table = rich.table.Table.grid(padding=(0, 1))
+    def _rows(self) -> list[Row]:
+        """Return what is worked on now, the newest 20."""
         with self._lock:
             now = self._clock()
-            for name, (since, detail) in list(self._running.items())[-20:]:
-                spinner = rich.spinner.Spinner("dots", style="cyan")
-                table.add_row(
-                    spinner,
-                    rich.markup.escape(name),
-                    f"[dim]{rich.markup.escape(detail)}[/]",
-                    f"[dim]{now - since:.0f} s[/]",
-                )
-        return table
+            return [
+                (name, detail, now - since) for name, (since, detail) in list(self._running.items())[-20:]
+            ]
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
