@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expecte
     Nic,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import known_gpus, model_names
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from hypothesis import strategies as st
 
 
@@ -55,18 +56,23 @@ def fleet(size: int) -> list[ExpectedServer]:
 _label = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
 _name = st.from_regex(
     r"[a-z0-9]([a-z0-9-]{0,12}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,5}[a-z0-9])?)?", fullmatch=True
-)
+).filter(lambda text: not is_taken_for_address(text))
 _text = st.from_regex(r"[A-Za-z0-9][ -~]{0,20}", fullmatch=True).map(str.strip)
 _port = _text.filter(lambda text: "[" not in text and "]" not in text)
 _mac = st.integers(0, 2**48 - 1).map(
     lambda number: ":".join(f"{byte:02x}" for byte in (number & ~(1 << 40) | 1 << 41).to_bytes(6, "big"))
 )
 _nic = st.one_of(
-    st.builds(Nic, mac=_mac, name=st.just("") | _label, speed_gbit=st.none() | st.integers(1, 10_000)),
+    st.builds(
+        Nic, mac=_mac, name=st.just("") | _label, speed_gbit=st.none() | st.sampled_from(values.SPEEDS)
+    ),
     st.builds(Nic, mac=_mac, switch=_label, port=_port),
 )
 _disks = st.builds(
-    Disks, st.integers(1, 1000), st.integers(1, 10**6), st.sampled_from(("", *values.DISK_KINDS))
+    Disks,
+    st.integers(1, values.MOST_OF_A_SIZE),
+    st.integers(1, 10**6),
+    st.sampled_from(("", *values.DISK_KINDS)),
 )
 
 
@@ -81,13 +87,13 @@ def servers(draw: st.DrawFn) -> ExpectedServer:
         rack=draw(_label),
         position=position,
         height=draw(st.integers(1, values.HIGHEST_UNIT - position + 1)),
-        serial=draw(st.just("") | st.from_regex(r"[A-Z][A-Z0-9._/-]{0,12}", fullmatch=True)),
+        serial=draw(st.just("") | st.from_regex(r"SN[A-Z0-9._/-]{0,12}", fullmatch=True)),
         model=draw(st.just("") | _text),
-        group=draw(st.just("") | st.from_regex(r"[a-z_][a-z0-9_]{0,9}", fullmatch=True)),
+        group=draw(
+            st.sampled_from(("", "nodes", "gpu")) | st.from_regex(r"user_[a-z0-9_]{0,9}", fullmatch=True)
+        ),
         gpu_count=gpus,
-        gpu_model=draw(st.sampled_from(sorted(model_names().values())))
-        if gpus is not None and (gpus or draw(st.booleans()))
-        else "",
+        gpu_model=draw(st.sampled_from(sorted(model_names().values()))) if gpus else "",
         memory_gib=draw(st.none() | st.integers(1, 1 << 20)),
         nvlink_domain=draw(st.just("") | _label),
         tpm_ek_sha256=draw(st.just("") | st.from_regex(r"[0-9a-f]{64}", fullmatch=True)),

@@ -134,6 +134,10 @@ def _check_together(
         found.at(
             record["gpu_count"], "a number of GPUs without their model", "write gpu_model, for example H100"
         )
+    if "gpu_model" in plain and plain.get("gpu_count") == 0:
+        found.at(
+            record["gpu_count"], "is 0, and gpu_model names one", "leave gpu_model out, or write how many"
+        )
     if "gpu_model" in plain and "gpu_count" not in plain:
         found.at(
             record["gpu_model"], "a model of GPUs without their number", "write gpu_count, for example 8"

@@ -76,6 +76,10 @@ def read_expected(sources: Iterable[Source]) -> Expected:
             if len(servers) > MOST_SERVERS:
                 found.add(0, 0, "", f"more than {MOST_SERVERS} servers", "give another run the rest")
                 return Expected((), (*problems, *found))
+        if not servers and not found:
+            found.add(
+                0, 0, "", "there is no server in it", "write one line, or one item of servers, for each"
+            )
         problems += found
     return Expected(tuple(servers), (*problems, *_twice(servers)))
 

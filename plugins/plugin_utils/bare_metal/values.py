@@ -16,12 +16,19 @@ from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import folded, model_names
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import quoted
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 LONGEST = 256
 """Characters of one value."""
 HIGHEST_UNIT = 60
 DISK_KINDS = ("nvme", "ssd", "hdd")
+SPEEDS = (1, 2, 5, 10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600)
+"""Gbit/s of Ethernet (IEEE 802.3, 1 to 1600) and InfiniBand (QDR 40, FDR 56, EDR 100 to XDR 800), and of two
+ports as one."""
+MOST_OF_A_SIZE = 128
+"""Disks; the largest enclosures take about a hundred."""
 
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -36,6 +43,10 @@ _OF_A_SPREADSHEET = re.compile(r"[0-9](?:[.,][0-9]+)?[Ee]\+?[0-9]{1,3}")
 _MAC = re.compile(
     r"(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}|[0-9a-f]{12}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}"
 )
+_NO_SERIAL = re.compile(r"0+|none|na|n/a|null|unknown|default|tbd|test|serial|xxx+")
+_OF_AZURE = ("azure", "etcd", "control_plane")
+"""Groups of hosts on the other side of the WAN (checks/membership.py)."""
+_BROADCAST = ipaddress.ip_address("255.255.255.255")
 _DIGITS = re.compile(r"\d+")
 _FORMULA = "=+-@"
 
@@ -75,6 +86,11 @@ def name(text: str) -> str:
         near = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")
         remedy = f"write small letters, digits, hyphens and dots{_for_example(near)}"
         raise Refused(f"'{quoted(text)}' is not a host name", remedy)
+    if is_taken_for_address(text):
+        raise Refused(
+            f"'{quoted(text)}' is an address to every resolver, because its last part is a number",
+            f"write a name with letters there, for example server-{text.rpartition('.')[2]}",
+        )
     if text == "localhost" or text.endswith(".localhost"):
         raise Refused(f"'{quoted(text)}' is the machine that Ansible runs on", "write the server's own name")
     return text
@@ -100,7 +116,7 @@ def address(text: str) -> str:
                 "write an IP address, for example 10.20.1.11, or a host name",
             ) from None
         return text.lower()
-    if found.is_unspecified or found.is_multicast:
+    if found.is_unspecified or found.is_multicast or found.is_link_local or found == _BROADCAST:
         raise Refused(
             f"{found} is not the address of one machine", "write the address of the management controller"
         )
@@ -135,6 +151,10 @@ def serial(text: str) -> str:
             f"'{text}' is what a spreadsheet makes of a long number",
             "give the column the format Text and write the number again",
         )
+    if _NO_SERIAL.fullmatch(text.lower()):
+        raise Refused(
+            f"'{text}' says that there is none", "write the characters on the label, or leave it out"
+        )
     return _matched(
         _SERIAL, text, "a serial number", "write the characters on the label: letters, digits, . _ / -"
     ).upper()
@@ -158,9 +178,24 @@ def free_text(text: str) -> str:
 
 
 def group(text: str) -> str:
-    """Return a group's name."""
+    """Return the name of a group that a server in a rack can be in."""
     near = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
-    return _matched(_GROUP, text, "a group's name", f"write small letters, digits and _{_for_example(near)}")
+    _matched(_GROUP, text, "a group's name", f"write small letters, digits and _{_for_example(near)}")
+    there = [name for name in all_layers().groups if name not in _OF_AZURE]
+    if text not in there and not text.startswith(PREFIXES):
+        like = nearest(text, there)
+        remedy = f"write {like}" if like else "write nodes or gpu, or begin a group of your own with user_"
+        raise Refused(f"'{quoted(text)}' is no group for servers in racks", remedy)
+    return text
+
+
+def speed(text: str) -> int:
+    """Return the speed of a link in Gbit/s, one that Ethernet or InfiniBand has."""
+    value = number(1, SPEEDS[-1], "Gbit/s")(text)
+    if value not in SPEEDS:
+        near = min(SPEEDS, key=lambda each: abs(each - value))
+        raise Refused(f"no link has {value} Gbit/s", f"write for example {near}")
+    return value
 
 
 def gpu_model(text: str) -> str:
@@ -250,10 +285,10 @@ NIC: dict[str, Reader] = {
     "name": label,
     "switch": label,
     "port": free_text,
-    "speed_gbit": number(1, 10_000, "Gbit/s"),
+    "speed_gbit": speed,
 }
 DISK: dict[str, Reader] = {
-    "count": number(1, 1000, "disks"),
+    "count": number(1, MOST_OF_A_SIZE, "disks"),
     "size_gb": number(1, 10**6, "GB (10^9 bytes)"),
     "kind": disk_kind,
 }

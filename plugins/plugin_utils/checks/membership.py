@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
 
-PREFIXES: tuple[str, ...] = ("rack_", "user_", "__ironspan_")
 _BUILT_IN = ("all", "ungrouped")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7

@@ -13,14 +13,13 @@ import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import LABELS as MEASURED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 # kubernetes.io/hostname carries the node name, and a label value has at most 63 characters.
 _LONGEST_NODE_NAME = 63
 _LONGEST_SUBDOMAIN = 253
-_TAKEN_FOR_ADDRESS = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
-"""What resolvers read as an address, as inet_aton(3) does: 1001 is 0.0.3.233."""
 _WRITTEN_OUT = re.compile(r"[0-9]+(\.[0-9]+){3}")
 """An address that reads as one: hosts are named like theirs in small sites."""
 _NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
@@ -123,7 +122,7 @@ def check_host_names(draft: Draft) -> None:
                 "is the machine that Ansible runs on",
                 "give hosts of the site names of their own",
             )
-        elif _TAKEN_FOR_ADDRESS.fullmatch(name) and not _WRITTEN_OUT.fullmatch(name):
+        elif is_taken_for_address(name) and not _WRITTEN_OUT.fullmatch(name):
             draft.problems.add(
                 place,
                 path,

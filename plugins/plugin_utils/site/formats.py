@@ -94,7 +94,8 @@ _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Z
 _SHARE = r"(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)%"
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 
-_DIGITS_LAST = _like(r"(.*\.)?[0-9]+")
+is_taken_for_address = _like(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)")
+"""Tell whether resolvers read a name as an address, as inet_aton(3) does: 1001 is 0.0.3.233."""
 
 AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
 """Names in Azure, and where Azure says how they are made."""
@@ -153,8 +154,10 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "host_or_address": Grammar(
         "host name or address",
-        # A last label of digits is an address to every resolver, and this one is none.
-        lambda text: _is_address(text) or (_like(rf"(\*\.)?{_HOST}", 253)(text) and not _DIGITS_LAST(text)),
+        lambda text: (
+            _is_address(text)
+            or (_like(rf"(\*\.)?{_HOST}", 253)(text) and not is_taken_for_address(text))
+        ),
         "write a name of letters, digits, '-' and '.', or an address",
     ),
     "registry": Grammar(

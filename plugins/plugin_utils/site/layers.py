@@ -41,6 +41,8 @@ FILE = "layer.yml"
 MEMBERSHIP = "membership"
 """The phase of what a member loses when it is rebuilt: what makes it one, and what its hosts do in turn."""
 UPGRADE = "upgrade_"
+PREFIXES: tuple[str, ...] = ("rack_", "user_", "__ironspan_")
+"""Beginnings of groups that are no feature: racks, a site's own ones, and those of a run."""
 _APART, _, _ONE_BY_ONE = CHANGED
 _POD_NETWORK = "site_cni"
 _OF_A_ROLE = ("tasks/main.yml", "desired.yml.j2", "objects.yml.j2", "meta/argument_specs.yml")

@@ -123,6 +123,40 @@ def test_a_wrong_value_is_refused_where_it_stands(case: dict[str, t.Any]) -> Non
     assert table(changed(**case["cells"])) == [case["problem"]]
 
 
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ({"name": "1001"}, "is an address to every resolver"),
+        ({"bmc_address": "169.254.1.1"}, "is not the address of one machine"),
+        ({"bmc_address": "255.255.255.255"}, "is not the address of one machine"),
+        ({"serial": "0000"}, "says that there is none"),
+        ({"serial": "Default"}, "says that there is none"),
+        ({"gpu_count": "0"}, "is 0, and gpu_model names one"),
+        ({"group": "gpuu"}, "write gpu"),
+        ({"group": "etcd"}, "is no group for servers in racks"),
+        ({"group": "all"}, "is no group for servers in racks"),
+        ({"nic1_speed_gbit": "401"}, "no link has 401 Gbit/s; write for example 400"),
+    ],
+)
+def test_a_value_that_no_server_has(cells: dict[str, str], says: str) -> None:
+    heading = f"{HEADING},group,nic1_speed_gbit"
+    row = {
+        **dict(zip(HEADING.split(","), LINE.split(","), strict=True)),
+        "group": "gpu",
+        "nic1_speed_gbit": "400",
+    }
+    assert table(",".join(row.values()), heading=heading) == []
+    (problem,) = table(",".join((row | cells).values()), heading=heading)
+    assert says in problem
+
+
+@pytest.mark.parametrize("data", [HEADING.encode(), b"servers: []"])
+def test_a_file_without_a_server(data: bytes) -> None:
+    file = "racks.csv" if data.startswith(b"name") else "racks.yml"
+    (problem,) = problems(Source(file, data))
+    assert problem.startswith(f"{file}: there is no server in it")
+
+
 @pytest.mark.parametrize("case", CASES["headings"], ids=str)
 def test_a_wrong_heading_is_refused(case: dict[str, t.Any]) -> None:
     assert case["problem"] in table(LINE, heading=HEADING.replace(case["replace"], case["by"]))
