@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import schema, values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import (
     Disks,
     ExpectedServer,
@@ -102,7 +102,7 @@ def servers(draw: st.DrawFn) -> ExpectedServer:
         firmware=tuple(
             sorted(
                 draw(
-                    st.dictionaries(st.from_regex(values.COMPONENT, fullmatch=True), _text, max_size=3)
+                    st.dictionaries(st.from_regex(schema.COMPONENT, fullmatch=True), _text, max_size=3)
                 ).items()
             )
         ),

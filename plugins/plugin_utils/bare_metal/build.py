@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import schema, values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import (
     Disks,
     ExpectedServer,
@@ -35,7 +35,7 @@ def servers_of(record: Record, found: Findings) -> list[ExpectedServer]:
     """
     before = len(found)
     origin = next(iter(record.values()))
-    for key in values.REQUIRED:
+    for key in schema.REQUIRED:
         if key not in record:
             place = origin._replace(path=key)
             found.at(place, "is not there", f"write the server's {key}")
@@ -76,7 +76,7 @@ def _texts(key: str, cell: Cell, found: Findings) -> list[str] | None:
 
 
 def _read(key: str, text: str, cell: Cell, found: Findings) -> t.Any:
-    reader = values.reader_of(key)
+    reader = schema.reader_of(key)
     try:
         return reader(text) if reader else _BAD
     except values.Refused as refused:
@@ -85,10 +85,10 @@ def _read(key: str, text: str, cell: Cell, found: Findings) -> t.Any:
 
 
 def _server(read: Mapping[str, t.Any], record: Record, found: Findings) -> ExpectedServer:
-    plain = {key: value for key, value in read.items() if key in values.PLAIN}
+    plain = {key: value for key, value in read.items() if key in schema.PLAIN}
     parts: dict[str, dict[int, dict[str, t.Any]]] = {"nic": {}, "disk": {}}
     for key, value in read.items():
-        if part := values.part_of(key):
+        if part := schema.part_of(key):
             parts[part.kind].setdefault(part.number, {})[part.field] = value
     firmware = {
         key.removeprefix("firmware_"): value for key, value in read.items() if key.startswith("firmware_")
@@ -96,7 +96,7 @@ def _server(read: Mapping[str, t.Any], record: Record, found: Findings) -> Expec
     _check_together(plain, parts, record, found)
     complete = {
         kind: [
-            fields for _, fields in sorted(items.items()) if set(values.REQUIRED_OF[kind]) <= fields.keys()
+            fields for _, fields in sorted(items.items()) if set(schema.REQUIRED_OF[kind]) <= fields.keys()
         ]
         for kind, items in parts.items()
     }
@@ -119,7 +119,7 @@ def _check_together(
     """Record what is wrong although every value for itself is right."""
     for kind, items in parts.items():
         for number, fields in items.items():
-            for field in values.REQUIRED_OF[kind]:
+            for field in schema.REQUIRED_OF[kind]:
                 if field not in fields:
                     at = record[f"{kind}{number}_{next(iter(fields))}"]._replace(
                         path=f"{kind}{number}_{field}"

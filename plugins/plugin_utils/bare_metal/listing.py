@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import schema
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.csv_cells import decoded
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import Findings, quoted
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.table import Record
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tree import Node, scalar, tree
 
 MOST_ITEMS = 20_000
-_KEYS = (*values.PLAIN, "nics", "disks", "firmware")
+_KEYS = (*schema.PLAIN, "nics", "disks", "firmware")
 
 
 def records_of_yaml(data: bytes, found: Findings) -> list[Record]:
@@ -38,9 +38,9 @@ def records_of_yaml(data: bytes, found: Findings) -> list[Record]:
             continue
         record = _record(node, path, found)
         # A server's own list replaces the default one as a whole.
-        own = {part.kind for key in record if (part := values.part_of(key))}
+        own = {part.kind for key in record if (part := schema.part_of(key))}
         for key, cell in defaults.items():
-            part = values.part_of(key)
+            part = schema.part_of(key)
             if key not in record and (part is None or part.kind not in own):
                 record[key] = cell
         records.append(record)
@@ -54,14 +54,14 @@ def _record(node: Node, path: str, found: Findings) -> Record:
         if key == "firmware":
             for component, version in value.mapping(found, here, None).items():
                 called = f"{here}.{quoted(component)}"
-                if not values.COMPONENT.fullmatch(component):
+                if not schema.COMPONENT.fullmatch(component):
                     remedy = "write small letters, digits, . _ -"
                     found.add(version.line, version.column, called, "is not a name of a component", remedy)
                 elif cell := scalar(version, found, called):
                     record[f"firmware_{component}"] = cell
         elif key in ("nics", "disks"):
             fields, most = (
-                (values.NIC, values.MOST_NICS) if key == "nics" else (values.DISK, values.MOST_DISKS)
+                (schema.NIC, schema.MOST_NICS) if key == "nics" else (schema.DISK, schema.MOST_DISKS)
             )
             for index, item in enumerate(value.items(found, here, most)):
                 for field, node_ in item.mapping(found, f"{here}[{index}]", tuple(fields)).items():

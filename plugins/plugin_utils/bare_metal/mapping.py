@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Mapping as Map
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import csv_cells, values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import csv_cells, schema, values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import (
     Cell,
     Findings,
@@ -143,8 +143,8 @@ def read_mapping(data: bytes, found: Findings) -> Mapping | None:
         )
     else:
         for key, node in top["columns"].mapping(found, "columns", None).items():
-            if values.reader_of(key) is None:
-                near = values.nearest_key(key)
+            if schema.reader_of(key) is None:
+                near = schema.nearest_key(key)
                 found.add(
                     node.line,
                     node.column,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import csv_cells, values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import csv_cells, schema
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.mapping import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import (
     Cell,
@@ -86,8 +86,8 @@ def _keys(row: Sequence[Cell], headings: Sequence[str], found: Findings) -> list
     for cell, heading in zip(row, headings, strict=True):
         key = heading.lower()
         place = cell._replace(path=quoted(heading) or "heading")
-        if key and values.reader_of(key) is None:
-            near = values.nearest_key(heading)
+        if key and schema.reader_of(key) is None:
+            near = schema.nearest_key(heading)
             found.at(
                 place,
                 f"no column '{quoted(heading)}' is known",

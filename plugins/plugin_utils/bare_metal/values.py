@@ -8,10 +8,8 @@ formula for a spreadsheet.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import re
-import typing as t
 from collections.abc import Callable
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.gpus import folded, model_names
@@ -25,8 +23,7 @@ LONGEST = 256
 HIGHEST_UNIT = 60
 DISK_KINDS = ("nvme", "ssd", "hdd")
 SPEEDS = (1, 2, 5, 10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600)
-"""Gbit/s of Ethernet (IEEE 802.3, 1 to 1600) and InfiniBand (QDR 40, FDR 56, EDR 100 to XDR 800), and of two
-ports as one."""
+"""Gbit/s of Ethernet (IEEE 802.3) and InfiniBand (QDR 40, FDR 56, EDR 100 to XDR 800), also of two ports."""
 MOST_OF_A_SIZE = 128
 """Disks; the largest enclosures take about a hundred."""
 
@@ -47,7 +44,7 @@ _NO_SERIAL = re.compile(r"0+|none|na|n/a|null|unknown|default|tbd|test|serial|xx
 _OF_AZURE = ("azure", "etcd", "control_plane")
 """Groups of hosts on the other side of the WAN (checks/membership.py)."""
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
-_DIGITS = re.compile(r"\d+")
+DIGITS = re.compile(r"\d+")
 _FORMULA = "=+-@"
 
 
@@ -231,7 +228,7 @@ def number(least: int, most: int, unit: str) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if _NUMBER.fullmatch(text) is None:
-            first = _DIGITS.search(text)
+            first = DIGITS.search(text)
             near = (
                 first[0]
                 if first and first[0].isascii() and least <= int(first[0][:9]) <= most
@@ -259,81 +256,3 @@ def _matched(pattern: re.Pattern[str], text: str, what: str, remedy: str) -> str
 
 def _for_example(text: str) -> str:
     return f", for example {text[:63]}" if text[:1].isascii() and text else ""
-
-
-type Reader = Callable[[str], str | int]
-
-PLAIN: dict[str, Reader] = {
-    "name": name,
-    "bmc_address": address,
-    "rack": label,
-    "position": number(1, HIGHEST_UNIT, "rack units"),
-    "height": number(1, HIGHEST_UNIT, "rack units"),
-    "serial": serial,
-    "model": free_text,
-    "group": group,
-    "gpu_count": number(0, 64, "GPUs"),
-    "gpu_model": gpu_model,
-    "memory_gib": number(1, 1 << 20, "GiB"),
-    "nvlink_domain": label,
-    "tpm_ek_sha256": digest,
-}
-REQUIRED_OF = {"nic": ("mac",), "disk": ("count", "size_gb")}
-REQUIRED = ("name", "bmc_address", "rack", "position")
-NIC: dict[str, Reader] = {
-    "mac": mac,
-    "name": label,
-    "switch": label,
-    "port": free_text,
-    "speed_gbit": speed,
-}
-DISK: dict[str, Reader] = {
-    "count": number(1, MOST_OF_A_SIZE, "disks"),
-    "size_gb": number(1, 10**6, "GB (10^9 bytes)"),
-    "kind": disk_kind,
-}
-MOST_NICS = 32
-MOST_DISKS = 16
-COMPONENT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_NUMBERED = re.compile(r"(nic|disk)([1-9][0-9]?)_([a-z_]+)")
-
-
-class Part(t.NamedTuple):
-    """What a key of a list's item says: ``nic2_mac`` is kind nic, number 2, field mac."""
-
-    kind: str
-    number: int
-    field: str
-
-
-@functools.cache
-def part_of(key: str) -> Part | None:
-    """Return which item of which list a key is about, None for one that is about none."""
-    match = _NUMBERED.fullmatch(key)
-    return Part(match[1], int(match[2]), match[3]) if match else None
-
-
-@functools.cache
-def reader_of(key: str) -> Reader | None:
-    """Return what reads the value of a key (``serial``, ``nic2_mac``, ``firmware_bios``); None: unknown."""
-    if key in PLAIN:
-        return PLAIN[key]
-    if key.startswith("firmware_"):
-        return free_text if COMPONENT.fullmatch(key.removeprefix("firmware_")) else None
-    part = part_of(key)
-    if part is None:
-        return None
-    fields, most = (NIC, MOST_NICS) if part.kind == "nic" else (DISK, MOST_DISKS)
-    return fields.get(part.field) if part.number <= most else None
-
-
-def nearest_key(key: str) -> str | None:
-    """Return the known key that looks most like an unknown one, None when none is close."""
-    plain = re.sub(r"[^a-z0-9]+", "_", key[:LONGEST].lower()).strip("_")
-    if reader_of(plain):
-        return plain
-    digits = _DIGITS.search(plain)
-    wanted = int(digits[0][:9]) if digits else 1
-    nic, disk = (max(1, min(wanted, most)) for most in (MOST_NICS, MOST_DISKS))
-    known = [*PLAIN, *(f"nic{nic}_{field}" for field in NIC), *(f"disk{disk}_{field}" for field in DISK)]
-    return nearest(plain, [*known, "firmware_bios", "firmware_bmc"])

@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Sequence
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import schema
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -25,12 +25,12 @@ def as_csv(servers: Sequence[ExpectedServer]) -> bytes:
     flat = [_flat(server) for server in servers]
     needed = {key for row in flat for key in row}
     numbered = [
-        *(f"nic{number}_{field}" for number in range(1, values.MOST_NICS + 1) for field in values.NIC),
-        *(f"disk{number}_{field}" for number in range(1, values.MOST_DISKS + 1) for field in values.DISK),
+        *(f"nic{number}_{field}" for number in range(1, schema.MOST_NICS + 1) for field in schema.NIC),
+        *(f"disk{number}_{field}" for number in range(1, schema.MOST_DISKS + 1) for field in schema.DISK),
     ]
-    columns = [*values.PLAIN, *numbered, *sorted(key for key in needed if key.startswith("firmware_"))]
+    columns = [*schema.PLAIN, *numbered, *sorted(key for key in needed if key.startswith("firmware_"))]
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [key for key in columns if key in needed or key in values.REQUIRED])
+    writer = csv.DictWriter(text, [key for key in columns if key in needed or key in schema.REQUIRED])
     writer.writeheader()
     writer.writerows(flat)
     return text.getvalue().encode()
@@ -50,7 +50,7 @@ def _declared(part: t.Any) -> dict[str, t.Any]:
 
 
 def _nested(server: ExpectedServer) -> dict[str, t.Any]:
-    plain = {name: value for name, value in _declared(server).items() if name in values.PLAIN}
+    plain = {name: value for name, value in _declared(server).items() if name in schema.PLAIN}
     lists: dict[str, t.Any] = {
         "nics": [_declared(nic) for nic in server.nics],
         "disks": [_declared(disks) for disks in server.disks],
@@ -60,7 +60,7 @@ def _nested(server: ExpectedServer) -> dict[str, t.Any]:
 
 
 def _flat(server: ExpectedServer) -> dict[str, str]:
-    flat = {name: str(value) for name, value in _declared(server).items() if name in values.PLAIN}
+    flat = {name: str(value) for name, value in _declared(server).items() if name in schema.PLAIN}
     for prefix, parts in (("nic", server.nics), ("disk", server.disks)):
         for number, part in enumerate(parts, start=1):
             flat |= {f"{prefix}{number}_{name}": str(value) for name, value in _declared(part).items()}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_a_resource_manager(answer: list[t.Any], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(plugin, "_asked", lambda *_: machines.listed(rest, "lab"))
     plugin.parse(inventory, DataLoader(), "azure.yml")
     ((file, said),) = unread.marked(inventory.groups["all"].vars)
-    assert file == "azure.yml" and "its answer cannot be read" in said
+    assert file == "azure.yml" and re.search("its answer cannot be read|is not understood", said)
 
 
 def test_what_has_words_for_people_keeps_them() -> None:

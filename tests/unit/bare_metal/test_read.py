@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import inventory, values, write
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import inventory, schema, write
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.inventory import (
     Source,
@@ -338,8 +338,8 @@ def test_files_are_read_from_the_disk(tmp_path: Path) -> None:
 
 def test_the_nearest_key_is_one_that_is_read() -> None:
     for wrong in ("Rack Name", "NIC 4 MAC", "gpumodel", "disk0_kind", "bios firmware", "-", "\u0663"):
-        near = values.nearest_key(wrong)
-        assert near is None or values.reader_of(near) is not None
+        near = schema.nearest_key(wrong)
+        assert near is None or schema.reader_of(near) is not None
 
 
 def test_the_examples_of_the_documentation_are_read() -> None:
@@ -361,8 +361,8 @@ def test_the_examples_of_the_documentation_are_read() -> None:
 def test_every_key_is_in_the_documentation() -> None:
     text = (Path(__file__).parents[3] / "docs/bare-metal-inventory.md").read_text()
     keys = [
-        *values.PLAIN,
-        *(f"nic1_{field}" for field in values.NIC),
-        *(f"disk1_{field}" for field in values.DISK),
+        *schema.PLAIN,
+        *(f"nic1_{field}" for field in schema.NIC),
+        *(f"disk1_{field}" for field in schema.DISK),
     ]
     assert not [key for key in keys if f"`{key}`" not in text]
