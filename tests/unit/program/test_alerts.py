@@ -124,6 +124,20 @@ def test_promtool_is_told_when_every_alert_fires_and_when_not(path: pathlib.Path
             assert {True, False} <= set(expected), rule["alert"]
 
 
+def test_every_file_of_rules_is_one_that_promtool_gets() -> None:
+    """Nobody would check a file of another name, or see that cases are for another file or alert."""
+    tested = [path.with_name(f"{part_of(path)}-alerts.test.yml") for path in FILES]
+    assert {*(ROOT / "monitoring").glob("**/*.y*ml")} == {*FILES, *tested}
+    for path, cases in zip(FILES, tested, strict=True):
+        content = yaml.safe_load(cases.read_text())
+        assert content["rule_files"] == [path.name]
+        there = {
+            rule["alert"] for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]
+        }
+        told = {one["alertname"] for case in content["tests"] for one in case.get("alert_rule_test", ())}
+        assert told == there
+
+
 def test_the_dashboard_asks_for_what_there_is(tmp_path: pathlib.Path) -> None:
     board = json.loads((ROOT / "monitoring/etcd-dashboard.json").read_text())
     targets = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
