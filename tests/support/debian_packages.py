@@ -45,11 +45,11 @@ def collect(name: str, folder: Path) -> bool:
         if done.returncode:
             return False
     packages = sorted(folder.glob("*.deb"))
-    (folder / "Packages").write_text("\n".join(map(_entry, packages)))
+    (folder / "Packages").write_text("\n".join(map(entry, packages)))
     return bool(packages)
 
 
-def _entry(file: Path) -> str:
+def entry(file: Path) -> str:
     """Return what apt's list of packages says of a file."""
     fields = subprocess.run(["dpkg-deb", "-f", str(file)], text=True, capture_output=True, check=True).stdout
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

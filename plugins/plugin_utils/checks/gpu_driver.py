@@ -7,12 +7,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy, ofed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned, is_there
 
 VERSION = "nvidia_driver_version"
-JUDGED = (VERSION, "nvidia_driver_kernel", "nvidia_driver_cuda", "nvidia_driver_package_version")
+STACK = "nvidia_driver_rdma_stack"
+OFED = {
+    "version": "nvidia_driver_ofed_version",
+    "packages": "nvidia_driver_ofed_packages",
+    "rdma": "nvidia_driver_rdma",
+}
+JUDGED = (
+    VERSION,
+    "nvidia_driver_kernel",
+    "nvidia_driver_cuda",
+    "nvidia_driver_package_version",
+    STACK,
+    *OFED.values(),
+)
 
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -23,12 +36,15 @@ def check_driver(draft: Draft) -> None:
     said: set[tuple[str, ...]] = set()
     for host in concerned(draft, "gpu", *JUDGED):
         if not host.values.get(VERSION):
+            if host.values.get(STACK) == "ofed":
+                _lonely(draft, host, said)
             continue
         for variable, message, remedy in _problems(host):
             if variable not in host.settings and not is_there(draft, host):
                 continue
             # What is missing is asked for by the line that has the version.
-            place = draft.place(host, variable if variable in host.settings else VERSION)
+            asks = STACK if variable in OFED.values() else VERSION
+            place = draft.place(host, variable if variable in host.settings else asks)
             if (str(place), variable, message) not in said:
                 said.add((str(place), variable, message))
                 draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
@@ -71,9 +87,28 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             "is precompiled, and Debian publishes no compiled modules of this driver",
             "write dkms",
         )
+    if value(STACK) == "ofed":
+        yield from _ofed(host)
     sandboxed = value("gvisor_gpu_driver") if "gvisor_gpu" in host.groups else ""
     if sandboxed and sandboxed != version:
         yield "gvisor_gpu_driver", f"is {sandboxed}, and {VERSION} is {version}", f'write "{version}"'
+
+
+def _ofed(host: HostDraft) -> Iterator[Problem]:
+    packages = host.values.get(OFED["packages"])
+    texts = {str(name): str(text) for name, text in packages.items()} if isinstance(packages, Mapping) else {}
+    version = str(host.values.get(OFED["version"]) or "")
+    rdma, build = (str(host.values.get(name)) for name in (OFED["rdma"], "nvidia_driver_build"))
+    for field, message, remedy in ofed.findings(version, texts, rdma, build):
+        yield OFED[field], message, remedy
+
+
+def _lonely(draft: Draft, host: HostDraft, said: set[tuple[str, ...]]) -> None:
+    place = draft.place(host, STACK)
+    if (str(place), STACK) not in said:
+        said.add((str(place), STACK))
+        message = f"is ofed, and {VERSION} is not set ({host.name})"
+        draft.problems.add(place, STACK, message, "set it too: both are for one kernel, and change together")
 
 
 CHECKS = (check_driver,)

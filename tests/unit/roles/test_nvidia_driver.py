@@ -56,6 +56,25 @@ def test_memory_of_gpus_by_a_module_is_one_variable(render: Render) -> None:
     assert "without-peermem" not in found
 
 
+def test_ofed_comes_before_the_driver_and_is_held(render: Render) -> None:
+    packages = {"doca-ofed": "3.2.1-044000", "mlnx-ofed-kernel-dkms": "25.10.OFED.25.10.1.7.1.1"}
+    found = resources(
+        render,
+        nvidia_driver_rdma_stack="ofed",
+        nvidia_driver_ofed_version="25.10-1.7.1",
+        nvidia_driver_ofed_packages=packages,
+    )
+    assert (found["ofed"]["packages"], found["ofed"]["hold"]) == (packages, True)
+    modules = found["ofed-modules"]
+    assert (modules["module"], modules["version"]) == ("mlx5_core", "25.10-1.7.1")
+    assert modules["kernel"] == KERNEL
+    assert "nvidia_driver/ofed-modules" in found["packages"]["requires"]
+    assert "nvidia_driver/ofed" in found["reboot"]["restart_on"]
+    names = list(found)
+    assert names.index("ofed-modules") < names.index("packages")
+    assert "ofed" not in resources(render)
+
+
 @pytest.mark.parametrize(
     ("distribution", "modules", "package", "module"),
     [

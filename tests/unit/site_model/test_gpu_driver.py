@@ -19,6 +19,10 @@ nvidia_driver_kernel_packages: ["linux-image-{}", "linux-headers-{}"]
 nvidia_driver_packages: {nvidia-fabricmanager-580: "580.159.03-*"}
 nvidia_driver_model: H100
 """
+OFED = """nvidia_driver_rdma_stack: ofed
+nvidia_driver_ofed_version: "25.10-1.7.1"
+nvidia_driver_ofed_packages: {doca-ofed: "3.2.1-044000", mlnx-ofed-kernel-dkms: "25.10.OFED.25.10.1.7.1.1"}
+nvidia_driver_model"""
 
 
 def wrong(name: str, old: str, new: str, says: str, at: str = "", problems: int = 1) -> Mutation:
@@ -58,6 +62,34 @@ MISTAKES = (
         "nvidia_driver_distribution: debian\nnvidia_driver_build: precompiled\nnvidia_driver_model",
         "Debian publishes no compiled modules",
         "nvidia_driver_build: precompiled",
+    ),
+    wrong(
+        "OFED without a version",
+        "nvidia_driver_model",
+        OFED.replace('nvidia_driver_ofed_version: "25.10-1.7.1"\n', ""),
+        "what modinfo says of mlx5_core",
+        "nvidia_driver_rdma_stack: ofed",
+    ),
+    wrong(
+        "OFED of another DOCA",
+        "nvidia_driver_model",
+        OFED.replace("25.10-1.7.1", "25.07-0.9.7"),
+        "DOCA 3.2 brings 25.10",
+        'nvidia_driver_ofed_version: "25.07-0.9.7"',
+    ),
+    wrong(
+        "OFED of any version",
+        "nvidia_driver_model",
+        OFED.replace("3.2.1-044000", "3.2.1-*"),
+        "doca-ofed has no exact version",
+        "nvidia_driver_ofed_packages: ",
+    ),
+    wrong(
+        "OFED and a compiled peermem",
+        "nvidia_driver_model",
+        OFED.replace("nvidia_driver_model", "nvidia_driver_rdma: peermem\nnvidia_driver_model"),
+        "write dma-buf, or nvidia_driver_build: dkms",
+        "nvidia_driver_rdma: peermem",
     ),
     wrong("GPU", "H100", "H1000", "H1000 is no GPU that is known; write H100", "nvidia_driver_model: H1000"),
     wrong("generation", "H100", "V100", "takes proprietary modules only", "nvidia_driver_version: "),
