@@ -109,6 +109,23 @@ def test_every_playbook_is_an_operation_or_a_part_of_one() -> None:
     assert files - set(catalogue.OPERATIONS) <= parts
 
 
+def taken(playbook: str) -> set[str]:
+    """Return the arguments that a playbook takes, with its parts; an imported operation has its own."""
+    text = (PLAYBOOKS / playbook).read_text()
+    found = set(re.findall(r"\bironspan_[a-z]\w*", re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)))
+    parts = {entry[IMPORT] for entry in plays(playbook) if IMPORT in entry}
+    return found.union(
+        *(taken(part) for part in parts if part.removesuffix(".yml") not in catalogue.OPERATIONS)
+    )
+
+
+@pytest.mark.parametrize("name", catalogue.OPERATIONS)
+def test_a_playbook_takes_no_argument_that_its_operation_does_not_declare(name: str) -> None:
+    declared = {argument.name for argument in catalogue.OPERATIONS[name].arguments}
+    # A plan is made of any operation, with that one's arguments.
+    assert taken(f"{name}.yml") <= (set(catalogue.arguments()) if name == "plan" else declared)
+
+
 def test_playbooks_write_no_default_of_their_own() -> None:
     for path in PLAYBOOKS.glob("*.yml"):
         for name in re.findall(r"\b(ironspan_\w+) \| default\(", path.read_text()):
