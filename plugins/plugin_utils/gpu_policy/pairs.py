@@ -96,7 +96,7 @@ def choose(
         if why not in ("", idle.TAINTED):
             left[name] = why
         elif not rack:
-            left[name] = "it has no rack (site_labels.rack)"
+            left[name] = "it has no rack: write site_rack, or put it into a group rack_NAME"
         else:
             places[f"{rack} {kind}"].append((_tested(known[name]), name))
     pairs: list[tuple[float, Pair]] = []

@@ -47,7 +47,7 @@ def test_two_of_a_rack_that_were_tested_the_longest_ago_and_never_across_racks()
     assert made.left == {
         "d": "no other node of its rack is left",
         "g": "no other node of its rack is left",
-        "e": "it has no rack (site_labels.rack)",
+        "e": "it has no rack: write site_rack, or put it into a group rack_NAME",
     }
     fresh = choose({"a": "r", "b": "r"}, node("a", **before(1)), node("b", **before(2)))
     assert fresh.pairs == []
