@@ -69,6 +69,8 @@ SETTINGS: dict[str, t.Any] = {
 class Rack(Cluster):
     """A host for Ironic, in the inventory of a site whose other hosts are not there."""
 
+    SETTINGS: t.ClassVar[dict[str, t.Any]] = SETTINGS
+
     @property
     def inventory(self) -> pathlib.Path:
         """Return the inventory: the lab's, with its rack host in the group ``ironic``."""
@@ -82,7 +84,7 @@ class Rack(Cluster):
             parts["nodes"]["hosts"] = {"worker-1": {}}
             parts["gvisor"]["hosts"] = {}
             parts["ironic"] = {"hosts": {HOST: {}}}
-            found["all"]["vars"].update(SETTINGS)
+            found["all"]["vars"].update(self.SETTINGS)
             (path / "hosts.yml").write_text(yaml.safe_dump(found))
         return path
 

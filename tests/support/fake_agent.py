@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import http.server
 import json
+import pathlib
+import ssl
 import threading
 import typing as t
 import urllib.request
@@ -25,6 +27,24 @@ FIRST = {
 """What is answered to the questions that come before work."""
 
 
+class Secured(t.NamedTuple):
+    """How an agent speaks to Ironic, and is spoken to, with TLS.
+
+    Args:
+        address: where it listens.
+        token: what its medium has, so that nobody else speaks for the server.
+        trust: of Ironic and its files, by the authority on the medium.
+        certificate: PEM file of the agent's own certificate, which Ironic is told.
+        key: PEM file of its key.
+    """
+
+    address: str
+    token: str
+    trust: ssl.SSLContext
+    certificate: pathlib.Path
+    key: pathlib.Path
+
+
 class Agent:
     """An agent that runs until the block ends.
 
@@ -32,12 +52,16 @@ class Agent:
         ironic: address of the API.
         mac: of a port of its server.
         fails: step to the error that it ends with.
+        secured: speak TLS; without it everything is on loopback, in clear.
     """
 
-    def __init__(self, ironic: str, mac: str, fails: t.Mapping[str, str]) -> None:
+    def __init__(
+        self, ironic: str, mac: str, fails: t.Mapping[str, str], secured: Secured | None = None
+    ) -> None:
         self.commands: list[dict[str, t.Any]] = []
         """What it was told, with how each ended."""
         self._ironic, self._mac, self._fails = ironic, mac, dict(fails)
+        self._secured = secured
         self._over = threading.Event()
         agent = self
 
@@ -60,7 +84,13 @@ class Agent:
             def log_message(self, *arguments: t.Any) -> None:
                 """Say nothing."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = http.server.ThreadingHTTPServer(
+            (secured.address if secured else "127.0.0.1", 0), Handler
+        )
+        if secured:
+            own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            own.load_cert_chain(secured.certificate, secured.key)
+            self._server.socket = own.wrap_socket(self._server.socket, server_side=True)
         self._threads = [
             threading.Thread(target=self._server.serve_forever, daemon=True),
             threading.Thread(target=self._beat, daemon=True),
@@ -81,6 +111,8 @@ class Agent:
     def _ended(self, name: str, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         step = params.get("step")
         reason = self._fails.get(step["step"]) if step else None
+        if step and step["step"] == "write_image" and not reason:
+            reason = self.write(step["args"])
         kind = name.removeprefix("execute_").removesuffix("_step")
         done = {f"{kind}_step": step, f"{kind}_result": None} if step else FIRST.get(name, {"result": "done"})
         error = {"type": "CommandExecutionError", "code": 500, "message": reason, "details": reason}
@@ -95,16 +127,23 @@ class Agent:
         self.commands.append(ended)
         return ended
 
+    def write(self, told: t.Mapping[str, t.Any]) -> str | None:
+        """Write the image; return what went wrong. This agent has no disk."""
+
     def _beat(self) -> None:
         """Look the node up until Ironic waits for its agent, then call back every second."""
-        token = ""
+        token, node = "", ""
         while not self._over.wait(1):
             try:
-                if not token:
+                if not node:
                     found = self._ask(f"/v1/lookup?addresses={self._mac}")
                     node, token = found["node"]["uuid"], found["config"]["agent_token"]
                 url = f"http://127.0.0.1:{self._server.server_port}"
                 told = {"callback_url": url, "agent_version": VERSION, "agent_token": token}
+                if self._secured:
+                    told["callback_url"] = f"https://{self._secured.address}:{self._server.server_port}"
+                    told["agent_token"] = self._secured.token
+                    told["agent_verify_ca"] = self._secured.certificate.read_text()
                 self._ask(f"/v1/heartbeat/{node}", told)
             except OSError:
                 continue  # it does not wait for one now, or not any more
@@ -113,7 +152,13 @@ class Agent:
         data = json.dumps(body).encode() if body is not None else None
         headers = {"X-OpenStack-Ironic-API-Version": "1.72", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self._ironic}{path}", data, headers)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=20) as answer:
+        with self.fetched(request) as answer:
             said = answer.read()
         return json.loads(said) if said else None
+
+    def fetched(self, request: str | urllib.request.Request) -> t.Any:
+        """Return an answer, to be closed; with TLS, of those whom the medium's authority vouches for."""
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self._secured:
+            handlers.append(urllib.request.HTTPSHandler(context=self._secured.trust))
+        return urllib.request.build_opener(*handlers).open(request, timeout=60)
