@@ -21,7 +21,10 @@ FIELDS: dict[str, set[str]] = {
     "file.go": {"pack", "program", "members", "chart", "values", "namespace", "kube_version", "sha256"},
     "environment": {"module", "packages", "extra", "pythons", "own_versions", "leave_out", "wheels"},
     "wheel": {"sha256", "licence"},
-    "system": {"kind", "suite", "date", "packages", "files", "units", "python", "wheels", "drop"},
+    "system": {
+        "kind", "suite", "date", "packages", "files", "units", "python", "wheels", "drop",
+        "layout", "like",
+    },
     "system.units": {"enable", "disable", "mask"},
     "image": {"licence", "digests", "go", "set"},
     "image.go": {"base", "programs", "sources", "entrypoint", "command", "user"},

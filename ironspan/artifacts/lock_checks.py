@@ -56,7 +56,7 @@ class Reader(Fields):
             for name, value in self.mapping(top.get("environments", {}), "environments").items()
         }
         whole = {
-            name: systems.read(self, name, value, f"systems.{name}")
+            name: systems.read(self, name, systems.based(value, top["systems"]), f"systems.{name}")
             for name, value in self.mapping(top.get("systems", {}), "systems").items()
         }
         lock = Lock(source, components, bases, files, images, programs, whole)

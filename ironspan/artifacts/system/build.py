@@ -16,7 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write
 
 from ironspan.artifacts import cache
 from ironspan.artifacts.gobuild import KEPT_S
-from ironspan.artifacts.system import bill, disk, ramdisk, tree
+from ironspan.artifacts.system import bill, disk, ramdisk, slots, tree
 from ironspan.artifacts.system.declared import System
 from ironspan.artifacts.toolchain import DEBIAN_KEYRING
 from ironspan.cli.outcome import CommandError, Exit
@@ -107,7 +107,8 @@ def build(
         )
         say("packing")
         if system.kind == "disk":
-            disk.make(system, arch, files, scratch / "disk.raw")
+            layout = slots if system.layout == "ab" else disk
+            layout.make(system, arch, files, scratch / "disk.raw")
         else:
             ramdisk.make(system, arch, files, scratch)
         digests = {}

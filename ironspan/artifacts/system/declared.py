@@ -24,6 +24,14 @@ MEMBERS = {
     "ramdisk": ("kernel", "ramdisk", "esp.img", "bom.json"),
 }
 """Kind -> the files that come out of it."""
+LAYOUTS = ("plain", "ab")
+"""What is on a disk: one root, or two of which each can start (slots.py)."""
+BOTH = "slots"
+"""The folder whose files are laid over a disk with two roots, beside its own."""
+PROGRAM = pathlib.Path(__file__).with_name("boot_slots")
+"""The program of a disk with two roots."""
+PROGRAM_FOLDER = "usr/local/lib/ironspan-slot/ironspan/artifacts/system/boot_slots"
+"""Where its modules are there; ``files/slots/usr/local/sbin`` has what starts it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +49,7 @@ class System:
         python: version of the suite's Python, where there are wheels.
         wheels: requirements in Python, NAME==VERSION; with what they need in ``FOLDER/FILES.lock``.
         drop: what is left out of the tree: patterns of paths, as dpkg's path-exclude.
+        layout: of a disk: plain or ab.
     """
 
     name: str
@@ -53,6 +62,7 @@ class System:
     python: str
     wheels: tuple[str, ...]
     drop: tuple[str, ...]
+    layout: str = "plain"
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -76,7 +86,10 @@ class System:
 
     def own_files(self) -> dict[str, pathlib.Path]:
         """Return its own files: path in the system -> file, sorted."""
-        found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        folders = [self.folder, *([FOLDER / BOTH] if self.layout == "ab" else [])]
+        found = {path.relative_to(top).as_posix(): path for top in folders for path in top.rglob("*")}
+        if self.layout == "ab":
+            found.update({f"{PROGRAM_FOLDER}/{path.name}": path for path in PROGRAM.glob("*.py")})
         # What a Python leaves beside a file that it has imported is this machine's.
         return {
             name: path
@@ -87,8 +100,12 @@ class System:
     def recipe(self, arch: str) -> str:
         """Return a digest of everything that decides what comes out, but for the packages' versions."""
         entry = {**dataclasses.asdict(self), "date": self.date.isoformat()}
+        if self.layout == "plain":
+            del entry["layout"]  # systems are what they were before there was another one
         parts: list[t.Any] = [BUILD, arch, entry]
         parts += [[name, _digest(path)] for name, path in self.own_files().items()]
+        # The boot loader's choice is text of that module.
+        parts += [_digest(PROGRAM.with_name("slots.py"))] if self.layout == "ab" else []
         parts += [_digest(self.pinned)] if self.wheels else []
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -96,10 +113,19 @@ class System:
 def read(reader: Fields, name: str, data: t.Any, where: str) -> System:
     """Read one system of the lock file; what is wrong goes to the reader."""
     fields = reader.mapping(data, where, "system")
+    if "like" in fields:
+        reader.problem(
+            f"{where}.like", f"is {fields['like']!r}, which is no system, or is like another one itself"
+        )
+    layout = fields.get("layout", "plain")
+    if layout not in LAYOUTS:
+        reader.problem(f"{where}.layout", f"is {layout!r}; it can be {' or '.join(LAYOUTS)}")
     kind = reader.text(fields, "kind", where)
     if kind not in MEMBERS:
         reader.problem(f"{where}.kind", f"is {kind!r}; it can be {' or '.join(MEMBERS)}")
         kind = "disk"
+    if kind != "disk" and layout != "plain":
+        reader.problem(f"{where}.layout", "only a disk has one")
     date = fields.get("date")
     if not isinstance(date, datetime.date):
         reader.problem(f"{where}.date", f"must be a date such as 2026-11-21, not {date!r}")
@@ -125,7 +151,24 @@ def read(reader: Fields, name: str, data: t.Any, where: str) -> System:
         python=reader.text(fields, "python", where, required=bool(wheels)),
         wheels=wheels,
         drop=reader.listing(fields.get("drop", []), f"{where}.drop"),
+        layout=str(layout),
     )
+
+
+def based(data: t.Any, others: t.Any) -> t.Any:
+    """Return a system's entry with what it takes over from the one that its ``like`` names.
+
+    Fields of its own stand instead of that one's, packages beside them. What is no mapping, or names nobody,
+    comes back as it is: reading it says so.
+    """
+    base = others.get(data.get("like")) if isinstance(data, dict) and isinstance(others, dict) else None
+    if not isinstance(base, dict) or "like" in base:
+        return data
+    both = {**base, **{key: value for key, value in data.items() if key != "like"}}
+    lists = [entry.get("packages", []) for entry in (base, data)]
+    if all(isinstance(entry, list) for entry in lists):
+        both["packages"] = [*lists[0], *lists[1]]
+    return both
 
 
 def _digest(path: pathlib.Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import typing as t
 import uuid
 
 from ironspan.artifacts.system.declared import System
@@ -68,7 +69,7 @@ def make(system: System, arch: str, tree: pathlib.Path, target: pathlib.Path) ->
     (tree / "boot/efi").mkdir(exist_ok=True)
     for folder in ("boot", "boot/efi", "boot/grub", "etc"):
         os.utime(tree / folder, (system.epoch, system.epoch))
-    root_mib = _size_mib(tree)
+    root_mib = size_mib(tree)
     with target.open("wb") as handle:
         handle.truncate((OFFSET_MIB + EFI_MIB + root_mib + OFFSET_MIB) * MIB)
     call(
@@ -81,22 +82,45 @@ def make(system: System, arch: str, tree: pathlib.Path, target: pathlib.Path) ->
         ],
         system.epoch,
     )  # fmt: skip
-    offset = (OFFSET_MIB + EFI_MIB) * MIB
-    # The system's own mke2fs: it is as new as its kernel, and the same wherever the image is made.
-    call(
-        [
-            "env", f"MKE2FS_CONFIG={tree / 'etc/mke2fs.conf'}", *of_tree(tree, "usr/sbin/mke2fs"), "-q", "-F",
-            "-t", "ext4", "-L", "root", "-U", guid["root-fs"], "-d", tree,
-            "-E", f"hash_seed={guid['hash']},root_owner=0:0,offset={offset}", target, f"{root_mib}M",
-        ],
-        system.epoch,
-    )  # fmt: skip
+    root = Root("root", guid["root-fs"], guid["hash"], OFFSET_MIB + EFI_MIB, root_mib)
+    root_file_system(tree, system.epoch, target, root)
     part = target.with_name("efi.img")
     boot_partition(
         tree, arch, part, EFI_MIB, (serial, system.epoch), {"EFI/debian/grub.cfg": FIND_ROOT.format(**names)}
     )
-    _copy(part, target, OFFSET_MIB * MIB)
+    copy_into(part, target, OFFSET_MIB * MIB)
     part.unlink()
+
+
+class Root(t.NamedTuple):
+    """A root file system: its label, its UUID, the seed of its directories' hashes, and where it is."""
+
+    label: str
+    uuid: str
+    seed: str
+    offset_mib: int
+    size_mib: int
+
+
+def root_file_system(tree: pathlib.Path, epoch: int, target: pathlib.Path, root: Root) -> None:
+    """Write a root's file system into an image.
+
+    Args:
+        tree: what is on it.
+        epoch: the date in seconds since 1970.
+        target: the image.
+        root: how and where.
+    """
+    # The system's own mke2fs: it is as new as its kernel, and the same wherever the image is made.
+    call(
+        [
+            "env", f"MKE2FS_CONFIG={tree / 'etc/mke2fs.conf'}", *of_tree(tree, "usr/sbin/mke2fs"), "-q", "-F",
+            "-t", "ext4", "-L", root.label, "-U", root.uuid, "-d", tree,
+            "-E", f"hash_seed={root.seed},root_owner=0:0,offset={root.offset_mib * MIB}",
+            target, f"{root.size_mib}M",
+        ],
+        epoch,
+    )  # fmt: skip
 
 
 def boot_partition(
@@ -141,7 +165,7 @@ def boot_partition(
         call(["mcopy", "-m", "-i", target, source, f"::{name}"], epoch)
 
 
-def _size_mib(tree: pathlib.Path) -> int:
+def size_mib(tree: pathlib.Path) -> int:
     """Return how large the root has to be: what is in it, a tenth for the file system, some room."""
     used = 0
     for path in tree.rglob("*"):
@@ -149,7 +173,7 @@ def _size_mib(tree: pathlib.Path) -> int:
     return -(-(used * 11 // 10) // (64 * MIB)) * 64 + FREE_MIB
 
 
-def _copy(source: pathlib.Path, target: pathlib.Path, offset: int) -> None:
+def copy_into(source: pathlib.Path, target: pathlib.Path, offset: int) -> None:
     """Copy a file into another one at an offset, leaving zeros out."""
     with source.open("rb") as reader, target.open("r+b") as writer:
         position = offset

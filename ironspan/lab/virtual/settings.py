@@ -12,6 +12,8 @@ from ironspan.lab.errors import LabError
 from ironspan.lab.virtual.rack import Rack
 
 IRONIC_PORT = 6385
+SET = "server-images"
+"""What the lab's servers get and are written by; they have one root."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ def images(mirror: str) -> dict[str, Image]:
     held = index.load(cache.Cache().index_path)
     found: dict[str, Image] = {}
     for file in lock_file.load().files.values():
-        if file.system:
+        if file.system and file.set_name == SET:
             entry = recipes.entry_of(file, held, native_arch())
             if not isinstance(entry, index.FileEntry):
                 raise LabError(

@@ -19,6 +19,8 @@ CLOSED = "/var/lib/ironspan/etcd-backup/closed.json"
 """etcd does not start while it is there: the backup's agent found its database older than the backup."""
 STRANGERS = "/var/lib/ironspan/etcd-backup/strangers.json"
 """The backup's agent that writes keeps it there while the store has objects that the site did not write."""
+SLOTS = "/run/ironspan/slots.json"
+"""The program of a disk with two roots writes it at each start (docs/images.md)."""
 REBOOT_FILE = "/run/reboot-required"
 PROGRAM_SECONDS = 10
 
@@ -124,6 +126,25 @@ def transaction(root: str) -> t.Dict[str, t.Any]:
     return found
 
 
+def slots(root: str) -> t.Dict[str, t.Any]:
+    """Return which slot of a disk with two roots runs, which one is good, and why one failed; empty without.
+
+    Args:
+        root: the host's root folder.
+    """
+    try:
+        found = _record(paths.text(root.rstrip("/") + SLOTS))
+    except OSError:
+        return {}
+    bad = found.get("bad")
+    reasons = {str(slot): str(why) for slot, why in bad.items() if why} if isinstance(bad, dict) else {}
+    return (
+        {**{key: str(found.get(key) or "") for key in ("slot", "good", "trial")}, "bad": reasons}
+        if found
+        else {}
+    )
+
+
 def _record(line: str) -> t.Dict[str, t.Any]:
     try:
         record = json.loads(line)
@@ -145,6 +166,7 @@ def collect(root: str, names: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
         "units": units(names) if real else {},
         "failed_units": failed_units() if real else [],
         "transaction": transaction(root),
+        "slots": slots(root),
         "etcd_closed": os.path.exists(root.rstrip("/") + CLOSED),
         "backup_strangers": os.path.exists(root.rstrip("/") + STRANGERS),
         "reboot_wanted": os.path.exists(root.rstrip("/") + REBOOT_FILE),

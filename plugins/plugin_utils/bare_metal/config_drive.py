@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 FORMATS = ("raw", "qcow2")
+SLOT_SETTINGS = "/etc/ironspan/slots.json"
+"""What the program of an image with two roots reads (ironspan/artifacts/system/boot_slots)."""
 
 
 class HostKey(t.NamedTuple):
@@ -117,7 +119,8 @@ def config_drive(
 
     Args:
         name: of the host.
-        host: ``address`` with prefix, ``gateway`` ("" for none) and ``dns``.
+        host: ``address`` with prefix, ``gateway`` ("" for none) and ``dns``; with ``layout`` ab the image has
+            two roots, and the system is told what its first start is judged by.
         mac: of the port that gets the address.
         key: of the host. The private half is in what is returned.
         account: who may log in.
@@ -131,7 +134,7 @@ def config_drive(
         "shell": "/bin/bash",
         "lock_passwd": True,
     }
-    cloud = {
+    cloud: dict[str, t.Any] = {
         "hostname": name,
         "users": [user],
         "ssh_pwauth": False,
@@ -140,6 +143,9 @@ def config_drive(
         "ssh_genkeytypes": [],
         "ssh_keys": {"ed25519_private": key.private, "ed25519_public": key.public},
     }
+    if host.get("layout") == "ab":
+        judged = {key: host[key] for key in ("address", "gateway", "deadline_seconds") if host.get(key)}
+        cloud["write_files"] = [{"path": SLOT_SETTINGS, "content": json.dumps(judged), "permissions": "0644"}]
     return {
         "meta_data": {"uuid": name, "name": name, "hostname": name, "local-hostname": name},
         "network_data": {

@@ -21,6 +21,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 SHOWN = 20
 """Problems of the files that one message has."""
+LEAST_GB = 16
+"""Two roots of 3 GiB, at least 4 GiB for data, the EFI partition, the config drive, and some room."""
+SMALLEST_GB = 5
+"""Ironic's agent looks at no disk of less than 4 GiB."""
 
 
 class Rack(t.NamedTuple):
@@ -109,6 +113,7 @@ def wanted_node(
     racks: Mapping[str, Rack],
     image: Mapping[str, t.Any],
     inspect: bool,
+    layout: str = "plain",
 ) -> State:
     """Return what is wanted of a server.
 
@@ -119,9 +124,11 @@ def wanted_node(
         racks: networks, by rack.
         image: what is written to its disk; empty where it shall only be available.
         inspect: inspect it, and compare what was measured, before it is provided.
+        layout: of the image's disk, plain or ab.
 
     Raises:
-        RemoteError: it shall get an operating system, and its rack has no network or no room.
+        RemoteError: it shall get an operating system, and its rack has no network or no room, or its disk has
+            none.
     """
     host: dict[str, t.Any] = {}
     if image:
@@ -146,6 +153,9 @@ def wanted_node(
             "gateway": rack.gateway,
             "dns": list(rack.dns),
         }
+        if layout == "ab":
+            _insist_on_room(server, bool((node.get("properties") or {}).get("root_device")))
+            host["layout"] = layout
     described = {
         key: value.replace("{bmc_address}", server.bmc_address) if isinstance(value, str) else value
         for key, value in (node.get("driver_info") or {}).items()
@@ -159,6 +169,27 @@ def wanted_node(
         "host": host,
         "expected": _plain(server),
     }
+
+
+def _insist_on_room(server: ExpectedServer, named: bool) -> None:
+    """Refuse a disk that two roots and a partition for data do not fit on.
+
+    Args:
+        server: as it is expected; one without declared disks is judged by its first start.
+        named: the site says which disk gets the system. Without, Ironic takes the smallest that it can.
+
+    Raises:
+        RemoteError: no disk that gets the system is large enough.
+    """
+    sizes = sorted(disks.size_gb for disks in server.disks if disks.size_gb >= SMALLEST_GB)
+    taken = sizes[-1 if named else 0] if sizes else 0
+    if server.disks and taken < LEAST_GB:
+        which = "its largest disk" if named else "the smallest disk, which Ironic takes,"
+        raise RemoteError(
+            f"{server.name}: {which} has {taken} GB, and two roots with data need {LEAST_GB}",
+            "name a larger one in site_bare_metal_node.properties.root_device, "
+            "or write site_bare_metal_layout: plain",
+        )
 
 
 def _plain(server: ExpectedServer) -> dict[str, t.Any]:

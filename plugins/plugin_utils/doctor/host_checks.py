@@ -212,6 +212,34 @@ def egress(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def slots(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts with two roots that run on one that is not known to be good, or of which one failed."""
+    unproven, fallen = [], []
+    for name, answer in evidence.answers():
+        found = answer.get("slots") or {}
+        if not found:
+            continue
+        why = "; ".join(f"slot {slot} failed: {reason}" for slot, reason in sorted(found["bad"].items()))
+        if found["slot"] != found["good"]:
+            unproven.append(
+                (name, f"slot {found['slot']} runs and is not known to be good{why and f'; {why}'}")
+            )
+        elif why:
+            fallen.append((name, f"slot {found['slot']} runs; {why}"))
+    yield from together(
+        PROBLEM,
+        unproven,
+        lambda hosts: (
+            f"ssh {hosts[0]} sudo ironspan-slot check says what is wrong; mend it, or deploy it again"
+        ),
+    )
+    yield from together(
+        NOTICE,
+        fallen,
+        lambda hosts: f"mend the cause, then ssh {hosts[0]} sudo ironspan-slot try SLOT; docs/images.md",
+    )
+
+
 def reboots(evidence: Evidence) -> Iterator[Finding]:
     """Hosts that wait for a reboot: their packages ask for it, or what was applied takes effect with it."""
     found = [

@@ -76,6 +76,7 @@ CHECKS: tuple[Check, ...] = (
         "certificates", ANSWERS, "certificates in /etc and of the kubelet", certificate_checks.certificates
     ),
     Check("egress", ANSWERS, "the table that holds pods back, and its counters", host_checks.egress),
+    Check("slots", ANSWERS, "which root of a disk with two runs, and whether one failed", host_checks.slots),
     Check("reboot", ANSWERS, "/run/reboot-required", host_checks.reboots),
     Check("mtu", ANSWERS, "ICMP echoes with 'don't fragment' to the other side", network_checks.mtu),
     Check("dns", ANSWERS, "the cluster's DNS service, asked from nodes", network_checks.dns),

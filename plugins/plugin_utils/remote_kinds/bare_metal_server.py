@@ -48,10 +48,10 @@ PROOFS = "erased"
 """Folder for proofs, beside the file of expected servers."""
 TOGETHER, INSPECT = "site_bare_metal_at_once", "site_bare_metal_inspect"
 INVENTORY, EXPECTED, MAPPING = "site_bare_metal_inventory", "ironspan_expected", "ironspan_mapping"
-FAILURES = "site_bare_metal_failures"
+FAILURES, LAYOUT = "site_bare_metal_failures", "site_bare_metal_layout"
 VARIABLES = (
     "site", CLOUD, CLOUDS, NODE, RACKS, IMAGE, ACCOUNT, KNOWN_HOSTS, TOGETHER, INSPECT, INVENTORY,
-    EXPECTED, MAPPING, FAILURES, *ironic_login.VARIABLES,
+    EXPECTED, MAPPING, FAILURES, LAYOUT, *ironic_login.VARIABLES,
 )  # fmt: skip
 
 
@@ -73,9 +73,9 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
             image, Account.of(variables.get(ACCOUNT) or {}), str(variables.get(KNOWN_HOSTS) or "")
         )
     node, inspect = variables.get(NODE) or {}, bool(variables.get(INSPECT, True))
-    logins = BmcLogins.of(variables)
+    logins, layout = BmcLogins.of(variables), str(variables.get(LAYOUT) or "plain")
     return {
-        server.name: wanted_node(server, logins.node(node, server.serial), racks, image, inspect)
+        server.name: wanted_node(server, logins.node(node, server.serial), racks, image, inspect, layout)
         for server in servers
     }
 

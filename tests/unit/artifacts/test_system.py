@@ -159,6 +159,11 @@ def system(kind: str = "disk", **changes: object) -> System:
 @pytest.fixture
 def own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """Give systems files of the test's own; return their folder."""
+    return own_files(tmp_path, monkeypatch)
+
+
+def own_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Give systems files of the test's own; return their folder."""
     folder = tmp_path / "files"
     (folder / "small/etc").mkdir(parents=True)
     (folder / "small/etc/motd").write_text("hello\n")
@@ -269,7 +274,7 @@ def test_a_system_with_two_kernels_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_root_has_room_for_what_is_in_it(tmp_path: pathlib.Path) -> None:
     (tmp_path / "large").write_bytes(b"")
     os.truncate(tmp_path / "large", 200 << 20)
-    assert disk._size_mib(tmp_path) == 256 + disk.FREE_MIB
+    assert disk.size_mib(tmp_path) == 256 + disk.FREE_MIB
 
 
 def test_a_bill_names_packages_and_licences(own: pathlib.Path, tmp_path: pathlib.Path) -> None:

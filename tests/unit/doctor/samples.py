@@ -97,6 +97,7 @@ def answer(*units: str) -> Content:
         "failed_units": [],
         "transaction": {},
         "egress": {"outside": 4, "spoofed": 0, "allow_1": 9},
+        "slots": {"slot": "a", "good": "a", "trial": "", "bad": {}},
         "reboot_wanted": False,
         "reboots": [],
         "certificates": [

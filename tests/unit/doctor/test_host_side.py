@@ -223,6 +223,8 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
     (tmp_path / "run/ironspan/reboot").mkdir(parents=True)
     request = {"resource": "base/reboot", "reason": "new arguments", "since": 1}
     (tmp_path / "run/ironspan/reboot/base-reboot").write_text(json.dumps(request))
+    told = {"slot": "a", "good": "a", "trial": "", "left": 0, "bad": {"a": "", "b": "ssh: x"}, "problems": {}}
+    (tmp_path / "run/ironspan/slots.json").write_text(json.dumps(told))
     document = {
         "schema": 1,
         "resources": [{"kind": "file", "id": "base/a", "path": "/etc/a", "content": "x"}],
@@ -238,6 +240,7 @@ def test_everything_of_a_private_root(tmp_path: Path) -> None:
     assert found["certificates"][1]["error"]
     transaction = {name: found["transaction"][name] for name in ("steps", "plan", "trial_until")}
     assert transaction == {"steps": 3, "plan": "abc", "trial_until": 1_800_000_000}
+    assert found["slots"] == {"slot": "a", "good": "a", "trial": "", "bad": {"b": "ssh: x"}}
     assert found["reboot_wanted"] is True
     assert found["reboots"] == ["new arguments"]
     assert [disk["path"] for disk in found["disks"]] == ["/"]

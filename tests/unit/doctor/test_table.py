@@ -46,6 +46,10 @@ def network(what: str, found: t.Any) -> Change:
     return lambda d: d.hosts["rack-1"]["network"].update({what: found})
 
 
+def slots(slot: str, good: str, **bad: str) -> t.Any:
+    return {"slot": slot, "good": good, "trial": "", "bad": bad}
+
+
 def disk(**values: t.Any) -> Change:
     return lambda d: d.hosts["rack-1"]["disks"][0].update(values)
 
@@ -232,6 +236,10 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("certificates", "problem",
      lambda d: d.hosts["rack-1"]["certificates"].append({"path": "/etc/kubernetes/x.conf", "error": "torn"}),
      "is no certificate: torn", "certs"),
+    ("slots", "problem", lambda d: d.hosts["rack-1"].update(slots=slots("b", "", a="ssh: none")),
+     "slot b runs and is not known to be good; slot a failed: ssh: none", "sudo ironspan-slot check"),
+    ("slots", "notice", lambda d: d.hosts["rack-1"].update(slots=slots("a", "a", b="ssh: none")),
+     "slot a runs; slot b failed: ssh: none", "mend the cause"),
     ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboot_wanted=True), "ask for a reboot", "drain"),
     ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboots=["the kernel has new arguments"]),
      "it waits for a reboot: the kernel has new arguments", "drain and reboot rack-1"),

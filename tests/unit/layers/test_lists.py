@@ -65,7 +65,7 @@ def test_scopes_and_ranges_of_variables() -> None:
     bare_metal, azure = (
         {name for name in site_wide if name.startswith(prefix)} for prefix in ("site_bare_metal_", "azure_")
     )
-    assert len(bare_metal) == 14
+    assert len(bare_metal) == 15
     assert len(azure) == 32
     assert sorted(set(site_wide) - bare_metal - azure) == sorted(BEFORE["site_wide"])
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"] | {
