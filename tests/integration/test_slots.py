@@ -155,7 +155,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 def test_a_first_start_that_passes_is_good_and_a_slot_that_does_not_leads_back(machine: Machine) -> None:
     machine.start()
     place = machine.waits_for("ironspan: slot a starts")
-    place = machine.waits_for("ironspan-slot: slot a is on trial, 2 tries left after this one", place)
+    place = machine.waits_for("ironspan-slot: slot a is on trial, tries left after this one: 2", place)
     place = machine.waits_for("ironspan-slot: slot a is good", place)
     assert machine.state() == {
         "slot": "a", "good": "a", "trial": "", "left": 0, "bad": {"a": "", "b": ""},
@@ -174,7 +174,7 @@ def test_a_first_start_that_passes_is_good_and_a_slot_that_does_not_leads_back(m
     assert "slot b is tried at the next start" in machine.run("ironspan-slot try b --tries 1")
     machine.run("systemctl reboot --no-block")
     place = machine.waits_for("ironspan: slot b starts", place)
-    place = machine.waits_for("ironspan-slot: slot b is on trial, 0 tries left after this one", place)
+    place = machine.waits_for("ironspan-slot: slot b is on trial, tries left after this one: 0", place)
     place = machine.waits_for("ironspan-slot: slot b has not passed in time; the server starts again", place)
     place = machine.waits_for("ironspan: slot b failed its trial", place)
     place = machine.waits_for("ironspan: slot a starts", place)

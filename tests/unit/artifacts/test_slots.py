@@ -226,7 +226,7 @@ def test_a_slot_is_tried_only_with_a_way_back() -> None:
 @pytest.mark.parametrize(
     ("found", "slot", "text"),
     [
-        (state("", "a", 2), "a", "slot a is on trial, 2 tries left after this one"),
+        (state("", "a", 2), "a", "slot a is on trial, tries left after this one: 2"),
         (state("a"), "a", "slot a is good"),
         (state("a", "b", 3), "a", "slot a is good; slot b is tried at the next start"),
         (state("a", b="ssh: x"), "a", "slot a is good; slot b failed: ssh: x"),

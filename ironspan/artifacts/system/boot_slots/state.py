@@ -111,7 +111,7 @@ def tried(state: State, slot: str, running: str, tries: int) -> State:
 def told(state: State, slot: str) -> str:
     """Return how it stands, in a sentence."""
     if state.trial == slot:
-        text = f"slot {slot} is on trial, {state.left} tries left after this one"
+        text = f"slot {slot} is on trial, tries left after this one: {state.left}"
     elif state.good == slot:
         text = f"slot {slot} is good"
     else:
