@@ -40,6 +40,8 @@ PLAY = """\
   vars: {{__ironspan_scope: ":&etcd:&__ironspan_pending"}}
 - ansible.builtin.import_playbook: {root}/playbooks/etcd.yml
   vars: {{__ironspan_scope: ":&__ironspan_pending_etcd"}}
+- ansible.builtin.import_playbook: {root}/playbooks/etcd_events.yml
+  vars: {{__ironspan_scope: ":&__ironspan_pending_etcd_events"}}
 """
 # The disk is shared by all that runs here: that it is measured is seen, how fast it is proves nothing.
 VARIABLES = {"etcd_disk_devices": [DEVICE], "etcd_disk_fdatasync_ms": 1000}
@@ -169,6 +171,21 @@ def test_a_foreign_disk_is_refused_and_stays(site: Site) -> None:
     # What the message says.
     site.on("az-1", f"e2fsck -f -p {DEVICE}; tune2fs -U {site.uuid()} {DEVICE}")
     assert site.converged().status == 0 and site.state("etcd") == "active"
+
+
+def test_events_are_on_the_same_disk_and_not_without_it(site: Site) -> None:
+    done = site.converged(etcd_events_enabled=True)
+    assert done.status == 0, done.output[-6000:]
+    assert site.on("az-1", f"ls -d {POINT}/events/*/member/wal") and site.state("etcd-events") == "active"
+    assert site.on("az-1", "ls /var/lib/etcd-events", check=False) == ""
+    site.on("az-1", f"rm /dev/disk/by-uuid/*; systemctl stop {UNIT}")
+    site.on("az-1", "systemctl start etcd-events", check=False)
+    assert site.state("etcd-events") != "active" and site.on("az-1", f"ls {POINT}") == ""
+    site.name_disk()
+    done = site.converged(etcd_events_enabled=True)
+    assert done.status == 0 and site.state("etcd-events") == "active", done.output[-4000:]
+    again = site.converged(etcd_events_enabled=True)
+    assert again.status == 0 and again.recap["az-1"]["changed"] == 0, again.output[-4000:]
 
 
 def test_a_disk_that_is_blank_again_begins_no_new_store(site: Site) -> None:

@@ -260,6 +260,7 @@ def test_reset_leaves_the_data_of_other_clusters(render: Render) -> None:
         "/var/lib/etcd/snapshots": True,
         "/var/lib/etcd": False,
         "/var/lib/etcd-events": True,
+        "/var/lib/etcd/events": True,
     }
     assert [r["keep_used"] for r in found if r.get("path") == "/var/lib/etcd"] == [True]
 

@@ -17,6 +17,8 @@ from tests.unit.roles.conftest import Rendered
 Render = Callable[..., Rendered]
 ON: dict[str, t.Any] = {"etcd_events_enabled": True}
 FLAG = "etcd-servers-overrides"
+PATHS = {False: "/var/lib/etcd-events", True: "/var/lib/etcd/events"}
+"""Where its data are, by whether etcd has a disk to itself."""
 
 
 def of_events(rendered: Rendered, host: str = "az-1") -> dict[str, t.Any]:
@@ -49,7 +51,7 @@ def test_without_the_switch_there_is_nothing(render: Render) -> None:
     ours = [each for name, each in taken.items() if name.startswith("etcd_events/")]
     assert {each["kind"] for each in ours} == {"systemd_unit", "absent"}
     assert (ours[0]["name"], ours[0]["state"]) == ("etcd-events.service", "stopped")
-    assert ours[-1]["path"] == "/var/lib/etcd-events"
+    assert [each["path"] for each in ours[1:] if "/var/lib" in each["path"]] == [*PATHS.values()]
     assert FLAG not in api_server(rendered)
 
 
@@ -74,6 +76,23 @@ def test_it_has_nothing_in_common_with_the_store_but_its_certificate(render: Ren
     assert f"! -name {own['data-dir'].rpartition('/')[2]} -exec rm" in unit
     assert own["data-dir"].startswith("/var/lib/etcd-events/")
     assert "StateDirectory=etcd-events\n" in unit
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own disk"])
+def test_its_data_are_on_etcds_own_disk_where_there_is_one(render: Render, own: bool) -> None:
+    disk = {"etcd_disk_devices": ["/dev/disk/azure/data/by-lun/0"]} if own else {}
+    rendered = render("example", {**ON, **disk})
+    found, folder = of_events(rendered), PATHS[own]
+    assert config(rendered)["data-dir"].rpartition("/")[0] == folder
+    unit = found["unit"]["content"]
+    assert f"/usr/bin/find {folder} -mindepth 1" in unit
+    # As etcd itself: without the disk it does not start, and nothing is written elsewhere.
+    assert ("\nAssertPathIsMountPoint=/var/lib/etcd\n" in unit) is own
+    assert ("StateDirectory=" in unit) is not own
+    assert ("folder" in found) is own
+    # What it had in the other place goes once it runs here.
+    (gone,) = (each for each in found.values() if each["kind"] == "absent")
+    assert (gone["path"], gone["requires"]) == (PATHS[not own], ["etcd_events/service"])
 
 
 def test_another_list_of_members_is_another_store(render: Render) -> None:
