@@ -110,7 +110,7 @@ nodes:
   type: list
   elements: str
 closed:
-  description: Nodes that are done, and that an interrupted run left closed.
+  description: Nodes that are done, and that an interrupted run left cordoned.
   returned: with O(phase=addons)
   type: list
   elements: str

@@ -90,7 +90,7 @@ class Site(Cluster):
         (self.folder / "policy.yml").write_text(json.dumps(POLICY))
         packages = self.folder / "packages"
         packages.mkdir()
-        self.proxied = collect("squid-openssl", packages)
+        self.proxied = collect(["squid-openssl"], packages)
         if self.proxied:
             files = subprocess.run(
                 ["tar", "-C", str(self.folder), "--exclude", "apt", "-c", "packages"],

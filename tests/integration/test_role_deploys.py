@@ -27,7 +27,7 @@ from ironspan.lab.virtual import expected, settings, variables
 from ironspan.lab.virtual import rack as racks
 from ironspan.lab.virtual import servers as machines
 from tests.integration.test_ironic_role import HOST, PLAY, Rack
-from tests.support import host_packages, ramdisk
+from tests.support import debian_packages, ramdisk
 from tests.support.playbooks import ROOT, Played, play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -123,7 +123,9 @@ def rack() -> Iterator[Deployer]:
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)
-        host_packages.bring(made.lab, HOST, TOOLS, made.folder / "debs")
+        debs = made.folder / "debs"
+        debs.mkdir()
+        debian_packages.bring(made.lab, HOST, TOOLS, debs)
         made.plug_in()
         made.tell()
         first = made.converge()

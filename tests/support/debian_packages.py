@@ -1,24 +1,25 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""A folder that hosts of a lab install Debian packages from: they have no way to Debian's own servers."""
+"""Debian packages for hosts of a lab, which have no way to Debian's own servers."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from ironspan.lab import base_image
+from ironspan.lab import Lab, base_image
 
 _TIMEOUT = 300
 
 
-def collect(name: str, folder: Path) -> bool:
-    """Fetch a package for the hosts' release, and what it needs beside what hosts have, with a list for apt.
+def collect(names: Sequence[str], folder: Path) -> bool:
+    """Fetch packages for the hosts' release, and what they need beside what hosts have, with a list for apt.
 
     Args:
-        name: of the package.
-        folder: gets the packages; it must be there.
+        names: of the packages.
+        folder: gets the packages; it must be there, and empty.
 
     Returns:
         Whether Debian's servers could be reached.
@@ -38,7 +39,7 @@ def collect(name: str, folder: Path) -> bool:
         "APT::Sandbox::User": "root",
     }
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
-    for what in (["update"], ["install", "-y", "--no-install-recommends", "--download-only", name]):
+    for what in (["update"], ["install", "-y", "--no-install-recommends", "--download-only", *names]):
         done = subprocess.run(
             ["apt-get", "-q", *options, *what], capture_output=True, check=False, timeout=_TIMEOUT
         )
@@ -47,6 +48,24 @@ def collect(name: str, folder: Path) -> bool:
     packages = sorted(folder.glob("*.deb"))
     (folder / "Packages").write_text("\n".join(map(entry, packages)))
     return bool(packages)
+
+
+def bring(lab: Lab, host: str, names: Sequence[str], folder: Path) -> None:
+    """Install packages, and what they need, on one host.
+
+    Args:
+        lab: it is up.
+        host: one of its hosts.
+        names: of the packages.
+        folder: for what is fetched; an empty one.
+    """
+    assert collect(names, folder), "Debian's servers cannot be reached"
+    files = sorted(path.name for path in folder.glob("*.deb"))
+    tar = subprocess.run(["tar", "-c", *files], check=True, cwd=folder, stdout=subprocess.PIPE)
+    install = (
+        "mkdir /root/debs && tar -x -C /root/debs && dpkg --install /root/debs/*.deb && rm -r /root/debs"
+    )
+    subprocess.run(lab.ssh_command(host, [install]), check=True, input=tar.stdout)
 
 
 def entry(file: Path) -> str:

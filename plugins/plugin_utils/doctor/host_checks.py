@@ -230,13 +230,13 @@ def slots(evidence: Evidence) -> Iterator[Finding]:
         PROBLEM,
         unproven,
         lambda hosts: (
-            f"ssh {hosts[0]} sudo ironspan-slot check says what is wrong; mend it, or deploy it again"
+            f"ssh {hosts[0]} sudo ironspan-slot check says what is wrong; fix it, or deploy it again"
         ),
     )
     yield from together(
         NOTICE,
         fallen,
-        lambda hosts: f"mend the cause, then ssh {hosts[0]} sudo ironspan-slot try SLOT; docs/images.md",
+        lambda hosts: f"fix the cause, then ssh {hosts[0]} sudo ironspan-slot try SLOT; docs/images.md",
     )
 
 

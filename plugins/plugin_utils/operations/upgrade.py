@@ -118,7 +118,7 @@ def _host_steps(context: Context, now: live.Live, host: Host, wave: str) -> Iter
     named = host.name in {named.name for named in context.hosts} or drivers.waits(now.nodes[host.name])
     if not changes and not named:
         if now.closed_here(host.name):
-            yield Step("uncordon", host.name, f"open {host.name}, which an earlier run left closed")
+            yield Step("uncordon", host.name, f"uncordon {host.name}, which an earlier run left cordoned")
         return
     server = parse(context.site.kubernetes_version)
     if not changes:

@@ -239,7 +239,7 @@ CASES: list[tuple[str, str, Change, str, str]] = [
     ("slots", "problem", lambda d: d.hosts["rack-1"].update(slots=slots("b", "", a="ssh: none")),
      "slot b runs and is not known to be good; slot a failed: ssh: none", "sudo ironspan-slot check"),
     ("slots", "notice", lambda d: d.hosts["rack-1"].update(slots=slots("a", "a", b="ssh: none")),
-     "slot a runs; slot b failed: ssh: none", "mend the cause"),
+     "slot a runs; slot b failed: ssh: none", "fix the cause"),
     ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboot_wanted=True), "ask for a reboot", "drain"),
     ("reboot", "notice", lambda d: d.hosts["rack-1"].update(reboots=["the kernel has new arguments"]),
      "it waits for a reboot: the kernel has new arguments", "drain and reboot rack-1"),
