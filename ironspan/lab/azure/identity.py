@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
-from ironspan.lab.azure import faults, settings, tokens
+from ironspan.lab.azure import settings, tokens
 from ironspan.lab.azure.arm.metadata import Instances
 from ironspan.lab.azure.config import ARC_FOLDER
 from ironspan.lab.azure.http import Request, Response
@@ -53,17 +53,7 @@ class _Service:
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
-        fault = self.world.faults.choose(self.name, request.method, request.path, "")
-        status = 0
-        try:
-            if fault is None:
-                response = await self.serve(request)
-            else:
-                response = await faults.apply(fault, request, self.serve, failure)
-            status = response.status
-            return response
-        finally:
-            self.world.note(self.name, request.method, request.path, "", status, "-")
+        return await self.world.served(self.name, request, self.serve, failure)
 
     async def serve(self, request: Request) -> Response:
         """Do what the request asks for."""

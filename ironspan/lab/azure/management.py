@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Any
 
-from ironspan.lab.azure import authorization, faults, settings, tokens
+from ironspan.lab.azure import authorization, settings, tokens
 from ironspan.lab.azure.arm.service import Arm
 from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.policy import Append, Container, Policy, PolicyError
@@ -57,17 +57,7 @@ class Management:
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
-        fault = self._world.faults.choose("management", request.method, request.path, "")
-        status = 0
-        try:
-            if fault is None:
-                response = await self._serve(request)
-            else:
-                response = await faults.apply(fault, request, self._serve, _failure)
-            status = response.status
-            return response
-        finally:
-            self._world.note("management", request.method, request.path, "", status, "-")
+        return await self._world.served("management", request, self._serve, _failure)
 
     async def _serve(self, request: Request) -> Response:
         text = await request.all()

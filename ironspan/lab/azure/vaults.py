@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from ironspan.lab import files
-from ironspan.lab.azure import faults, settings, tokens
+from ironspan.lab.azure import settings, tokens
 from ironspan.lab.azure.arm.rights import KEYS, may
 from ironspan.lab.azure.arm.rules.services import VAULT
 from ironspan.lab.azure.arm.state import Resource, State
@@ -61,17 +61,7 @@ class Vaults:
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
-        fault = self._world.faults.choose("store", request.method, request.path, "")
-        status = 0
-        try:
-            if fault is None:
-                response = await self._serve(request)
-            else:
-                response = await faults.apply(fault, request, self._serve, _failure)
-            status = response.status
-            return response
-        finally:
-            self._world.note("vault", request.method, request.path, "", status, "-")
+        return await self._world.served("vault", request, self._serve, _failure, faults_of="store")
 
     async def _serve(self, request: Request) -> Response:
         text = await request.all()

@@ -7,13 +7,14 @@ from __future__ import annotations
 import collections
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ironspan.lab import files
 from ironspan.lab.azure import settings
-from ironspan.lab.azure.faults import Faults
+from ironspan.lab.azure.faults import Faults, apply
+from ironspan.lab.azure.http import Request, Response
 from ironspan.lab.azure.policy import Container
 from ironspan.lab.azure.tokens import Refused, Signer, verify
 
@@ -140,6 +141,32 @@ class World:
         if str(claims.get("aud")).rstrip("/") not in audiences:
             raise Refused("Audience validation failed. Audience did not match.")
         return claims
+
+    async def served(
+        self,
+        service: str,
+        request: Request,
+        serve: Callable[[Request], Awaitable[Response]],
+        refuse: Callable[[int, dict[str, str]], Response],
+        faults_of: str = "",
+    ) -> Response:
+        """Serve a request, let a fault act on it that waits for one like it, and remember it.
+
+        Args:
+            service: whose request it is.
+            request: the request.
+            serve: does what it asks for.
+            refuse: makes the service's own kind of error answer from a status and further headers.
+            faults_of: the service whose faults it has; empty for its own.
+        """
+        fault = self.faults.choose(faults_of or service, request.method, request.path, "")
+        status = 0
+        try:
+            response = await (apply(fault, request, serve, refuse) if fault else serve(request))
+            status = response.status
+            return response
+        finally:
+            self.note(service, request.method, request.path, "", status, "-")
 
     def note(self, service: str, method: str, path: str, comp: str, status: int, identity: str) -> None:
         """Remember a request; status 0 is one that got no answer."""
