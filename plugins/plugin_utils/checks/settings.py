@@ -76,8 +76,10 @@ def check_site_wide(draft: Draft) -> None:
         if len({str(value) for value in distinct.values()}) < 2:
             continue
         values = draft.values(variable)
-        # What most hosts have is meant, the others are the mistake.
-        first = collections.Counter(map(str, values.values())).most_common(1)[0][0]
+        # What most hosts have is meant, the others are the mistake; of as many, the default is meant.
+        counts = collections.Counter(map(str, values.values()))
+        default = str(draft.specification.defaults.get(variable))
+        first = max(counts, key=lambda text: (counts[text], text == default))
         first_host = next(name for name, value in values.items() if str(value) == first)
         said = set()
         for name, value in values.items():

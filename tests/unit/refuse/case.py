@@ -24,6 +24,8 @@ from tests.unit.refuse.sites import draw
 from tests.unit.refuse.writing import PASSWORD, Written, write
 from tests.unit.site_model.conftest import KEY
 
+INI, NUMBERS_IN_INI = ("hosts", "inventory"), ('"5 "', '"0x10"')
+"""Values of hosts in INI files are Python's literals to Ansible: these are numbers there, and no mistake."""
 MOST_SECONDS = 10.0
 """CPU of one case."""
 
@@ -155,6 +157,8 @@ def _mistaken(rng: Random) -> tuple[Mistake, Written]:
             mistake = t.cast(mistakes.InSite, make)(site, rng)
             written = write(site, rng)
             if mistake is None or (mistake.keys and not all_there(mistake, written)):
+                continue
+            if written.hosts_file in INI and mistake.what.endswith(NUMBERS_IN_INI):
                 continue
             return mistake, written
         written = write(site, rng)

@@ -122,3 +122,19 @@ def test_a_group_says_otherwise_than_all(example: Example) -> None:
     for file in (AZURE, ON_PREM):
         example.append(file, "\nsite_wan_mtu: 1300\n")
     assert example.problems() == []
+
+
+def test_of_two_halves_the_one_with_the_default_is_right(
+    example: Example,
+) -> None:
+    example.replace("hosts.yml", "            cpu-c-02:\n", "")
+    example.replace("hosts.yml", "              ansible_host: 192.168.50.32\n", "")
+    example.replace("hosts.yml", "              site_address: 10.30.3.12\n", "")
+    files = [
+        "group_vars/azure.yml",
+        *(f"host_vars/{host}.yml" for host in ("gpu-a-01", "gpu-a-02", "gpu-b-01")),
+    ]
+    for file in files:
+        example.append(file, "site_cluster_domain: other.local\n")
+    found = [(problem.file, problem.path) for problem in example.problems()]
+    assert sorted(found) == sorted((str(example.folder / file), "site_cluster_domain") for file in files)
