@@ -30,7 +30,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
     def asked(settings: str) -> str:
         file.write_text(f"HostKey {key}\n{settings}\n")
-        command = ["unshare", "--mount", "sh", "-c", READ, "sh", SSHD, "-T", "-f", file]
+        command: list[str | Path] = ["unshare", "--mount", "sh", "-c", READ, "sh", SSHD, "-T", "-f", file]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else f"refused: {done.stderr}"
 
