@@ -121,7 +121,8 @@ def waited(condition: Callable[[], bool], patience_s: float = 60.0) -> bool:
 def process_of(rack: World, number: int) -> int | None:
     """Return the number of a server's process, found by its name and not by what the lab writes down."""
     identity = rack.servers[number - 1].uuid
-    done = attempt(["pgrep", "-f", f"qemu-system.*{identity}"])
+    # Servers of other tests may have the same identity, and never the same folder.
+    done = attempt(["pgrep", "-f", f"qemu-system.*{identity}.*{rack.folder}/"])
     return int(done.stdout.split()[0]) if done.stdout.strip() else None
 
 

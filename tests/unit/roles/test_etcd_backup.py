@@ -124,7 +124,7 @@ VALUES = [
     ("etcd_backup_snapshot_seconds", 60, lambda found: found.snapshot_every_s),
     ("etcd_backup_coalesce_node_leases", False, lambda found: found.coalesce_node_leases),
     ("etcd_backup_spool_bytes", 2**21, lambda found: found.spool.max_bytes),
-    ("etcd_backup_metrics_address", "10.98.0.12", lambda found: found.metrics.address),
+    ("etcd_backup_metrics_address", "0.0.0.0", lambda found: found.metrics.address),
     ("etcd_backup_metrics_port", 12384, lambda found: found.metrics.port),
     ("etcd_backup_drill_after_snapshot", False, lambda found: found.drill.after_snapshot),
     ("etcd_backup_drill_max_age_seconds", 7200, lambda found: found.drill.max_age_s),

@@ -66,11 +66,20 @@ def test_every_option_is_explained(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_option_is_used(role: str) -> None:
-    # Options of the whole site are read by its model, those of remote things by their kinds.
+    # Options of the whole site are read by its model, those of remote things by their kinds,
+    # and some by the action of an operation.
     model = ROOT / "plugins" / "plugin_utils" / "assembly" / "build.py"
     remote = (ROOT / "plugins" / "plugin_utils" / "remote_kinds").glob("*.py")
     policy = ROOT / "ironspan" / "cli" / "gpu.py"
-    files = [policy, *(ROOT / "roles").rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml"), model, *remote]
+    actions = (ROOT / "plugins" / "action").glob("*.py")
+    files = [
+        policy,
+        *actions,
+        *(ROOT / "roles").rglob("*.j2"),
+        *(ROOT / "playbooks").glob("*.yml"),
+        model,
+        *remote,
+    ]
     sources = [path.read_text() for path in files]
     for name in load("roles", role, "defaults", "main.yml"):
         assert any(re.search(rf"\b{name}\b", text) for text in sources), name
