@@ -2,116 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the driver's library to pods: the real device plugin, nvidia-ctk, containerd and kubelet.
 
-The library is a stand-in (tests/support/nvml), and so is the device: a character device to which opening does
-nothing. Needs ``ironspan artifacts build --set gpu``.
+What stands in for a driver: gpu_lab.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import shlex
-import time
-import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.policy import shipped
 
-from tests.integration.conftest import Cluster, lab_cluster
+from tests.integration.conftest import lab_cluster
+from tests.integration.gpu_lab import DESCRIBED, DEVICE, HOST, KUBECTL, PLUGIN, Gpus, openable, until
 from tests.support import nvml
-from tests.support.playbooks import Played
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-
-HOST = "rack-1"
-KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-STATE = "/run/ironspan-gpus"
-DEVICE = "10:237"
-"""/dev/loop-control, which containers may not use unless they are given it."""
-PLUGIN, DESCRIBED = "ironspan-nvidia-device-plugin", "ironspan-nvidia-cdi"
-ON = {
-    "nvidia_toolkit_enabled": True,
-    "nvidia_device_plugin_enabled": True,
-    "node_kubelet_topology_manager_policy": "best-effort",
-    "node_kubelet_topology_manager_scope": "pod",
-}
 GPUS = 8
-PATIENCE_S = 120.0
-
-
-class Gpus(Cluster):
-    """The cluster, with a worker that has GPUs."""
-
-    state: nvml.State
-
-    def site(self, *options: str) -> Played:
-        """Run site.yml."""
-        more = self.folder / "gpu.yml"
-        more.write_text(yaml.safe_dump({"all": {"children": {"gpu": {"hosts": {HOST: None}}}}}))
-        return super().site("-i", str(more), "-e", json.dumps(ON), *options)
-
-    def put(self, path: str, content: bytes) -> None:
-        """Write a file of the host, as a whole."""
-        text = base64.b64encode(content).decode()
-        for start in range(0, len(text), 60_000):
-            self.on(HOST, f"echo {text[start : start + 60_000]} {'>>' if start else '>'} {path}.b64")
-        self.on(HOST, f"base64 -d {path}.b64 >{path}.new && rm {path}.b64 && mv {path}.new {path}")
-
-    def load_driver(self) -> None:
-        """Have the host look as if a driver were loaded."""
-        version = next(
-            line for line in self.state.path.read_text().splitlines() if line.startswith("driver ")
-        )
-        version = version.removeprefix("driver ")
-        library = f"{LIBRARIES}/libnvidia-ml.so"
-        self.put(f"{library}.{version}", nvml.built(self.folder / "nvml", STATE).read_bytes())
-        self.show()
-        loaded = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build"
-        major, minor = DEVICE.split(":")
-        nodes = [f"mknod -m 666 /dev/nvidia{number} c {major} {minor}" for number in range(GPUS)]
-        # nvidia-ctk asks which majors the driver has.
-        majors = r"sed '1a 195 nvidia\n195 nvidiactl\n510 nvidia-uvm' /proc/devices >/run/devices"
-        steps = [
-            f"ln -sf {library}.{version} {library}.1",
-            "ldconfig",
-            *nodes,
-            "mount -t tmpfs none /proc/driver",
-            "mkdir /proc/driver/nvidia",
-            f"echo {shlex.quote(loaded)} >/proc/driver/nvidia/version",
-            majors,
-            "mount --bind /run/devices /proc/devices",
-            f"systemctl restart {DESCRIBED} || {{ journalctl -u {DESCRIBED} -n 20; exit 1; }}",
-        ]
-        self.on(HOST, f"set -e; {'; '.join(steps)}")
-
-    def show(self) -> None:
-        """Let the host see what the GPUs are now."""
-        self.put(STATE, self.state.path.read_bytes())
-
-    def gpus(self) -> tuple[int, int]:
-        """Return how many GPUs the kubelet has, and how many it gives to pods."""
-        status = self.kubectl("get", "node", HOST)["status"]
-        return tuple(int(status[name].get("nvidia.com/gpu", 0)) for name in ("capacity", "allocatable"))  # type: ignore[return-value]
-
-    def start(self, name: str, gpus: int = 1) -> None:
-        """Start a pod with GPUs and wait until it is ready."""
-        container = {
-            "name": "main",
-            "image": "docker.io/library/busybox:1.37.0",
-            "command": ["sleep", "3600"],
-            "resources": {"limits": {"nvidia.com/gpu": gpus}},
-        }
-        spec = {"nodeName": HOST, "terminationGracePeriodSeconds": 0, "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self.on("az-1", f"echo {shlex.quote(json.dumps(pod))} | {KUBECTL} apply -f -")
-        self.on("az-1", f"{KUBECTL} wait --for=condition=Ready --timeout=90s pod/{name}")
-
-    def inside(self, name: str, command: str) -> str:
-        """Run a command in a pod; return what it said, errors too."""
-        return self.on("az-1", f"{KUBECTL} exec {name} -- sh -c {shlex.quote(command)} 2>&1", check=False)
 
 
 @pytest.fixture(scope="module")
@@ -121,20 +28,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpus]:
         assert made.first.status == 0, made.first.output[-4000:]
         made.state = nvml.State(tmp_path_factory.mktemp("gpus") / "state", "h100", GPUS)
         yield made
-
-
-def until(what: Callable[[], t.Any], wanted: t.Any) -> None:
-    """Wait until something is as wanted."""
-    end = time.monotonic() + PATIENCE_S
-    while (found := what()) != wanted:
-        assert time.monotonic() < end, found
-        time.sleep(1)
-
-
-def openable(site: Gpus, pod: str) -> list[str]:
-    """Return the GPUs that a pod can open."""
-    script = "for d in /dev/nvidia[0-9]*; do (exec 3<$d) && echo $d; done"
-    return sorted(line for line in site.inside(pod, script).splitlines() if line.startswith("/dev/"))
 
 
 def test_without_a_driver_nothing_is_offered_and_nothing_fails(site: Gpus) -> None:

@@ -23,14 +23,19 @@ SOURCE = Path(__file__).with_name("cuda.c")
 VARIABLE = "IRONSPAN_CUDA_STATE"
 
 
-def built(folder: Path) -> Path:
+def built(folder: Path, state: str = "") -> Path:
     """Build the library with gcc into a folder; return ``folder/libcuda.so.1``.
+
+    Args:
+        folder: where to; it exists.
+        state: the file that it reads in a program whose environment names none.
 
     Raises:
         subprocess.CalledProcessError: gcc did not compile it.
     """
     target = folder / "libcuda.so.1"
     flags = ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+    flags += [f'-DUSUAL_STATE="{state}"'] if state else []
     subprocess.run(
         ["gcc", *flags, f"-Wl,-soname,{target.name}", "-o", str(target), str(SOURCE)],
         check=True,

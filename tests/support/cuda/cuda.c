@@ -22,6 +22,10 @@ static int marked;
 static uint64_t generation, taken;
 static struct { const void *to, *from; size_t size; uint64_t generation; } last;
 
+#ifndef USUAL_STATE
+#define USUAL_STATE "/dev/null"
+#endif
+
 /* The value of "UUID.key" of the GPU that is used, else of "key". */
 static const char *value(const char *key)
 {
@@ -56,7 +60,7 @@ static int met(const char *call)
 
 static void started(void)
 {
-    FILE *file = fopen(getenv("IRONSPAN_CUDA_STATE") ? getenv("IRONSPAN_CUDA_STATE") : "/dev/null", "r");
+    FILE *file = fopen(getenv("IRONSPAN_CUDA_STATE") ? getenv("IRONSPAN_CUDA_STATE") : USUAL_STATE, "r");
     while (file && count < MOST * 8 && fgets(lines[count], sizeof(lines[0]), file)) {
         lines[count][strcspn(lines[count], "\n")] = '\0';
         count++;

@@ -102,7 +102,7 @@ class State:
     """
 
     def __init__(self, path: Path, profile: str = "h100", gpus: int = 8) -> None:
-        self.path = path
+        self.path, self.gpus = path, gpus
         self._well = {**_profile("common"), **_profile(profile), "gpus": str(gpus)}
         for index in range(gpus):
             self._well |= {
@@ -119,6 +119,11 @@ class State:
     def environment(self) -> dict[str, str]:
         """What a program needs in its environment, beside LD_LIBRARY_PATH."""
         return {VARIABLE: str(self.path)}
+
+    @property
+    def driver(self) -> str:
+        """Its version."""
+        return self._different.get("driver", self._well["driver"])
 
     def uuid(self, index: int) -> str:
         """Return the UUID of a GPU."""
@@ -150,6 +155,11 @@ class State:
         """Make all well again. Events stay: they have happened."""
         self._different.clear()
         self._write()
+
+    def boot(self) -> None:
+        """Make all well as a boot does, before which no event has happened."""
+        self._events.clear()
+        self.reset()
 
     def _write(self) -> None:
         values = {**self._well, **self._different}
