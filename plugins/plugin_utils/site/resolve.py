@@ -28,7 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions i
     refused_lookup,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin, place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value, without_value
 
@@ -113,7 +113,9 @@ class Resolver:
             for setting in self._draft.inventory.every_setting()
             if str(setting.key).startswith(prefixes)
             or not from_plugin(setting.key)
-            or str(setting.key) in self._draft.marks.variables  # Ansible does not say where keys of JSON are
+            # Ansible does not say where keys of JSON are, and of an encrypted file only it knows them.
+            or str(setting.key) in self._draft.marks.variables
+            or _is_of_json(setting.value)
         ]
         # Playbooks take their own switches with -e; only what looks like a role's variable is checked there.
         settings.extend(s for name, s in self._draft.inventory.extra.items() if name.startswith(prefixes))
@@ -281,6 +283,12 @@ class Resolver:
             "group_names": sorted(host.groups),
         }
         return Templar(loader=self._loader, variables=variables)
+
+
+def _is_of_json(value: t.Any) -> bool:
+    """Tell whether a value was read from a file of JSON; only texts say so."""
+    place = place_of(value)
+    return place is not None and place.file.endswith(".json")
 
 
 class _NotComputedError(Exception):

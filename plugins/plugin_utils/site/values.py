@@ -315,13 +315,16 @@ def _check_keys(
     checked: dict[str, t.Any] = {}
     for inner_key, inner in value.items():
         name = str(inner_key)
+        # JSON's keys, numbers and nulls have no place of their own.
+        known_place = place_of(inner_key) or place_of(inner)
+        of_key, of_value = (inner_key, inner) if known_place else (key, value)
         if name not in known:
             near = nearest(name, known)
             remedy = f"write {near}" if near else f"use only {', '.join(sorted(known))}"
-            report(inner_key, inner, f"{path}.{name}", "unknown key", remedy)
+            report(of_key, of_value, f"{path}.{name}", "unknown key", remedy)
             continue
         if inner is None:
-            report(inner_key, inner, f"{path}.{name}", "has no value", without_value(known[name]))
+            report(of_key, of_value, f"{path}.{name}", "has no value", without_value(known[name]))
             checked[name] = None
             continue
         checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)

@@ -73,8 +73,10 @@ def unknown_variable(site: Site, rng: Random) -> Mistake:
     return Mistake("unknown variable", f"{owner}: {name}", ((owner, name),))
 
 
+LOOPBACK = "127.0.0.5"
+"""A lab may have hosts there."""
 ADDRESSES = (
-    "127.0.0.5",
+    LOOPBACK,
     "0.0.0.0",
     "224.0.0.1",
     "169.254.1.1",
@@ -106,6 +108,8 @@ def address(site: Site, rng: Random) -> Mistake:
     site.hosts[host].pop("site_address", None)
     variable = rng.choice(["ansible_host", "site_address"])
     text = rng.choice(ADDRESSES)
+    if text == LOOPBACK and any(values.get("site_lab") for values in site.variables.values()):
+        text = "0.0.0.0"
     site.hosts[host][variable] = text
     return Mistake("address", f"{host}: {variable}: {text!r}", ((host, variable),))
 

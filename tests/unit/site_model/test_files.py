@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, yaml_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import read_marks
 from hypothesis import given, settings
@@ -36,6 +38,29 @@ def test_a_mistake_is_named_and_nothing_else(example: Example, mistake: Mistake)
         text = (example.folder / mistake.file).read_bytes().decode("utf-8", "replace")
         (line,) = (number for number, each in enumerate(text.split("\n"), 1) if mistake.at in each)
     assert (problem.file, problem.line) == (str(example.folder / mistake.file), line), everything
+
+
+@pytest.mark.parametrize(
+    ("inner", "says"),
+    [('{"kind": null}', "kind: has no value"), ('{"knd": 5}', "knd: unknown key; write kind")],
+)
+def test_a_part_of_a_value_in_json(example: Example, inner: str, says: str) -> None:
+    example.append("group_vars/rack_a.json", f'{{\n"user_a": 1,\n"etcd_backup_management": {inner}\n}}\n')
+    found = [problem for problem in example.problems() if says in str(problem)]
+    assert [(problem.file, problem.line) for problem in found] == [
+        (str(example.folder / "group_vars/rack_a.json"), 3)
+    ], example.problems()
+
+
+def test_an_encrypted_file_of_json(example: Example) -> None:
+    loader = DataLoader()
+    secret = VaultSecret(b"a password")
+    loader.set_vault_secrets([("default", secret)])
+    data = VaultLib([("default", secret)]).encrypt('{"ansible_hots": "10.20.0.11"}', secret)
+    example.append("group_vars/rack_a.json", data.decode())
+    (problem,) = example.problems(loader=loader)
+    assert "ansible_hots: unknown variable; write ansible_host" in str(problem)
+    assert problem.file == str(example.folder / "group_vars/rack_a.json")
 
 
 def test_names_are_told_apart() -> None:
