@@ -316,21 +316,18 @@ def _check_keys(
     for inner_key, inner in value.items():
         name = str(inner_key)
         # JSON's keys, numbers and nulls have no place of their own.
-        known_place = place_of(inner_key) or place_of(inner)
-        of_key, of_value = (inner_key, inner) if known_place else (key, value)
+        at = inner_key if place_of(inner_key) or place_of(inner) else key
         if name not in known:
             near = nearest(name, known)
             remedy = f"write {near}" if near else f"use only {', '.join(sorted(known))}"
-            report(of_key, of_value, f"{path}.{name}", "unknown key", remedy)
-            continue
-        if inner is None:
-            report(of_key, of_value, f"{path}.{name}", "has no value", without_value(known[name]))
+            report(at, inner, f"{path}.{name}", "unknown key", remedy)
+        elif inner is None:
+            report(at, inner, f"{path}.{name}", "has no value", without_value(known[name]))
             checked[name] = None
-            continue
-        checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)
-    for name, inner_option in known.items():
-        if name in checked:
-            continue
+        else:
+            checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)
+    for name in [each for each in known if each not in checked]:
+        inner_option = known[name]
         if inner_option.required:
             report(key, value, f"{path}.{name}", "is missing", f"write '{name}: ...' here")
         elif inner_option.default is not None:
