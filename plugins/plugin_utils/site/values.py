@@ -197,7 +197,8 @@ def check_value(key: t.Any, value: t.Any, option: Option, path: str, report: Rep
     except Rejected as rejected:
         report(key, value, path, rejected.message, rejected.remedy)
         return None
-    if not _has_format(key, converted, option, path, report):
+    # A converted text does not say where it stands.
+    if not _has_format(key, value if value == converted else converted, option, path, report):
         return None
     _check_choices(key, converted, option, path, report)
     _check_range(key, converted, option, path, report)
@@ -326,8 +327,7 @@ def _check_keys(
             checked[name] = None
         else:
             checked[name] = check_value(inner_key, inner, known[name], f"{path}.{name}", report)
-    for name in [each for each in known if each not in checked]:
-        inner_option = known[name]
+    for name, inner_option in [(name, each) for name, each in known.items() if name not in checked]:
         if inner_option.required:
             report(key, value, f"{path}.{name}", "is missing", f"write '{name}: ...' here")
         elif inner_option.default is not None:

@@ -52,6 +52,15 @@ def test_a_part_of_a_value_in_json(example: Example, inner: str, says: str) -> N
     ], example.problems()
 
 
+def test_a_text_of_one_host_is_named_in_its_own_file(example: Example) -> None:
+    example.replace(
+        "hosts.yml", "gpu-a-02: {ansible_host: 10.30.1.12}", "gpu-a-02: {site_address: 10.30.1.12}"
+    )
+    example.append("host_vars/gpu-a-01.json", '{\n"site_address": "10.30.1.11\\nx"\n}\n')
+    (problem,) = example.problems()
+    assert problem.file == str(example.folder / "host_vars/gpu-a-01.json")
+
+
 def test_an_encrypted_file_of_json(example: Example) -> None:
     loader = DataLoader()
     secret = VaultSecret(b"a password")
