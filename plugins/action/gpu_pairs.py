@@ -16,9 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.pairs import Outcome, Pair
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.preflight import pair_tests
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import boot_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
-_CONFLICT, _LOOK_S = 409, 5.0
+_LOOK_S = 5.0
 _TRIES = 3
 """Times that a request is written: a node's status changes every few seconds."""
 
@@ -128,14 +127,7 @@ class _Runner:
             why = idle.reason(node, any(map(idle.works, pods)), time.time())
             if why not in ("", idle.TAINTED):
                 return f"{name}: {why}"
-            version = node["metadata"]["resourceVersion"]
-            body = {"metadata": {"resourceVersion": version, "annotations": {idle.ACTION: text}}}
-            try:
-                self._api.merge(f"/api/v1/nodes/{name}", body)
-            except ApiError as error:
-                if error.status != _CONFLICT:
-                    raise
-            else:
+            if idle.write(self._api, name, node["metadata"]["resourceVersion"], text):
                 return ""
         return f"{name}: something else changes it all the time"
 

@@ -10,9 +10,6 @@ import typing as t
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.actions.cluster import ClusterAction, Result
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import idle
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
-
-_CONFLICT = 409
 
 
 class ActionModule(ClusterAction):
@@ -42,7 +39,7 @@ class ActionModule(ClusterAction):
         )
         left, asked = dict(chosen.left), list[idle.Asked]()
         for one in chosen.asked:
-            if not self._task.check_mode and not _written(api, one):
+            if not self._task.check_mode and not idle.write(api, one.node, one.version, one.action):
                 left[one.node] = "something else has changed it just now"
                 continue
             asked.append(one)
@@ -50,15 +47,3 @@ class ActionModule(ClusterAction):
         for line in notes:
             self.say(line)
         return {"changed": bool(asked), "asked": [one.node for one in asked], "left": left, "notes": notes}
-
-
-def _written(api: t.Any, one: idle.Asked) -> bool:
-    """Write the request on a node; False where the node has changed since it was chosen."""
-    body = {"metadata": {"resourceVersion": one.version, "annotations": {idle.ACTION: one.action}}}
-    try:
-        api.merge(f"/api/v1/nodes/{one.node}", body)
-    except ApiError as error:
-        if error.status == _CONFLICT:
-            return False
-        raise
-    return True

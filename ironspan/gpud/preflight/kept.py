@@ -16,6 +16,8 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 
+from ironspan.program.errors import Refused
+
 LOG = logging.getLogger(__name__)
 RUNNING, DONE, STOPPED = "running", "done", "yielded"
 VERSION = 1
@@ -105,6 +107,25 @@ def alone(folder: Path) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make the folder, and be the only preflight of this host while the block runs.
+
+    Raises:
+        Refused: another one runs, or the folder cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder) as is_alone:
+            if not is_alone:
+                raise Refused("A preflight runs on this host already.", "Wait until it has ended.")
+            yield
+    except OSError as error:
+        raise Refused(
+            f"{folder} cannot be used: {error}.", "Run it as root, or name another folder."
+        ) from error
 
 
 def runs(folder: Path) -> bool:

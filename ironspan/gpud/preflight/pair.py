@@ -32,11 +32,10 @@ from ironspan.gpud.events import rfc3339
 from ironspan.gpud.preflight import kept, verdict
 from ironspan.gpud.preflight.children import Others, command, environment
 from ironspan.gpud.preflight.meet import Meeting
-from ironspan.gpud.preflight.run import Stop
+from ironspan.gpud.preflight.run import Stop, cards
 from ironspan.gpud.preflight.verdict import Result
 from ironspan.gpud.settings import Settings
-from ironspan.gpud.watch import read_once
-from ironspan.program.errors import Refused, ServiceError
+from ironspan.program.errors import ServiceError
 
 LOG = logging.getLogger(__name__)
 YIELDED = "ended: "
@@ -117,30 +116,18 @@ def paired(
         ServiceError: NVML does not answer.
     """
     boot = boot or boot_id()
-    try:
-        chosen.state.mkdir(parents=True, exist_ok=True)
-        with kept.alone(chosen.state) as alone:
-            if not alone:
-                raise Refused("A preflight runs on this host already.", "Wait until it has ended.")
-            found = _alone(chosen, asked, ended, tell, boot)
-            text = json.dumps([*results(chosen.state), found][-MOST:], separators=(",", ":"))
-            write_file(path(chosen.state), text.encode(), 0o600)
-            return found
-    except OSError as error:
-        raise Refused(
-            f"{chosen.state} cannot be used: {error}.", "Run it as root, or name another folder."
-        ) from error
+    with kept.held(chosen.state):
+        found = _alone(chosen, asked, ended, tell, boot)
+        text = json.dumps([*results(chosen.state), found][-MOST:], separators=(",", ":"))
+        write_file(path(chosen.state), text.encode(), 0o600)
+        return found
 
 
 def _alone(
     chosen: Settings, asked: Pairing, ended: Callable[[], bool], tell: Tell, boot: str
 ) -> dict[str, t.Any]:
     start = time.time()
-    reading = read_once(chosen.hang_s, chosen.left_out, chosen.library).get("reading") or {}
-    gpus = {str(gpu["uuid"]): str(gpu.get("name")) for gpu in reading.get("gpus", ()) if gpu.get("uuid")}
-    if not gpus:
-        raise ServiceError("NVML names no GPU.", "ironspan-gpud check says more.", retryable=True)
-    parted = any((gpu.get("mig") or [0])[0] for gpu in reading["gpus"])
+    gpus, parted, driver = cards(chosen)
     found, why = [], ""
     try:
         with _files(chosen, asked.listens) as files, Others(chosen.library) as others:
@@ -161,7 +148,7 @@ def _alone(
         "id": asked.id,
         "with": asked.peer,
         "boot": boot,
-        "driver": str((reading.get("system") or {}).get("driver") or ""),
+        "driver": driver,
         "started": rfc3339(start),
         "ended": rfc3339(time.time()),
         # Only a test that was not passed is bad: a pair that did not meet says nothing about either.

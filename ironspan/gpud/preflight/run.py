@@ -23,7 +23,7 @@ from ironspan.gpud.preflight.children import Child, Others, wait_for
 from ironspan.gpud.preflight.verdict import Result
 from ironspan.gpud.settings import Settings
 from ironspan.gpud.watch import read_once
-from ironspan.program.errors import Refused, ServiceError
+from ironspan.program.errors import ServiceError
 
 LOG = logging.getLogger(__name__)
 _ASK_S, _FIRST_LOOK_S = 1.0, 20.0
@@ -66,28 +66,37 @@ def preflight(
         ServiceError: NVML does not answer.
     """
     boot = boot or boot_id()
-    try:
-        chosen.state.mkdir(parents=True, exist_ok=True)
-        with kept_.alone(chosen.state) as alone:
-            if not alone:
-                raise Refused("A preflight runs on this host already.", "Wait until it has ended.")
-            return _alone(chosen, ended, tell, quick, boot)
-    except OSError as error:
-        raise Refused(
-            f"{chosen.state} cannot be used: {error}.", "Run it as root, or name another folder."
-        ) from error
+    with kept_.held(chosen.state):
+        return _alone(chosen, ended, tell, quick, boot)
+
+
+class Cards(t.NamedTuple):
+    """What NVML says before tests begin: the GPUs' models by UUID, whether one is divided, the driver."""
+
+    gpus: dict[str, str]
+    parted: bool
+    driver: str
+
+
+def cards(chosen: Settings) -> Cards:
+    """Ask NVML for the GPUs of this host.
+
+    Raises:
+        ServiceError: it does not answer, or names none.
+    """
+    reading = read_once(chosen.hang_s, chosen.left_out, chosen.library).get("reading") or {}
+    gpus = {str(gpu["uuid"]): str(gpu.get("name")) for gpu in reading.get("gpus", ()) if gpu.get("uuid")}
+    if not gpus:
+        raise ServiceError("NVML names no GPU.", "ironspan-gpud check says more.", retryable=True)
+    parted = any((gpu.get("mig") or [0])[0] for gpu in reading["gpus"])
+    return Cards(gpus, parted, str((reading.get("system") or {}).get("driver") or ""))
 
 
 def _alone(chosen: Settings, ended: Callable[[], bool], tell: Tell, quick: bool, boot: str) -> Report:
     before = kept_.read(chosen.state)
     if before.attempt.how == kept_.RUNNING:
         tell("the last preflight was killed in the middle; this is a new one")
-    reading = read_once(chosen.hang_s, chosen.left_out, chosen.library).get("reading") or {}
-    gpus = {str(gpu["uuid"]): str(gpu.get("name")) for gpu in reading.get("gpus", ()) if gpu.get("uuid")}
-    if not gpus:
-        raise ServiceError("NVML names no GPU.", "ironspan-gpud check says more.", retryable=True)
-    parted = any((gpu.get("mig") or [0])[0] for gpu in reading["gpus"])
-    driver = str((reading.get("system") or {}).get("driver") or "")
+    gpus, parted, driver = cards(chosen)
     start = time.time()
     now = kept_.begun(before, boot, start)
     if not quick:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import is_cordoned, is_ready
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 Object = Mapping[str, t.Any]
 ACTION, DONE = "ironspan.io/gpu-action", "ironspan.io/gpu-action-done"
@@ -27,6 +28,7 @@ NEW = frozenset({"joining", "testing"})
 SEEN, CONDITION = "ironspan.io/gpu-seen", "GPUPreflight"
 ANSWER_S = 3600.0
 """Seconds in which the agent may begin; as long as a preflight may take."""
+_CONFLICT = 409
 _VENDOR = "nvidia.com/"
 _SHOWN = 10
 _OVER = frozenset({"Succeeded", "Failed"})
@@ -189,3 +191,22 @@ def moment(text: t.Any) -> float:
         return datetime.datetime.fromisoformat(str(text)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+
+
+def write(api: t.Any, node: str, version: str, action: str) -> bool:
+    """Write a request on a node; return False where the node is another one than it was decided about.
+
+    Args:
+        api: of the cluster, as administrator.
+        node: its name.
+        version: of the object that this was decided about.
+        action: text of the annotation that asks.
+    """
+    body = {"metadata": {"resourceVersion": version, "annotations": {ACTION: action}}}
+    try:
+        api.merge(f"/api/v1/nodes/{node}", body)
+    except ApiError as error:
+        if error.status == _CONFLICT:
+            return False
+        raise
+    return True
