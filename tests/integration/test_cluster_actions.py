@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -121,6 +121,31 @@ def playbook(site: Site, tasks: list[Object], *options: str) -> tuple[list[str],
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
     environment |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     return [*command, *options], environment
+
+
+def command(site: Site, inventories: Sequence[Path], *words: str, code: int = 0) -> str:
+    """Run a command of ironspan; return what it says.
+
+    Args:
+        site: whose cluster it is.
+        inventories: all that it gets.
+        words: the command and its options.
+        code: with which it has to end.
+    """
+    call = [str(Path(sys.executable).with_name("ironspan")), *words]
+    for path in inventories:
+        call += ["-i", str(path)]
+    done = subprocess.run(
+        call,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "XDG_STATE_HOME": str(site.control.folder / "state")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
 
 
 def run(site: Site, tasks: list[Object], *options: str, status: int = 0) -> str:

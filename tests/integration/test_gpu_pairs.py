@@ -104,18 +104,7 @@ def addresses(*found: str) -> Iterator[None]:
 
 def asked(site: actions.Site, more: Path, *options: str, code: int = 0) -> str:
     """Run the command; return what it says."""
-    command = [str(Path(sys.executable).with_name("ironspan")), "gpu", "pairs", "-i", str(site.inventory)]
-    done = subprocess.run(
-        [*command, "-i", str(more), *options],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "XDG_STATE_HOME": str(site.control.folder / "state")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout
-    return done.stdout
+    return actions.command(site, [site.inventory, more], "gpu", "pairs", *options, code=code)
 
 
 def test_two_nodes_test_each_other_and_a_bad_one_is_named_by_two_others(

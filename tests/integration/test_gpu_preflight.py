@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ApiError
 
 from tests.support import cuda, nvml
-from tests.support.playbooks import ROOT
 
 from . import test_cluster_actions as actions
 from .test_gpud_api import World, until
@@ -77,20 +74,7 @@ class Gpus(World):
 
 def asked(site: actions.Site, inventories: list[Path], *options: str, code: int = 0) -> str:
     """Run the command; return what it says."""
-    command = [str(Path(sys.executable).with_name("ironspan")), "gpu", "preflight"]
-    for path in inventories:
-        command += ["-i", str(path)]
-    done = subprocess.run(
-        [*command, *options],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "XDG_STATE_HOME": str(site.control.folder / "state")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout
-    return done.stdout
+    return actions.command(site, inventories, "gpu", "preflight", *options, code=code)
 
 
 def test_an_idle_node_is_asked_and_its_agent_answers(
