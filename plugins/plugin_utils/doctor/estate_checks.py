@@ -108,6 +108,8 @@ def _kind_and_name(identifier: str) -> tuple[str, str]:
 
 
 def _ending(ends: t.Iterable[Mapping[str, str]], now: float) -> Iterator[Finding]:
+    """Yield the roles that end soon, the soonest first."""
+    soon: list[tuple[float, Mapping[str, str]]] = []
     for one in ends:
         try:
             moment = datetime.datetime.fromisoformat(one["ends"])
@@ -115,12 +117,14 @@ def _ending(ends: t.Iterable[Mapping[str, str]], now: float) -> Iterator[Finding
             continue
         left = moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() - now
         if 0 < left < SOON_DAYS * _DAY:
-            on = one["scope"].rpartition("/")[2]
-            yield Finding(
-                PROBLEM if left < ENDING_DAYS * _DAY else NOTICE,
-                f"the role {one['role']} of {one['who']} on {on} ends in {duration(left)}",
-                "extend it in Privileged Identity Management, or let it end",
-            )
+            soon.append((left, one))
+    for left, one in sorted(soon, key=lambda each: (each[0], each[1]["scope"], each[1]["who"])):
+        on = one["scope"].rpartition("/")[2]
+        yield Finding(
+            PROBLEM if left < ENDING_DAYS * _DAY else NOTICE,
+            f"the role {one['role']} of {one['who']} on {on} ends in {duration(left)}",
+            "extend it in Privileged Identity Management, or let it end",
+        )
 
 
 def endpoints(evidence: Evidence) -> Iterator[Finding]:
