@@ -182,7 +182,8 @@ def fuzz(target: Target, seed: int, inputs: int, cpu_seconds: float = float("inf
     draw = random.Random(f"{target.name} {seed}")
     known = list(target.samples)
     found: dict[str, Finding] = {}
-    end = time.process_time() + cpu_seconds
+    began = time.process_time()
+    newest = 0.0
     with _Lines(target.watched) as lines:
         for sample in target.samples:
             if wrong := judge(target, sample):
@@ -190,7 +191,7 @@ def fuzz(target: Target, seed: int, inputs: int, cpu_seconds: float = float("inf
         tried = 0
         while tried < inputs:
             tried += 1
-            if time.process_time() > end:
+            if time.process_time() - began > cpu_seconds:
                 break
             data = change(draw.choice(known), draw.choice(known), draw)
             lines.new = False
@@ -199,5 +200,9 @@ def fuzz(target: Target, seed: int, inputs: int, cpu_seconds: float = float("inf
                 found.setdefault(wrong.split(":")[0] + wrong[wrong.rfind("(") :], Finding(data, wrong))
             if lines.new:
                 known.append(data)
-    print(f"{target.name}: {tried:,} inputs, {len(known):,} kept, {len(found)} findings")
+                newest = time.process_time() - began
+    print(
+        f"{target.name}: {tried:,} inputs in {time.process_time() - began:.0f} s, {len(known):,} kept, "
+        f"the last line not reached before after {newest:.1f} s, {len(found)} findings"
+    )
     return list(found.values())
