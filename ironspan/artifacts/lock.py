@@ -67,6 +67,8 @@ class Base:
     licence: str
     links: dict[str, str]
     applets: tuple[str, ...] | t.Literal["all"]
+    scripts: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Path -> content of small programs of our own."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -232,9 +232,30 @@ def test_a_base_layer_is_trimmed_and_linked(
         assert links == expected
 
 
+def test_a_script_wins_over_a_package_and_an_applet(tmp_path: pathlib.Path) -> None:
+    scripts = {"/usr/bin/sh": "#!/usr/bin/bash\n", "/usr/sbin/ip": "#!/usr/bin/sh\n"}
+    debian_tree(tmp_path / "base.tar")
+    base = lock.Base("b", "trixie", ("nftables",), "GPL", {}, "all", scripts)
+    debian._trim(base, tmp_path / "base.tar", tmp_path / "layer", tmp_path)
+    with tarfile.open(tmp_path / "layer") as layer:
+        names = layer.getnames()
+        assert len(names) == len(set(names))
+        for path, text in scripts.items():
+            content = layer.extractfile(path.lstrip("/"))
+            assert content is not None
+            assert content.read() == text.encode()
+            assert layer.getmember(path.lstrip("/")).mode == 0o755
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"suite": "forky"}, {"packages": ("a", "b")}, {"links": {"/a": "b"}}, {"applets": ("sh",)}],
+    [
+        {"suite": "forky"},
+        {"packages": ("a", "b")},
+        {"links": {"/a": "b"}},
+        {"applets": ("sh",)},
+        {"scripts": {"/usr/bin/sh": "#!/usr/bin/bash\n"}},
+    ],
 )
 def test_a_base_layers_recipe_follows_what_it_is_made_of(change: dict[str, object]) -> None:
     fields = {
