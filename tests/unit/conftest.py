@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.engine import run
+from ansible_collections.ironspan.hybrid.plugins.module_utils._resources import systemd_unit
 
 from tests.support.clock import Clock
 from tests.support.stand_ins import SYSTEMCTL
@@ -136,8 +137,9 @@ def mirror(tmp_path: Path) -> Iterator[Mirror]:
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, mirror: Mirror) -> Sandbox:
-    """An empty host."""
+def sandbox(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """An empty host, whose units run, or do not, at once."""
+    monkeypatch.setattr(systemd_unit, "SETTLE_SECONDS", 0)
     return Sandbox(tmp_path / "root", mirror.url)
 
 
