@@ -97,6 +97,25 @@ def update(host: Host) -> None:
     host.run(["apt-get", "update", "-q"], check=False, env=ENVIRONMENT, timeout=TIMEOUT)
 
 
+def choices(host: Host, words: t.Sequence[str]) -> t.Iterator[t.List[str]]:
+    """Yield what apt may be asked for where one package is left to it, in each version that there is.
+
+    apt takes its newest version, also where that insists on another version of a package that is named
+    exactly. Precompiled kernel modules do so, whose version is not the driver's.
+
+    Args:
+        host: the host; its lists of packages are there.
+        words: names, with ``=VERSION`` or without.
+    """
+    for place, word in enumerate(words):
+        if "=" in word or word.endswith("-"):
+            continue
+        _, text, _ = host.run(["apt-cache", "madison", word], check=False, env=ENVIRONMENT)
+        rows = [[part.strip() for part in line.split("|")] for line in text.splitlines()]
+        for version in dict.fromkeys(row[1] for row in rows if len(row) == 3 and row[0] == word):
+            yield [*words[:place], f"{word}={version}", *words[place + 1 :]]
+
+
 def last_error(text: str) -> str:
     """Return what apt-get said last, its errors first."""
     lines = text.strip().splitlines()

@@ -185,12 +185,8 @@ def _simulated(host: Host, spec: Spec, words: t.List[str]) -> t.Tuple[t.List[str
     Raises:
         ResourceError: neither the host's sources nor the files that were kept have these versions.
     """
-    tried, first = words, ""
-    for attempt in ("known lists", "new lists", "kept files"):
-        if attempt == "new lists":
-            _apt.update(host)
-        elif attempt == "kept files":
-            tried = [_kept_file(host, spec, word) or word for word in words]
+    first = ""
+    for tried in _attempts(host, spec, words):
         status, planned, problem = _apt.run(host, "install", "--simulate", *_FREE, *tried, check=False)
         if status == 0:
             return tried, _apt.parse_simulation(planned)
@@ -199,6 +195,15 @@ def _simulated(host: Host, spec: Spec, words: t.List[str]) -> t.Tuple[t.List[str
         f"{' '.join(words)} cannot be installed: {first}",
         "Check names and versions, and that /etc/apt/sources.list.d on the host names a mirror with them.",
     )
+
+
+def _attempts(host: Host, spec: Spec, words: t.List[str]) -> t.Iterator[t.List[str]]:
+    """Yield what apt is asked for, in turn, until it can do it."""
+    yield words
+    _apt.update(host)
+    yield words
+    yield from _apt.choices(host, words)
+    yield [_kept_file(host, spec, word) or word for word in words]
 
 
 def _note(

@@ -58,6 +58,9 @@ for name, version in list(wanted.items()):
         wanted.setdefault("libtool", version)
     if name == "other" and version and "tool" in packages:
         wanted.setdefault("tool", "")
+    if name == "modules" and version and version.partition("+")[2] != wanted["tool"]:
+        sys.stderr.write("E: Unable to correct problems, you have held broken packages.\\n")
+        sys.exit(100)
 for name, version in wanted.items():
     before = packages.get(name, ["", ""])
     installed = before[0][1:2] == "i"
@@ -80,6 +83,12 @@ for name, version in wanted.items():
     else:
         packages.pop(name)
 json.dump(world, open(root + "/world.json", "w"))
+"""
+CACHE = """
+import json, os, sys
+offered = json.load(open(os.environ["IRONSPAN_ROOT"] + "/world.json"))["offered"]
+for version in reversed(offered.get(sys.argv[2], [])):
+    print(" %s | %s | http://mirror ./ Packages" % (sys.argv[2], version))
 """
 MARK = """
 import json, os, sys
@@ -112,6 +121,7 @@ OLD, NEW = "550.1-2", "550.1-4"
 def host(tmp_path: Path) -> FakeHost:
     host = FakeHost(tmp_path)
     host.python_program("apt-get", APT)
+    host.python_program("apt-cache", CACHE)
     host.python_program("apt-mark", MARK)
     host.python_program("dpkg-query", QUERY)
     host.python_program("dpkg", CONFIGURE)
@@ -166,6 +176,18 @@ def test_the_way_back_needs_no_mirror(host: FakeHost) -> None:
     offers(host)
     converge(KIND, spec(OLD), host)
     assert versions(host)["tool"] == versions(host)["libtool"] == OLD
+
+
+def test_of_a_package_without_a_version_that_one_is_taken_which_goes_with_the_others(host: FakeHost) -> None:
+    both = [f"6.8-60+{OLD}", f"6.8-60+{NEW}"]
+    offers(host, tool=[OLD, NEW], libtool=[OLD, NEW], modules=both)
+    for version in (OLD, NEW, OLD):
+        wanted = spec(version, packages={"tool": version, "modules": ""})
+        converge(KIND, wanted, host)
+        assert versions(host) == {"tool": version, "libtool": version, "modules": f"6.8-60+{version}"}
+    with pytest.raises(ResourceError, match="held broken packages"):
+        offers(host, tool=["550.1-6"], libtool=["550.1-6"], modules=both)
+        converge(KIND, spec("550.1-6", packages={"tool": "550.1-6", "modules": ""}), host)
 
 
 def test_only_files_of_the_present_and_the_former_version_are_kept(host: FakeHost) -> None:
