@@ -8,15 +8,13 @@ module that says what modinfo has to say. Nothing is loaded.
 
 from __future__ import annotations
 
-import subprocess
 import typing as t
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ironspan.lab import base_image
-from tests.support.debian_packages import entry
+from tests.support.debian_packages import build, entry, module
 from tests.support.debian_tree import DebianTree
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -44,35 +42,6 @@ def document(release: tuple[str, str]) -> dict[str, t.Any]:
     return {"schema": 1, "site": "s", "host": "h", "layers": ["gpu"], "resources": resources}
 
 
-def build(folder: Path, name: str, version: str, needs: str, files: dict[str, bytes]) -> None:
-    """Build a package."""
-    tree = folder / f"{name}-{version}"
-    (tree / "DEBIAN").mkdir(parents=True)
-    needs = f"Depends: {needs}\n" if needs else ""
-    (tree / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests <t@example.com>\n{needs}"
-        "Description: stand-in\n"
-    )
-    if files:
-        # As DKMS does when it has built.
-        (tree / "DEBIAN/postinst").write_text(f"#!/bin/sh\nset -e\ndepmod {KERNEL}\n")
-        (tree / "DEBIAN/postinst").chmod(0o755)
-    for path, content in files.items():
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_bytes(content)
-    command = ["dpkg-deb", "--root-owner-group", "-b", str(tree), str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def module(folder: Path, version: str) -> bytes:
-    """Compile what modinfo reads: an object file with the section of a module."""
-    source, made = folder / "m.c", folder / "m.ko"
-    info = f'"version={version}\\0license=Dual BSD/GPL\\0"'
-    source.write_text(f'static const char i[] __attribute__((section(".modinfo"), used)) = {info};\n')
-    subprocess.run(["gcc", "-c", "-o", str(made), str(source)], check=True)
-    return made.read_bytes()
-
-
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianTree]:
     """Return a tree that knows the source of both releases."""
@@ -82,9 +51,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianTree]:
     for release in (OLD, NEW):
         wanted = packages(release)
         dkms = wanted["mlnx-ofed-kernel-dkms"]
-        path = f"lib/modules/{KERNEL}/updates/dkms/mlx5_core.ko"
-        build(debs, "mlnx-ofed-kernel-dkms", dkms, "", {f"usr/{path}": module(debs, release[1])})
-        build(debs, "doca-ofed", wanted["doca-ofed"], f"mlnx-ofed-kernel-dkms (= {dkms})", {})
+        path = f"usr/lib/modules/{KERNEL}/updates/dkms/mlx5_core.ko"
+        made = module(debs, release[1], "Dual BSD/GPL")
+        # As DKMS does when it has built.
+        build(debs, "mlnx-ofed-kernel-dkms", dkms, files={path: made}, after=f"depmod {KERNEL}")
+        build(debs, "doca-ofed", wanted["doca-ofed"], needs=f"mlnx-ofed-kernel-dkms (= {dkms})")
     source = folder / "up/srv/ofed"
     source.mkdir(parents=True)
     files = sorted(debs.glob("*.deb"))

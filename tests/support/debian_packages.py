@@ -1,12 +1,12 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Debian packages for hosts of a lab, which have no way to Debian's own servers."""
+"""Debian packages for hosts of a lab, which have no way to Debian's own servers, and packages of our own."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ironspan.lab import Lab, base_image
@@ -66,6 +66,62 @@ def bring(lab: Lab, host: str, names: Sequence[str], folder: Path) -> None:
         "mkdir /root/debs && tar -x -C /root/debs && dpkg --install /root/debs/*.deb && rm -r /root/debs"
     )
     subprocess.run(lab.ssh_command(host, [install]), check=True, input=tar.stdout)
+
+
+def build(
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    needs: str = "",
+    files: Mapping[str, bytes] | None = None,
+    after: str = "",
+) -> Path:
+    """Build a package.
+
+    Args:
+        folder: where to.
+        name: of the package.
+        version: of the package.
+        needs: what it depends on.
+        files: path without a leading slash -> content; those below a folder ``bin`` are programs.
+        after: lines of a shell that run when it has been installed.
+
+    Returns:
+        The file.
+    """
+    tree = folder / f"{name}-{version}"
+    (tree / "DEBIAN").mkdir(parents=True)
+    depends = f"Depends: {needs}\n" if needs else ""
+    (tree / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\n{depends}"
+        "Maintainer: tests <t@example.com>\nDescription: stand-in\n"
+    )
+    if after:
+        (tree / "DEBIAN/postinst").write_text(f"#!/bin/sh\nset -e\n{after}\n")
+        (tree / "DEBIAN/postinst").chmod(0o755)
+    for path, content in (files or {}).items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+        (tree / path).chmod(0o755 if "/bin/" in path else 0o644)
+    command = ["dpkg-deb", "--root-owner-group", "-b", str(tree), str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / f"{name}_{version}_all.deb"
+
+
+def module(folder: Path, version: str, licence: str) -> bytes:
+    """Compile what modinfo reads of a kernel module: an object file with the section of one.
+
+    Args:
+        folder: for the source and what is made of it.
+        version: of the module.
+        licence: of the module.
+    """
+    source, made = folder / "m.c", folder / "m.ko"
+    info = f'"version={version}\\0license={licence}"'
+    source.write_text(f'static const char i[] __attribute__((section(".modinfo"), used)) = {info};\n')
+    subprocess.run(["gcc", "-c", "-o", str(made), str(source)], check=True)
+    return made.read_bytes()
 
 
 def entry(file: Path) -> str:
