@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from ironspan.cli import environment
 from tests.bench.table import Table
@@ -21,8 +22,13 @@ from tests.support import durations
 environment.settle()
 
 # A busy machine is slow, not wrong.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# What is drawn is the same in every run: a change is told what it broke, not what somebody else did.
+settings.register_profile("repeatable", PATIENT, derandomize=True, database=None)
+settings.register_profile("searching", PATIENT, derandomize=False)
+settings.load_profile("repeatable")
+# Constants of the modules that happen to be loaded would be drawn too: a file alone drew other values.
+providers._get_local_constants = lambda: providers._local_constants
 TABLE = pytest.StashKey[Table]()
 
 
@@ -42,8 +48,10 @@ def handlers_of_signals() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear interrupts: a shell that starts the tests in the background ignores them, which is inherited."""
+    """Hear interrupts, which a shell that starts the tests in the background ignores; search in long runs."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "long" in str(config.getoption("markexpr")):
+        settings.load_profile("searching")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

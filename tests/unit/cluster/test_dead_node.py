@@ -13,7 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.drain i
 
 from tests.support.fake_nodes import FakeCluster, serving
 
-CONSENT = Policy(seconds=1.2, unreachable="delete", watch_seconds=0.3)
+CONSENT = Policy(seconds=60, unreachable="delete", watch_seconds=0.3)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_node_that_dies_while_it_is_drained(
             condition["status"] = "Unknown"
 
     made.fault = fault
-    outcome = drained(made, CONSENT._replace(seconds=10, unreachable=unreachable))
+    outcome = drained(made, CONSENT._replace(unreachable=unreachable))
     assert outcome.state == state
     assert made.names_on("rack-1") == left
     if state == "stuck":

@@ -23,7 +23,7 @@ from tests.unit.operations.test_workers import WORKERS, host, site, whole
 
 DRAIN: dict[str, t.Any] = {
     "state": "drained",
-    "timeout_s": 1,
+    "timeout_s": 60,
     "skip_unreachable": False,
     "delete_unreachable": False,
     "replacing": False,
@@ -71,7 +71,7 @@ def test_a_drain_that_fails_says_all_reasons() -> None:
     cluster = whole()
     cluster.add_budget("front", 4)
     with acting(node_drain, cluster) as visit:
-        result = visit(**DRAIN, hosts=["w1", "w3"])
+        result = visit(**{**DRAIN, "timeout_s": 1}, hosts=["w1", "w3"])
     assert result["failed"]
     assert "w1: pod web/pod-w1: PodDisruptionBudget web/front" in result["msg"]
     assert "w3: pod web/pod-w3" in result["msg"]
@@ -197,7 +197,7 @@ def test_nodes_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     with acting(nodes_ready, cluster, host("w1"), host("w2")) as visit:
         assert visit(hosts=["w1", "w2"], timeout_s=1, replaced=True, boots={})["failed"]
         assert forgotten == []
-        assert visit(hosts=["w1"], timeout_s=1, replaced=True, boots={})["ready"] == ["w1"]
+        assert visit(hosts=["w1"], timeout_s=60, replaced=True, boots={})["ready"] == ["w1"]
     assert forgotten == ["w1"]
 
 

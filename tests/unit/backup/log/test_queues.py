@@ -62,7 +62,7 @@ def test_a_full_inbox_makes_the_reader_wait() -> None:
         found = inbox.take(LIMIT)
         assert len(found) <= 3
         taken += found
-    thread.join(5)
+    thread.join(60)
     assert (taken, raised) == ([revision(number) for number in range(1, 11)], [])
 
 
@@ -77,7 +77,7 @@ def test_closing_ends_the_wait() -> None:
     inbox.put([revision(1)])
     thread, raised = in_thread(lambda: inbox.put([revision(2)]))
     inbox.close()
-    thread.join(5)
+    thread.join(60)
     assert [type(error) for error in raised] == [Closed]
     assert inbox.take(LIMIT) == [revision(1)]
 
@@ -205,7 +205,7 @@ def test_a_spool_that_is_full_makes_the_flusher_wait_and_keeps_the_order(tmp_pat
         heads = outbox.head(2 * size, 0.1)
         found += firsts(heads)
         outbox.done(len(heads))
-    thread.join(5)
+    thread.join(60)
     assert (found, raised) == (list(range(1, 21)), [])
 
 
@@ -229,6 +229,6 @@ def test_closing_ends_the_wait_for_room(tmp_path: Path) -> None:
     outbox.put(batch(1))
     thread, raised = in_thread(lambda: outbox.put(batch(2)))
     outbox.close()
-    thread.join(5)
+    thread.join(60)
     assert [type(error) for error in raised] == [Closed]
     assert firsts(outbox.head(LIMIT, 0)) == [1]

@@ -55,12 +55,12 @@ class Setting:
         for batch in self.cutter.cut(records):
             self.outbox.put(batch)
 
-    def end(self, drain_s: float = 5) -> None:
+    def end(self, drain_s: float = 60) -> None:
         self.sender.stop(drain_s)
         self.outbox.spill()
 
     def wait(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < end
             time.sleep(0.001)
@@ -130,7 +130,7 @@ def test_another_writer_ends_it_and_what_it_had_goes_to_disk(setting: Setting) -
     setting.wait(lambda: setting.position.durable_revision == 1)
     other = setting.place.begin(take_over(setting.store, NAMES, 1, "other"))
     setting.put(revision(2))
-    assert setting.sender.ended.wait(5)
+    assert setting.sender.ended.wait(60)
     assert isinstance(setting.sender.failure, LeaseLost)
     other.append([revision(2), revision(3)])
     setting.end()
@@ -144,7 +144,7 @@ def test_a_store_that_lies_ends_it(setting: Setting) -> None:
     setting.put(revision(1))
     setting.wait(lambda: not setting.outbox)
     setting.put(revision(2))
-    assert setting.sender.ended.wait(5)
+    assert setting.sender.ended.wait(60)
     assert isinstance(setting.sender.failure, ChainError)
 
 
