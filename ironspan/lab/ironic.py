@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from ironspan.lab import files, packed, processes
 from ironspan.lab.errors import LabError
+from ironspan.lab.ports import free_port
 
 NAME, TITLE, USER = "ironic", "Ironic", "admin"
 STARTS_WITHIN_S = 240.0
@@ -92,7 +92,7 @@ def start(folder: Path, sections: Sections | None = None) -> Ironic:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = not (folder / "ironic.conf").is_file()
     api = (sections or {}).get("api", {})
-    port = int(str(api.get("port") or _port_of(folder) or _free_port()))
+    port = int(str(api.get("port") or _port_of(folder) or free_port()))
     lab = Ironic(folder, port, str(api.get("host_ip", Ironic.address)))
     text = _text(_configuration(lab), sections or {})
     if processes.running(folder, NAME):
@@ -202,12 +202,6 @@ def _port_of(folder: Path) -> int | None:
         return int((folder / "port").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(lab: Ironic, said: int) -> None:

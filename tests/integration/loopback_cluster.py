@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -33,6 +32,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store, 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from ironspan.lab.ports import free_port
+from tests.support.ports import free_network
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 VERSION = "1.36.4"
@@ -99,9 +101,12 @@ def address_on_loopback() -> Iterator[str]:
     Yields:
         Its first three numbers, in the network for tests of RFC 2544; the last one is 1. Needs root.
     """
-    network = f"198.18.{secrets.randbelow(250) + 1}"
-    address = ["address", "add", f"{network}.1/32", "dev", "lo"]
-    done = subprocess.run(["ip", *address], capture_output=True, text=True, check=False)
+    while True:
+        network = f"198.18.{secrets.randbelow(250) + 1}"
+        address = ["address", "add", f"{network}.1/32", "dev", "lo"]
+        done = subprocess.run(["ip", *address], capture_output=True, text=True, check=False)
+        if "exists" not in done.stderr and "already assigned" not in done.stderr:
+            break  # else another process that runs tests has drawn it
     if done.returncode:
         message = f"this test needs root: {done.stderr.strip()}"
         if os.environ.get("IRONSPAN_REQUIRE_LAB") == "1":
@@ -112,13 +117,6 @@ def address_on_loopback() -> Iterator[str]:
     finally:
         address[1] = "delete"
         subprocess.run(["ip", *address], check=True)
-
-
-def free_port(address: str) -> int:
-    """Return a port that is free on a loopback address."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 class Control:
@@ -145,7 +143,7 @@ class Control:
         self.programs = programs
         self.store = store
         self.folder = folder
-        network = network or f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250) + 1}"
+        network = network or free_network(2379)
         self.members = {f"etcd-{number}": f"{network}.{number}" for number in range(1, members + 1)}
         self.address = f"{network}.1"
         # A network of its own, so etcd's usual ports are free on it.

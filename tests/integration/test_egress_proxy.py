@@ -23,7 +23,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress_names import Proxied
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import ROLES_FOLDER
 
-from .loopback_cluster import address_on_loopback, free_port
+from ironspan.lab.ports import free_port
+
+from .loopback_cluster import address_on_loopback
 
 LATER, EARLIER = 4_102_444_800, 1_000_000_000
 DEADLINE = 30.0

@@ -23,11 +23,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import certificates
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from ironspan.lab.ports import free_port
 from tests.support import cuda, nccl, nvml
 from tests.support.playbooks import ROOT
 
 from . import test_cluster_actions as actions
-from .loopback_cluster import free_port
 from .test_cluster_api import user_api
 from .test_gpu_preflight import SYSTEMD_RUN
 from .test_gpud_api import until

@@ -41,8 +41,9 @@ from ironspan.cli import main as command
 from ironspan.gpu_repair import model
 from ironspan.gpu_repair.model import State
 from ironspan.gpu_repair.reading import node_of
+from ironspan.lab.ports import free_port
 
-from .loopback_cluster import Control, find_programs, free_port, running
+from .loopback_cluster import Control, find_programs, running
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 NODES = {"gpu-1": "rack-1", "gpu-2": "rack-2", "gpu-3": "rack-3"}

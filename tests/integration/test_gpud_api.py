@@ -31,11 +31,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from ironspan.lab.ports import free_port
 from tests.support import nvml
 from tests.support.playbooks import ROOT
 from tests.unit.gpud.test_pods import ANSWER, kubelet
 
-from .loopback_cluster import Control, find_programs, free_port, running
+from .loopback_cluster import Control, find_programs, running
 
 pytestmark = pytest.mark.lab
 NODE = "/api/v1/nodes/rack-1"

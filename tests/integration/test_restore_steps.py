@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
-from tests.integration.loopback_cluster import free_port
+from ironspan.lab.ports import free_port
 from tests.support.etcd_members import find_etcd
 from tests.support.restored_host import DATA, RestoredHost
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ironspan.artifacts import cache, index, lock_file, recipes
 from ironspan.artifacts.lock import native_arch
 from ironspan.artifacts.system import disk
 from ironspan.lab import processes
+from ironspan.lab.ports import free_port
 from ironspan.lab.virtual import rack, servers
 from ironspan.lab.virtual.servers import Server
 
@@ -46,9 +46,7 @@ class Machine:
         self.server = Server(folder, rack.ALONE, 1, disk_gib=14)
         self.server.make()
         disk.copy_into(image, self.server.disk, 0)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "login"], check=True)
         self._drive()
         self.process: subprocess.Popen[bytes] | None = None

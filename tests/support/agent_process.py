@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +29,7 @@ from ironspan.backup.records import Revision
 from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
 from ironspan.etcd.client import EtcdClient
+from ironspan.lab.ports import free_port
 from tests.support.backup_proof import proof, proof_settings
 
 PREFIX = "ironspan_etcd_backup_"
@@ -94,9 +94,7 @@ class AgentSite:
     def command(self, host: str, *arguments: str) -> list[str]:
         """Return the command line of the program on a host, with its settings written."""
         if host not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._ports[host] = probe.getsockname()[1]
+            self._ports[host] = free_port()
         spool = {"path": str(self.folder / f"spool-{host}"), "max_bytes": 1 << 28}
         path = self.folder / f"{host}.json"
         mine = {"host": host, "spool": spool, "metrics": {"port": self._ports[host]}}

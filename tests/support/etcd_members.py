@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ import pytest
 
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import EtcdError
+from tests.support.ports import free_network
 
 VERSION = "3.6.14"
 
@@ -76,7 +76,7 @@ class Members:
 
     def __init__(self, program: Path, folder: Path, count: int = 1, flags: Sequence[str] = ()) -> None:
         self.program, self.folder, self.flags = program, folder, tuple(flags)
-        self.network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250) + 1}"
+        self.network = free_network(2379)
         self.names = [f"m{number}" for number in range(1, count + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import importlib
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -32,6 +31,7 @@ from ironspan.lab.azure import client, install, launch, settings
 from ironspan.lab.azure.config import PRIVATE, SERVICES, Config, authority
 from ironspan.lab.azure.tokens import Signer
 from ironspan.lab.errors import LabError
+from ironspan.lab.ports import free_ports
 
 STORAGE = "https://storage.azure.com"
 MANAGEMENT = "https://management.azure.com"
@@ -99,7 +99,7 @@ class LabAzure:
             self.account_url,
             credential=Credential(self, identity),
             connection_verify=str(self.ca),
-            **{"retry_total": 0, "connection_timeout": 5, "read_timeout": 20, **options},
+            **{"retry_total": 0, "connection_timeout": 60, "read_timeout": 60, **options},
         )
 
     def management(self, identity: str = "operator") -> Connection:
@@ -150,13 +150,6 @@ def _environment(**values: str) -> Iterator[None]:
         for name, value in values.items():
             patch.setenv(name, value)
         yield
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
 
 
 def azurite() -> install.Azurite:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import socket
 import subprocess
-import time
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,9 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation import ask, keys
 
+from ironspan.lab.ports import free_ports
 from tests.support.tpm_maker import Maker
+from tests.support.waiting import until
 
 PCRS = (0, 2, 4, 7)
 
@@ -63,22 +64,28 @@ class Tpm(t.NamedTuple):
         return {"resources": [{"id": "node/join", "kind": "kubeadm", "attestation": self.policy._asdict()}]}
 
 
-def free_ports() -> int:
+def neighbours() -> int:
     """Return the first of two neighbouring ports that nothing listens on: tpm2-tools expect them so."""
     while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 1))
-                return port
+        port, other = free_ports(2)
+        if other == port + 1:
+            return port
+
+
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    assert process.poll() is None, "swtpm has ended"
+    try:
+        with socket.create_connection(("127.0.0.1", port)):
+            return True
+    except ConnectionRefusedError:
+        return False
 
 
 @contextlib.contextmanager
 def swtpm(state: Path) -> Iterator[Tpm]:
     """Run a TPM with this state: a seed of its own when the folder is new."""
     state.mkdir(exist_ok=True)
-    port = free_ports()
+    port = neighbours()
     words = [
         "swtpm",
         "socket",
@@ -92,14 +99,7 @@ def swtpm(state: Path) -> Iterator[Tpm]:
         words += [option, f"type=tcp,port={number},bindaddr=127.0.0.1"]
     with subprocess.Popen(words) as process:
         try:
-            for _ in range(300):
-                with (
-                    contextlib.suppress(ConnectionRefusedError),
-                    socket.create_connection(("127.0.0.1", port + 1)),
-                ):
-                    break
-                assert process.poll() is None, "swtpm has ended"
-                time.sleep(0.02)
+            until(lambda: _listens(process, port + 1), pause=0.02)
             yield Tpm(f"swtpm:host=127.0.0.1,port={port}")
         finally:
             process.terminate()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import socket
 import ssl
 import sys
 import time
@@ -26,6 +25,7 @@ from ironspan.lab.bmc.front import Front
 from ironspan.lab.bmc.resources import Account, State
 from ironspan.lab.bmc.servers import Emulated
 from ironspan.lab.errors import LabError
+from ironspan.lab.ports import free_port
 
 ENVIRONMENT, TITLE, NAME = "bmc-emulator", "The emulator of BMCs", "bmc-emulator"
 ADDRESS = "127.0.0.1"
@@ -152,9 +152,7 @@ def _port(folder: Path) -> int:
     """Return the port of an emulator that was here, or one that is free."""
     with contextlib.suppress(OSError, ValueError):
         return int((folder / "emulator.port").read_text(encoding="ascii"))
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port = int(probe.getsockname()[1])
+    port = free_port(ADDRESS)
     files.write_atomic(folder / "emulator.port", f"{port}\n")
     return port
 

@@ -24,7 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.integration.loopback_cluster import Control, find_programs, free_port, running
+from ironspan.lab.ports import free_port
+from tests.integration.loopback_cluster import Control, find_programs, running
 from tests.support import kwok
 from tests.support.simulation.metrics import Scrape
 from tests.support.simulation.settings import Settings

@@ -18,6 +18,7 @@ import pytest
 
 from ironspan.artifacts import cache, image, index, mirror
 from ironspan.cli.outcome import CommandError, Exit
+from ironspan.lab.ports import free_port
 
 from .stage import small_lock
 
@@ -27,9 +28,7 @@ REF = "registry.example.org/team/etcd:v1.0"
 
 
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def request(

@@ -19,11 +19,11 @@ import urllib3
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import events
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.api import Api
 
+from ironspan.lab.ports import free_ports
 from tests.support.controller.launching import DONE
 from tests.support.controller.server import Controller
 from tests.support.controller_site import settings
 from tests.support.events import alert, certificate, controller_of_events
-from tests.support.lab_azure import free_ports
 from tests.support.playbooks import ROOT
 
 TOKEN, NEXT_TOKEN = "first-token-of-this-test", "second-token-of-this-test"

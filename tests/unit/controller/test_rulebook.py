@@ -18,10 +18,10 @@ import urllib.request
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import rendered
 
+from ironspan.lab.ports import free_port
 from tests.support.controller.launching import DONE
 from tests.support.controller_site import settings
 from tests.support.events import alert, certificate, controller_of_events
-from tests.support.lab_azure import free_ports
 from tests.support.playbooks import ROOT
 from tools.locked import environment
 
@@ -52,7 +52,7 @@ def test_ansible_rulebook_launches_what_the_table_says_once(tmp_path: pathlib.Pa
         pytest.skip("ansible-rulebook needs a Java runtime of 17 or later")
     programs = environment("rulebook", "about a minute")
     certificate(tmp_path)
-    (port,) = free_ports(1)
+    port = free_port()
     files = rendered.event_files(settings(), {"etcd": ["azure-1", "azure-2"]}, "HOST", port)
     text = files["events/rulebook.yml"].replace("/etc/ironspan/events", str(tmp_path))
     (tmp_path / "rulebook.yml").write_text(text.replace("port: 2397", f"port: {port}"))

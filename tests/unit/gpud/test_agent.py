@@ -9,7 +9,6 @@ import copy
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from ironspan.gpud.checks.base import Expected
 from ironspan.gpud.kmsg import Line
 from ironspan.gpud.publish import Publisher
 from ironspan.gpud.settings import Settings
+from ironspan.lab.ports import free_port
 from ironspan.program.errors import ServiceError
 from tests.support import nvml
 from tests.support.playbooks import ROOT
@@ -323,8 +323,7 @@ def test_another_agent_takes_over_since_when_it_is_so(published: Published) -> N
 @contextlib.contextmanager
 def running(folder: Path, library: Path, **more: object) -> Iterator[subprocess.Popen[bytes]]:
     """Run the agent as a program; ``folder/port`` is where its metrics are."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     (folder / "port").write_text(str(port))
     content = {
         "state": str(folder), "kmsg": str(folder / "kmsg"), "library": str(library.parent),

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ironspan.gpud.preflight import kept, meet, pair, streams
+from ironspan.lab.ports import free_port
 from tests.support import cuda, nccl, nvml
 
 
@@ -172,8 +173,7 @@ def nodes(tmp_path: Path, libraries: Path, authority: Authority) -> tuple[Node, 
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 def met(nodes: tuple[Node, Node], port: int) -> tuple[dict[str, t.Any], dict[str, t.Any]]:

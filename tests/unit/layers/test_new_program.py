@@ -8,14 +8,12 @@ and its answers. systemd is a stand-in; the unit's own lines are started in its 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,6 +29,7 @@ import pytest
 import yaml
 
 from ironspan.artifacts import environments, wheels
+from ironspan.lab.ports import free_port
 from tests.support.playbooks import ROOT
 from tests.support.recipes import files_of
 from tests.support.small_plays import mirror_index
@@ -67,14 +66,6 @@ def packed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """The machine may name a proxy for everything."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now, and that is given to no connection until it is used."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_768):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("there is no free port")
 
 
 class Installed(t.NamedTuple):

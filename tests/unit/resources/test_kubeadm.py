@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._system.types impo
     ResourceError,
 )
 from cryptography import x509
+
+from ironspan.lab.ports import free_port
 
 from .authorities import Authority, key_pem, new_key
 from .fake_host import FakeHost, converge, filled
@@ -534,9 +535,7 @@ def test_waiting_for_the_new_api_server(
 
 
 def test_an_api_server_that_does_not_listen_is_not_ready(host: FakeHost) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     host.put(phases.API_SERVER, f"    - --advertise-address=127.0.0.1\n    - --secure-port={port}\n")
     host.put(phases.CA, AUTHORITY.pem)
     assert not phases._is_ready(host)
