@@ -212,7 +212,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     monkeypatch.setenv("FAKE_GO_SLOW", "etcd/ctl")
     monkeypatch.setenv("FAKE_GO_SECONDS", "2")
     with start(place, locked, "etcd/1.0") as process:
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 120
         while not go_log.with_name("log.slow").exists() and time.monotonic() < limit:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
@@ -232,13 +232,13 @@ def test_an_interrupted_run_ends_at_once_and_its_compiler_with_it(
     monkeypatch.setenv("FAKE_GO_SLOW", "etcd")
     monkeypatch.setenv("FAKE_GO_SECONDS", "60")
     with start(place, locked, *ITEMS) as process:
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 120
         while not go_log.with_name("log.slow").exists() and time.monotonic() < limit:
             time.sleep(0.02)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=30)[0]
-    assert time.monotonic() - begun < 20
+        output = process.communicate(timeout=45)[0]
+    assert time.monotonic() - begun < 45
     assert process.returncode != 0
     assert "fail" not in output
     assert len(builds(go_log)) <= 2

@@ -79,7 +79,7 @@ def test_patience_ends() -> None:
         begin = time.monotonic()
         with pytest.raises(ApiError, match="still busy"):
             client(url, patience=1).get("/x")
-    assert 0.2 < time.monotonic() - begin < 3
+    assert 0.2 < time.monotonic() - begin < 30
     assert len(asked) > 1
 
 

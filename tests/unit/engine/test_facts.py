@@ -56,7 +56,7 @@ def put(root: Path, files: dict[str, str]) -> Host:
 def test_collect(tmp_path: Path) -> None:
     found = facts.collect(put(tmp_path, FILES))  # type: ignore[arg-type]
     assert found.pop("disk_free_bytes") > 0
-    assert abs(found.pop("time_unix") - time.time()) < 5
+    assert abs(found.pop("time_unix") - time.time()) < 300
     assert found.pop("cpus") >= 1
     assert found.pop("arch")
     assert found == {

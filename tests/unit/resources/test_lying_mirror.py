@@ -46,7 +46,7 @@ def trickles(connection: socket.socket) -> None:
 def keeps_open(connection: socket.socket) -> None:
     """Send all, and do not close the connection."""
     connection.sendall(head(len(DATA)) + DATA)
-    time.sleep(5)
+    time.sleep(120)
 
 
 @contextlib.contextmanager
@@ -94,7 +94,8 @@ TOOL = {
 )
 def test_lies_are_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, name: str, serve: Serve) -> None:
     monkeypatch.setattr(_download, "ATTEMPTS", 1)
-    monkeypatch.setattr(_download, "TIMEOUT_SECONDS", 0.4)
+    if serve is trickles:
+        monkeypatch.setattr(_download, "TIMEOUT_SECONDS", 0.4)
     sandbox.put("opt/tool", b"former", 0o755)
     before = sandbox.snapshot()
     with mirror(serve) as url:
@@ -114,4 +115,4 @@ def test_a_mirror_that_does_not_close_is_not_waited_for(sandbox: Sandbox) -> Non
     began = time.monotonic()
     with mirror(keeps_open) as url:
         assert sandbox.changed(TOOL, mirror=url) == ["tool"]
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 60
