@@ -35,7 +35,7 @@ GROUP = "root:x:0:\nnogroup:x:65534:\n"
 def recipe(base: Base) -> str:
     """Return a digest of what decides a base layer, but for the versions of its packages."""
     decides = [LAYER, base.suite, base.packages, sorted(base.links.items()), base.applets, DROPPED]
-    text = json.dumps([*decides, *([base.scripts] if base.scripts else [])], sort_keys=True)
+    text = json.dumps([*decides, *([base.files] if base.files else [])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -83,7 +83,7 @@ def make(base: Base, arch: str, layer: pathlib.Path, scratch: pathlib.Path) -> l
 
 
 def _trim(base: Base, unpacked: pathlib.Path, layer: pathlib.Path, scratch: pathlib.Path) -> None:
-    """Copy what an image needs, sorted, without times; add scripts, links, applets and the account files."""
+    """Copy what an image needs, sorted, without times; add our own files, links, applets and accounts."""
     with tarfile.open(unpacked) as source, layer.open("wb") as target:
         archive = pack.Archive(target)
         for name, link in MERGED.items():
@@ -93,13 +93,13 @@ def _trim(base: Base, unpacked: pathlib.Path, layer: pathlib.Path, scratch: path
         archive.text("etc/passwd", PASSWD)
         archive.text("etc/group", GROUP)
         # What the lock file names wins over packages and applets: another shell, say.
-        scripts = {name.lstrip("/"): text for name, text in base.scripts.items()}
-        present = set(scripts)
+        files = {name.lstrip("/"): text for name, text in base.files.items()}
+        present = set(files)
         for member in sorted(source.getmembers(), key=lambda item: item.name):
             name = member.name.removeprefix("./")
             if not (name.startswith("usr/") or name == "etc/protocols") or not _wanted(name):
                 continue
-            if name in scripts:
+            if name in files:
                 continue
             content = source.extractfile(member) if member.isfile() or member.islnk() else None
             if content is not None:
@@ -112,8 +112,8 @@ def _trim(base: Base, unpacked: pathlib.Path, layer: pathlib.Path, scratch: path
             elif member.isdir():
                 archive.folder(name)
             present.add(name)
-        for name, text in sorted(scripts.items()):
-            archive.text(name, text, 0o755)
+        for name, text in sorted(files.items()):
+            archive.text(name, text, 0o755 if text.startswith("#!") else 0o644)
         links = {name.lstrip("/"): target for name, target in base.links.items()}
         for name, link in sorted({**_applets(base, source, scratch), **links}.items()):
             if name not in present:

@@ -13,7 +13,7 @@ FIELDS: dict[str, set[str]] = {
         "libraries", "tags", "ldflags",
     },
     "c_program": {"module", "source", "flags"},
-    "base": {"suite", "packages", "licence", "links", "applets", "scripts"},
+    "base": {"suite", "packages", "licence", "links", "applets", "files"},
     "file": {
         "licence", "url", "path", "digests", "sizes", "only_without_capability", "go", "environment",
         "system", "set",

@@ -67,8 +67,8 @@ class Base:
     licence: str
     links: dict[str, str]
     applets: tuple[str, ...] | t.Literal["all"]
-    scripts: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Path -> content of small programs of our own."""
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Path -> content of files of our own; those that begin with ``#!`` are programs."""
 
 
 @dataclasses.dataclass(frozen=True)

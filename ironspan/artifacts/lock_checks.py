@@ -169,7 +169,7 @@ class Reader(Fields):
             licence=self.text(fields, "licence", where),
             links=self.strings(fields.get("links", {}), f"{where}.links"),
             applets="all" if applets == "all" else self.listing(applets, f"{where}.applets"),
-            scripts=self.strings(fields.get("scripts", {}), f"{where}.scripts"),
+            files=self.strings(fields.get("files", {}), f"{where}.files"),
         )
 
     def file(self, key: str, data: t.Any, where: str) -> File:

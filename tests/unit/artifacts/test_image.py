@@ -232,19 +232,19 @@ def test_a_base_layer_is_trimmed_and_linked(
         assert links == expected
 
 
-def test_a_script_wins_over_a_package_and_an_applet(tmp_path: pathlib.Path) -> None:
-    scripts = {"/usr/bin/sh": "#!/usr/bin/bash\n", "/usr/sbin/ip": "#!/usr/bin/sh\n"}
+def test_a_file_of_our_own_wins_over_a_package_and_an_applet(tmp_path: pathlib.Path) -> None:
+    files = {"/usr/bin/sh": "#!/usr/bin/bash\n", "/usr/sbin/ip": "none", "/etc/os-release": "ID=x\n"}
     debian_tree(tmp_path / "base.tar")
-    base = lock.Base("b", "trixie", ("nftables",), "GPL", {}, "all", scripts)
+    base = lock.Base("b", "trixie", ("nftables",), "GPL", {}, "all", files)
     debian._trim(base, tmp_path / "base.tar", tmp_path / "layer", tmp_path)
     with tarfile.open(tmp_path / "layer") as layer:
         names = layer.getnames()
         assert len(names) == len(set(names))
-        for path, text in scripts.items():
+        for path, text in files.items():
             content = layer.extractfile(path.lstrip("/"))
             assert content is not None
             assert content.read() == text.encode()
-            assert layer.getmember(path.lstrip("/")).mode == 0o755
+            assert layer.getmember(path.lstrip("/")).mode == (0o755 if "bash" in text else 0o644)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_script_wins_over_a_package_and_an_applet(tmp_path: pathlib.Path) -> N
         {"packages": ("a", "b")},
         {"links": {"/a": "b"}},
         {"applets": ("sh",)},
-        {"scripts": {"/usr/bin/sh": "#!/usr/bin/bash\n"}},
+        {"files": {"/usr/bin/sh": "#!/usr/bin/bash\n"}},
     ],
 )
 def test_a_base_layers_recipe_follows_what_it_is_made_of(change: dict[str, object]) -> None:
