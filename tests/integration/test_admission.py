@@ -50,7 +50,7 @@ DEFAULT_DENY: Object = {
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
 }
 # What the rule `services` is to refuse alone: of several that refuse, the API server names any.
-ALWAYS = always.always(always.KEEPERS, ["192.0.2.0/28", "2001:db8:1::/64"], [BALANCER])
+ALWAYS = always.always(always.KEEPERS, ["192.0.2.0/28", "2001:db8:1::/64"], [BALANCER], others=True)
 CLASSES = ("gvisor", "gvisor-gpu", "kata-gpu", "runc")
 
 

@@ -83,7 +83,7 @@ def test_a_cluster_begins_with_policies_from_files(site: FromFiles) -> None:
         for plural in simulate.KINDS
         for item in site.api("az-1").get(f"{GROUP}/{plural}")["items"]
     }
-    every = {item["metadata"]["name"] for item in always(KEEPERS, [], [])}
+    every = {item["metadata"]["name"] for item in always(KEEPERS, [], [], others=True)}
     assert names == {"ironspan-network-policy", WITHOUT_IT} | every
     site.settled()
 

@@ -31,7 +31,7 @@ from .loopback_cluster import Control, find_programs, running
 from .test_admission import CLASSES, DEFAULT_DENY, DENY, NAMESPACES, NARROW, RISK, attempt, pods
 
 pytestmark = pytest.mark.lab
-ALWAYS = always(KEEPERS, [], [])
+ALWAYS = always(KEEPERS, [], [], others=True)
 REFRESHED = 3
 """Seconds after which an API server has noticed that policies went: it looks every second."""
 _numbers = itertools.count()

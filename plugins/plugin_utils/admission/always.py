@@ -1,21 +1,25 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Policies that every cluster has, with a policy file and without one.
+"""Policies that are there before all others.
 
 One refuses addresses for services that are somebody else's: kube-proxy sends what goes to such an address
-to the pods of whoever wrote it, on every host. The other refuses nothing. It keeps alive what API servers
-know of network policies, and has to be there before any policy that looks one up:
+to the pods of whoever wrote it, on every host. Every cluster has it, with a policy file and without one.
+The other refuses nothing. It keeps alive what API servers know of network policies, has to be there before
+any policy that looks one up, and stays when the policy file goes:
 
 kube-apiserver (1.36 and 1.37, ``policySource`` in apiserver/pkg/admission/plugin/policy/generic) starts the
 informer of a kind of parameters with the first policy that names it and ends it with the last. For built-in
 kinds that informer is of a shared factory, which starts each of them once in its life. So after the last
 policy is gone, the next one looks at what was there then, until the API server restarts. The trial of
 policies before they are in force is such a policy that comes and goes, and so is a rule that is turned off.
+
+A cluster that never had a policy file does not have it: API servers of others (APIService) that run admission
+themselves follow the same parameters, and one that may not list network policies is never ready then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.cel import literal
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects import (
@@ -24,6 +28,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects 
     Object,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.variables import ADDRESSES, PROGRAMS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import owned
 
 LABEL = {"app.kubernetes.io/managed-by": "ironspan", "app.kubernetes.io/component": "admission-always"}
 RULE = "service_addresses"
@@ -40,15 +45,18 @@ def is_always(item: Object) -> bool:
     return bool(item["metadata"].get("labels", {}).items() >= LABEL.items())
 
 
-def always(keepers: Sequence[str], networks: Sequence[str], programs: Sequence[str]) -> list[Object]:
+def always(
+    keepers: Sequence[str], networks: Sequence[str], programs: Sequence[str], *, others: bool
+) -> list[Object]:
     """Return the policies, each with its binding behind it.
 
     Args:
         keepers: groups that may write any address.
         networks: addresses that anybody may write who may write services, as networks.
         programs: users that may say which address a service got, besides those of Kubernetes itself.
+        others: whether there is a policy file.
     """
-    return [*_known_parameters(), *_service_addresses(keepers, networks, programs)]
+    return [*(_known_parameters() if others else []), *_service_addresses(keepers, networks, programs)]
 
 
 def _known_parameters() -> list[Object]:
@@ -64,7 +72,7 @@ def _known_parameters() -> list[Object]:
         "validationActions": ["Audit"],
         "paramRef": {"name": "nothing", "parameterNotFoundAction": "Allow"},
     }
-    return _pair(_PARAMETER_KINDS, policy, binding)
+    return _pair(_PARAMETER_KINDS, policy, binding, {owned.LAYER: owned.SHARED})
 
 
 def _service_addresses(
@@ -121,13 +129,15 @@ def _service_addresses(
     return _pair(_SERVICE_ADDRESSES, policy, binding)
 
 
-def _pair(name: str, policy: Object, binding: Object) -> list[Object]:
+def _pair(
+    name: str, policy: Object, binding: Object, labels: Mapping[str, str] | None = None
+) -> list[Object]:
     kind = "ValidatingAdmissionPolicy"
     return [
         {
             "apiVersion": API_VERSION,
             "kind": each,
-            "metadata": {"name": name, "labels": dict(LABEL)},
+            "metadata": {"name": name, "labels": {**LABEL, **(labels or {})}},
             "spec": spec,
         }
         for each, spec in ((kind, policy), (f"{kind}Binding", binding))

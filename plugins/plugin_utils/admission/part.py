@@ -43,7 +43,12 @@ class AdmissionPart:
 
         keepers = self.file.policy.keepers if self.file else KEEPERS
         return [
-            *always(keepers, self.service_addresses, self.load_balancers),
+            *always(
+                keepers,
+                self.service_addresses,
+                self.load_balancers,
+                others=self.file is not None,
+            ),
             *(self.file.objects() if self.file else []),
         ]
 

@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.objects 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.read import built_in_policy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 
-ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28"], [])
+ALWAYS = always.always(always.KEEPERS, ["198.51.100.0/28"], [], others=True)
 ADMISSION = Admission(built_in_policy(), from_files=False)
 KINDS = {
     "validatingadmissionpolicies": "ValidatingAdmissionPolicy",

@@ -43,12 +43,24 @@ def api_server(rendered: Rendered, host: str) -> tuple[dict[str, str], list[str]
 
 def test_without_a_policy_nothing_changes(render: Render) -> None:
     rendered = render()
-    # But for what every cluster has.
-    assert all(map(is_always, rendered.renderer.objects("admission")))
+    # But for what every cluster has. API servers of others would follow parameters that they may not list.
+    objects = rendered.renderer.objects("admission")
+    assert {item["metadata"]["name"] for item in objects} == {"ironspan-service-addresses"}
+    assert all(map(is_always, objects))
+    assert not [item for item in objects if "paramKind" in item["spec"] or "paramRef" in item["spec"]]
     assert not [name for name in rendered.resources("az-1") if "admission" in name]
     flags, environment = api_server(rendered, "az-1")
     assert "admission-control-config-file" not in flags
     assert "IRONSPAN_ADMISSION" not in environment
+
+
+def test_what_keeps_network_policies_known_comes_first_and_stays(render: Render, policy: str) -> None:
+    objects = render(variables={"admission_policy_file": policy}).renderer.objects("admission")
+    keeper = [item for item in objects if item["metadata"]["name"] == "ironspan-keeps-network-policies-known"]
+    assert objects[:2] == keeper
+    assert all(map(is_always, keeper))
+    # Nothing deletes what is shared: with it the last policy would go, and what API servers know.
+    assert {item["metadata"]["labels"][owned.LAYER] for item in keeper} == {owned.SHARED}
 
 
 def test_objects(render: Render, policy: str) -> None:
