@@ -19,7 +19,8 @@ from ironspan.artifacts import lock, lock_file
 
 GO = r"""#!/bin/sh
 # Compiles nothing: what comes out says which package it was. Each call is noted. FAKE_GO_SLOW waits and
-# FAKE_GO_FAIL fails, each for packages that have this text in their name.
+# FAKE_GO_FAIL fails, each for packages that have this text in their name. All wait while there is a file
+# FAKE_GO_HELD.
 echo "$*" >> "$FAKE_GO_LOG"
 case "$1 $2" in
 "env GOVERSION") echo "${FAKE_GO_VERSION:-go1.27.0}"; exit;;
@@ -30,6 +31,7 @@ esac
 while [ $# -gt 1 ]; do [ "$1" = -o ] && output=$2; shift; done
 case "$1" in *"${FAKE_GO_FAIL:-nothing}"*) echo 'undefined: everything' >&2; exit 1;; esac
 case "$1" in *"${FAKE_GO_SLOW:-nothing}"*) sleep "$FAKE_GO_SECONDS" > "$FAKE_GO_LOG.slow" 2>&1;; esac
+while [ -e "${FAKE_GO_HELD:-/none}" ]; do sleep 0.05; done
 echo 'go: downloading example.org/one v1.0.0' >&2
 printf '#!program %s\n' "$1" > "$output"
 """

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import typing as t
 
@@ -266,21 +268,46 @@ def test_a_compiler_that_starts_during_an_interrupt_is_ended(
     assert [process.returncode for process in started] == [-signal.SIGTERM]
 
 
+def listen(process: subprocess.Popen[str], lines: list[str], said: queue.SimpleQueue[str]) -> None:
+    """Keep what a process says, and pass it on."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        said.put(line)
+
+
 def test_two_runs_at_once_share_the_work(
     locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_GO_SLOW", "example.org")
-    monkeypatch.setenv("FAKE_GO_SECONDS", "0.3")
+    held = go_log.with_name("held")
+    held.touch()
+    monkeypatch.setenv("FAKE_GO_HELD", str(held))
+    # Nothing is compiled before one of them waits for the other.
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
     processes = [start(place, locked, *ITEMS) for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    lines: list[list[str]] = [[], []]
+    readers = [
+        threading.Thread(target=listen, args=(process, into, said))
+        for process, into in zip(processes, lines, strict=True)
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        while "waiting for" not in said.get(timeout=120):
+            pass
+    finally:
+        held.unlink()
+        for reader in readers:
+            reader.join(120)
+        for process in processes:
+            process.wait(120)
     assert [process.returncode for process in processes] == [0, 0]
     assert sorted(builds(go_log)) == ["example.org/etcd/ctl", "example.org/etcd/server", "example.org/runc"]
-    made = [output.splitlines()[-1].count("'done'") for output in outputs]
+    made = [told[-1].count("'done'") for told in lines]
     assert sum(made) == len(ITEMS)
-    assert any("waiting for another run" in output or "compilation of" in output for output in outputs)
-    held = index.load(place.index_path)
-    assert len(held.artifacts) + len(held.images) == len(ITEMS)
-    assert undamaged(held, place)
+    there = index.load(place.index_path)
+    assert len(there.artifacts) + len(there.images) == len(ITEMS)
+    assert undamaged(there, place)
 
 
 @pytest.fixture
