@@ -17,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import worker
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.worker import bind_children, children_bound
 
 BOUND, REAPED = "bound", "reaped"
-PATIENCE_S = 30
+PATIENCE_S = 120
 ACTIONS = Path(__file__).resolve().parents[2] / "plugins" / "action"
 
 

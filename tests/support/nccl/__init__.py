@@ -13,6 +13,8 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("nccl.c")
 VARIABLE = "IRONSPAN_NCCL_STATE"
 """File of lines ``KEY VALUE``: speed (GB/s), wrong (an element), hang.CALL, ends.CALL, error.CALL."""
+MARK = "IRONSPAN_NCCL_MARK"
+"""What the name of the memory that both processes share has in it: /dev/shm is everybody's."""
 
 
 def built(folder: Path) -> Path:

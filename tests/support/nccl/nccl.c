@@ -57,7 +57,8 @@ static int met(const char *call)
 int ncclGetUniqueId(ncclUniqueId *id)
 {
     memset(id, 0, sizeof(*id));
-    strcpy(id->internal, "/dev/shm/ironspan-nccl-XXXXXX");
+    const char *mark = getenv("IRONSPAN_NCCL_MARK");
+    snprintf(id->internal, sizeof(id->internal), "/dev/shm/ironspan-nccl-%s-XXXXXX", mark ? mark : "");
     int file = mkstemp(id->internal);
     if (file < 0 || ftruncate(file, sizeof(Shared)))
         return 2;

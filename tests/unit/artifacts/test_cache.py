@@ -67,7 +67,7 @@ def test_a_lock_holds_between_processes(place: cache.Cache, tmp_path: pathlib.Pa
     counter = tmp_path / "counter"
     counter.write_text("0")
     processes = [start(COUNT, place.root, counter) for _ in range(2)]
-    assert [process.wait(30) for process in processes] == [0, 0]
+    assert [process.wait(300) for process in processes] == [0, 0]
     assert counter.read_text() == "40"
 
 
@@ -192,7 +192,7 @@ def test_sizes_read_well(count: float, text: str) -> None:
 
 def test_two_processes_record_into_one_index(place: cache.Cache) -> None:
     processes = [start(RECORD, place.root, name) for name in "ab"]
-    assert [process.wait(30) for process in processes] == [0, 0]
+    assert [process.wait(300) for process in processes] == [0, 0]
     held = index.load(place.index_path).artifacts
     assert set(held) == {f"{name}{number}/1/amd64" for name in "ab" for number in range(15)}
 

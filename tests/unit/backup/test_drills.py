@@ -211,5 +211,5 @@ def test_a_store_that_refuses_at_the_start_is_opened_when_it_is_fixed(
     monkeypatch.setattr(drills, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(Drills, "step", lambda self: stepped.set())
     with drills.drilling(parse(UNSIGNING), tmp_path / "settings.json"):
-        assert stepped.wait(10)
+        assert stepped.wait(120)
     assert not refusals

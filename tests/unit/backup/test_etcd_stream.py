@@ -52,7 +52,7 @@ class Peer:
             self._listener = socket.create_server(str(path), family=socket.AF_UNIX)
         else:
             self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(30)
+        self._listener.settimeout(120)
         self._script, self._context = script, context
         self.http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         self.headers: dict[bytes, bytes] = {}
@@ -65,7 +65,7 @@ class Peer:
         self.endpoint = f"unix://{path}" if path else f"{scheme}://127.0.0.1:{name[1]}"
 
     def close(self) -> None:
-        self._thread.join(30)
+        self._thread.join(120)
         self._listener.close()
         if self.failure:
             raise self.failure
@@ -73,7 +73,7 @@ class Peer:
     def _run(self) -> None:
         try:
             self.socket, _ = self._listener.accept()
-            self.socket.settimeout(30)
+            self.socket.settimeout(120)
             with self.socket:
                 if self._context:
                     self.socket = self._context.wrap_socket(self.socket, server_side=True)

@@ -236,7 +236,7 @@ def test_the_script_takes_away_what_is_there_and_nothing_else(tmp_path: Path) ->
     script = alone._CLEAN.replace("/sys/class/net", f"{tmp_path}/net").replace("/host", str(tmp_path))
     for _again in range(2):
         subprocess.run(
-            ["/bin/sh", "-c", script], check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20
+            ["/bin/sh", "-c", script], check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=300
         )
         for name in ("flannel.1", "cni0"):
             if (tmp_path / "net" / name).exists():

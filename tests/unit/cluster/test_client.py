@@ -113,7 +113,7 @@ def test_error_without_a_status_object(body: bytes) -> None:
 def test_load_balancer_without_a_server_is_not_taken_for_a_stranger(first: bytes) -> None:
     """It closes the connection, alerts, or talks plain HTTP where TLS is expected."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
+        listener.settimeout(120)
         connections = []
 
         def accept() -> None:

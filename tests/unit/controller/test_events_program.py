@@ -110,7 +110,7 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(30) == 0
+        assert self._process.wait(300) == 0
         self._log.close()
 
 

@@ -112,7 +112,7 @@ def test_prometheus_gets_the_gpus(tmp_path: Path, gpus: nvml.State, library: Pat
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def text() -> str:
-        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
             return str(answer.read().decode())
 
     with running(tmp_path, library):

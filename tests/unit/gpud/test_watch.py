@@ -17,7 +17,7 @@ from ironspan.gpud import watch
 from tests.support import nvml
 
 
-def until(true: Callable[[], object], seconds: float = 30) -> None:
+def until(true: Callable[[], object], seconds: float = 120) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not true():
@@ -48,7 +48,7 @@ def test_one_reading_of_everything(gpus: nvml.State, library: Path) -> None:
 
 def test_what_is_left_out_is_not_asked(gpus: nvml.State, library: Path) -> None:
     gpus.set({"hang.nvmlDeviceGetGpuFabricInfo": 1})
-    found = watch.read_once(5, ["fabric"], str(library.parent))["reading"]
+    found = watch.read_once(60, ["fabric"], str(library.parent))["reading"]
     assert "fabric" not in found["gpus"][0]
     assert found["gpus"][0]["temperature"] == 33
 
@@ -61,14 +61,14 @@ def test_a_driver_that_is_not_there(gpus: nvml.State, library: Path) -> None:
 def test_a_call_that_hangs_is_named_and_its_process_ended(gpus: nvml.State, library: Path) -> None:
     gpus.set({"5.hang.nvmlDeviceGetTemperature": 1})
     with pytest.raises(watch.Hung) as caught:
-        watch.read_once(2, library=str(library.parent))
+        watch.read_once(6, library=str(library.parent))
     assert (caught.value.call, caught.value.gpu) == ("temperature", 5)
     assert "from temperature of GPU 5" in str(caught.value)
 
 
 def test_a_watch_goes_on_after_a_hang_and_passes_events_on(gpus: nvml.State, library: Path) -> None:
     heard = Heard()
-    with heard.watching(library, deadline_s=3.0) as watching:
+    with heard.watching(library, deadline_s=6.0) as watching:
         until(heard.readings)
         first = watching.pid
         gpus.xid(3, 79)
@@ -81,7 +81,7 @@ def test_a_watch_goes_on_after_a_hang_and_passes_events_on(gpus: nvml.State, lib
         before = len(heard.readings())
         until(lambda: len(heard.readings()) > before)
         assert watching.pid != first
-        assert watching.age() < 10
+        assert watching.age() < 60
         # Events that were raised before it began anew are not told again.
         assert len([line for line in heard.lines if "xid" in line]) == 1
     assert not Path(f"/proc/{watching.pid}").exists()
@@ -113,4 +113,4 @@ def test_a_lost_gpu_is_looked_for_again(
         assert "lost" not in heard.readings()[-1]["gpus"][3]
         gpus.reset()
         # NVML is started again every ten seconds while a GPU is lost.
-        until(lambda: not heard.readings()[-1]["gpus"][2].get("lost"), 40)
+        until(lambda: not heard.readings()[-1]["gpus"][2].get("lost"))

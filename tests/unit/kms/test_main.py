@@ -143,7 +143,7 @@ def test_api_servers_are_answered_whether_metrics_can_be_served_or_not(
         def wait(self) -> None:
             assert (tmp_path / "kms.sock").is_socket()
             if not taken:
-                with direct.open(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                with direct.open(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
                     shown.append(answer.read().decode())
 
     monkeypatch.setattr("ironspan.program.process.ending", Ended)

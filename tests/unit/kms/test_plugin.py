@@ -400,7 +400,7 @@ class Client:
             request_serializer=MESSAGES[f"{name}Request"].SerializeToString,
             response_deserializer=MESSAGES[f"{name}Response"].FromString,
         )
-        return call(MESSAGES[f"{name}Request"](**fields), timeout=10)
+        return call(MESSAGES[f"{name}Request"](**fields), timeout=120)
 
 
 def test_metrics_say_how_it_goes(host: Host, vault: Vault, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def installed(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -
 def asked(port: int, path: str) -> tuple[int, str]:
     """Return status and body of what the program answers; 0 while it does not."""
     try:
-        with DIRECT.open(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with DIRECT.open(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

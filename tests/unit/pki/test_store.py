@@ -236,7 +236,7 @@ def test_two_at_once_make_one_store(tmp_path: Path, key_file: Path) -> None:
     processes = [context.Process(target=_make, args=(tmp_path / "pki", key_file, results)) for _ in range(3)]
     for process in processes:
         process.start()
-    made = [results.get(timeout=30) for _ in processes]
+    made = [results.get(timeout=300) for _ in processes]
     for process in processes:
         process.join()
     assert sorted(map(len, made)) == [0, 0, 6]

@@ -62,9 +62,9 @@ def test_an_orphan_does_not_lock_the_site_for_ever(tmp_path: Path) -> None:
     said = context.Queue()
     controller = context.Process(target=_controller, args=(tmp_path, said))
     controller.start()
-    controller.join(30)
+    controller.join(300)
     assert controller.exitcode == -signal.SIGKILL
-    insist("orphan", said.get(timeout=30))
+    insist("orphan", said.get(timeout=300))
     run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         site_lock.take(str(tmp_path / "pki"), run.pid)

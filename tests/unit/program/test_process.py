@@ -18,7 +18,7 @@ def test_a_program_is_told_to_end(number: signal.Signals, handlers_of_signals: N
     ending = process.ending()
     assert not ending.is_set()
     os.kill(os.getpid(), number)
-    assert ending.wait(5)
+    assert ending.wait(120)
 
 
 @pytest.mark.parametrize(("stream", "begins"), [("8:1", "WARNING"), ("", "20")])

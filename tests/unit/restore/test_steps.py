@@ -180,7 +180,7 @@ def test_a_host_that_restores_serves_nobody_else_and_starts_no_api_server(
     asked = threading.Event()
 
     def serve_alone(*_: object) -> dict[str, int]:
-        assert asked.wait(30)
+        assert asked.wait(120)
         return note("checked")
 
     def begin_epoch(*_: object) -> None:

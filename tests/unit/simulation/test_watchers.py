@@ -21,7 +21,7 @@ from tests.support.fake_api import server_files
 from tests.support.simulation.watchers import watching
 
 ANSWER = b"HTTP/1.1 200 OK\r\n\r\n"
-PATIENCE = 30
+PATIENCE = 120
 
 
 class Server:

@@ -52,7 +52,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def client(port: int) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     yield connection
     connection.close()
 
@@ -102,14 +102,14 @@ def test_a_cut_is_no_answer(client: http.client.HTTPConnection, path: str) -> No
     ],
 )
 def test_nonsense_is_a_bad_request(port: int, message: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(message)
         assert connection.recv(12) == b"HTTP/1.1 400"
 
 
 def test_a_head_without_end_is_not_read_forever(port: int) -> None:
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=120) as connection,
         contextlib.suppress(ConnectionError),  # cut while it is still being sent
     ):
         connection.sendall(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 500_000)

@@ -154,11 +154,11 @@ def test_a_connection_to_a_public_address_sends_nothing(monkeypatch: pytest.Monk
         session = transport(private=True).session
         assert isinstance(session, requests.Session)
         with pytest.raises(Refused, match=r"localhost now resolves to the public address 127\.0\.0\.1"):
-            session.get(f"https://localhost:{port}/", timeout=5)
-        server.settimeout(5)
+            session.get(f"https://localhost:{port}/", timeout=60)
+        server.settimeout(60)
         peer, _ = server.accept()
         with peer:
-            peer.settimeout(5)
+            peer.settimeout(60)
             assert peer.recv(1) == b""
 
 

@@ -37,7 +37,7 @@ def test_results_come_in_order_and_little_is_taken_ahead() -> None:
     def work(number: int) -> int:
         # The first item is the last to be ready.
         if number == 0:
-            first.wait(10)
+            first.wait(120)
         elif number == 2:
             first.set()
         return number * 10
