@@ -263,7 +263,7 @@ class Control:
             "--endpoint-reconciler-type=none",
             *options,
         )
-        self.wait(lambda: self.api(break_glass=True, port=port).text("/readyz") == "ok", 90)
+        self.wait(lambda: self.api(break_glass=True, port=port).text("/readyz") == "ok")
 
     def start_controllers(self, *more: str) -> None:
         """Start the controllers that the tests watch at work: they sign requests and empty namespaces."""
@@ -349,8 +349,13 @@ class Control:
             process.kill()
             process.wait()
 
-    def wait(self, condition: t.Callable[[], bool], seconds: float) -> None:
-        """Wait until something holds; fails with the end of every log when it does not."""
+    def wait(self, condition: t.Callable[[], bool], seconds: float = 120) -> None:
+        """Wait until something holds; fails with the end of every log when it does not.
+
+        Args:
+            condition: called again and again, until it returns something true.
+            seconds: after which the test fails: more than a busy machine takes for anything.
+        """
         end = time.monotonic() + seconds
         while True:
             with contextlib.suppress(ClusterError):

@@ -134,7 +134,7 @@ def control(tmp_path_factory: pytest.TempPathFactory, policy: Policy) -> Iterato
         started.start_etcd("etcd-1")
         started.start_api("--allow-privileged=true")
         started.bind_administrators()
-        started.wait(lambda: bool(started.api().get("/api/v1/namespaces/kube-system")), 20)
+        started.wait(lambda: bool(started.api().get("/api/v1/namespaces/kube-system")))
         set_up(started.api())
         objects.apply_objects(started.api(), [*ALWAYS, *policy_objects(policy)])
         wait_until_in_force(started)
@@ -156,7 +156,7 @@ def wait_until_in_force(control: Control) -> None:
         high_risk, _ = attempt(api, "POST", pods("jobs"), cases.pod("jobs"))
         return "(rule services)" in refusal and made["spec"].get("hostUsers") is False and not high_risk
 
-    control.wait(in_force, 30)
+    control.wait(in_force)
 
 
 @pytest.fixture(scope="module")
@@ -293,13 +293,13 @@ def test_a_namespace_has_no_pods_before_it_denies(user: Api, control: Control) -
     def refusal() -> str:
         return attempt(user, "POST", pods("young"), cases.pod("young"))[0]
 
-    control.wait(lambda: "'ironspan-network-policy'" in refusal() and "no params found" in refusal(), 20)
+    control.wait(lambda: "'ironspan-network-policy'" in refusal() and "no params found" in refusal())
     api.apply(policy, cases.changed(DEFAULT_DENY, {"spec.egress": [{}]}))
-    control.wait(lambda: "(rule network_policy)" in refusal(), 20)
+    control.wait(lambda: "(rule network_policy)" in refusal())
     api.delete(policy)
     # Who has a namespace closes it without a keeper.
     user.request("POST", policy.rpartition("/")[0], DEFAULT_DENY)
-    control.wait(lambda: not refusal(), 20)
+    control.wait(lambda: not refusal())
 
 
 def test_the_policies_of_the_site_are_what_pods_wait_for(user: Api, control: Control) -> None:
@@ -327,7 +327,7 @@ def test_the_policies_of_the_site_are_what_pods_wait_for(user: Api, control: Con
         refusal, pod = attempt(user, "POST", pods("closed"), cases.pod("closed"))
         return not refusal and pod["spec"].get("runtimeClassName") == "gvisor"
 
-    control.wait(made, 20)
+    control.wait(made)
     path = "/apis/networking.k8s.io/v1/namespaces/closed/networkpolicies/ironspan-allowed"
     check(attempt(user, "PATCH", path, {"spec": {"egress": [{}]}})[0], "network_policies")
     check(attempt(user, "DELETE", path, None)[0], "network_policies")
@@ -386,7 +386,7 @@ def test_a_pod_from_before_the_rules_can_be_finished(control: Control, user: Api
     changes = {"spec.hostPID": True, "metadata.name": "old", "metadata.finalizers": ["example.com/wait"]}
     old = cases.pod("team", changes)
     api.delete(name)
-    control.wait(lambda: not attempt(user, "POST", pods("team"), old)[0], 20)
+    control.wait(lambda: not attempt(user, "POST", pods("team"), old)[0])
     api.request("POST", pods("team"), old)
     api.apply(name, objects.stated(binding))
     control.wait(
@@ -448,7 +448,7 @@ def test_a_service_from_before_the_label_is_let_go(user: Api, control: Control) 
     body = cases.changed(SERVICE, {"spec.type": "NodePort", "metadata.finalizers": ["example.com/wait"]})
     user.request("POST", f"{labels}/services", body)
     control.api().merge(labels, {"metadata": {"labels": RISK}})
-    control.wait(lambda: "(rule services)" in attempt(user, "POST", f"{labels}/services", body)[0], 20)
+    control.wait(lambda: "(rule services)" in attempt(user, "POST", f"{labels}/services", body)[0])
     user.merge(f"{labels}/services/probe", {"metadata": {"finalizers": None}})
     made = user.get(f"{labels}/services/probe")
     check(

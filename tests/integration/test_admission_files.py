@@ -66,7 +66,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
         started.start_etcd("etcd-1")
         started.start_api("--allow-privileged=true", configuration)
         started.bind_administrators()
-        started.wait(lambda: bool(started.api().get(f"{NAMESPACES}/kube-system")), 20)
+        started.wait(lambda: bool(started.api().get(f"{NAMESPACES}/kube-system")))
         set_up(started.api())
         yield started
 
@@ -152,7 +152,7 @@ def test_another_file_is_read_without_a_restart(control: Control, user: Api, adm
     new = file.with_suffix(".new")
     new.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     new.rename(file)
-    control.wait(lambda: not attempt(user, "POST", pods("monitoring"), body)[0], 90)
+    control.wait(lambda: not attempt(user, "POST", pods("monitoring"), body)[0])
     file.write_text("{broken")
     file.write_text(before)
-    control.wait(lambda: bool(attempt(user, "POST", pods("monitoring"), body)[0]), 90)
+    control.wait(lambda: bool(attempt(user, "POST", pods("monitoring"), body)[0]))

@@ -49,7 +49,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
         started.start_api("--allow-privileged=true")
         started.bind_administrators()
         started.start_second_api("--allow-privileged=true")
-        started.wait(lambda: bool(started.api().get(f"{NAMESPACES}/kube-system")), 20)
+        started.wait(lambda: bool(started.api().get(f"{NAMESPACES}/kube-system")))
         api = started.api()
         _account(api, "kube-system")
         for name in CLASSES:
@@ -93,10 +93,10 @@ def high_risk_pods_start(control: Control, servers: list[Api]) -> None:
 
     for api in servers:
         # In force, and what refuses says what to do.
-        control.wait(lambda api=api: f"binding '{WITHOUT_IT}'" in refusal(api), 20)  # type: ignore[misc]
+        control.wait(lambda api=api: f"binding '{WITHOUT_IT}'" in refusal(api))  # type: ignore[misc]
     servers[0].apply(f"/apis/networking.k8s.io/v1/namespaces/{name}/{DENY}", DEFAULT_DENY)
     for api in servers:
-        control.wait(lambda api=api: not refusal(api), 10)  # type: ignore[misc]
+        control.wait(lambda api=api: not refusal(api))  # type: ignore[misc]
         made = attempt(api, "POST", pods(name), cases.pod(name))[1]
         assert made["spec"]["runtimeClassName"] == "gvisor"
 

@@ -111,7 +111,7 @@ def test_an_agent_killed_within_a_snapshot_leaves_none(members: Members, agents:
     with TcpProxy(address[0], int(address[1]), 2 << 20, "hold") as proxy:
         agents.settings["etcd"]["endpoints"] = [proxy.url]
         process = subprocess.Popen(agents.command("a", "snapshot"), stderr=subprocess.DEVNULL)
-        assert proxy.reached.wait(20)
+        assert proxy.reached.wait(120)
         time.sleep(0.3)
         assert process.poll() is None
         process.kill()

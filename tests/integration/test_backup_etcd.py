@@ -189,7 +189,7 @@ def test_tls_with_files_that_are_replaced(tmp_path: Path, members: Members) -> N
                     return bool(client.status(endpoint).version)
                 return False
 
-            control.wait(answers, 30)
+            control.wait(answers)
             client.put(b"a", b"1")
             issue("second")
             client.put(b"a", b"2")

@@ -160,7 +160,7 @@ def test_a_leader_killed_while_it_streams_leaves_no_snapshot(
             agents.settings["etcd"]["endpoints"] = [proxy.url]
             with (agents.folder / "first.log").open("wb") as log:
                 process = subprocess.Popen(agents.command("a", "snapshot"), stderr=log)
-            assert proxy.reached.wait(20)
+            assert proxy.reached.wait(120)
             members.stop(killed, kill=True)
         assert process.wait(60) != 0
         assert not agents.found().snapshots

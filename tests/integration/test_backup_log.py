@@ -86,7 +86,7 @@ def started(pipeline: Pipeline) -> Iterator[Pipeline]:
         pipeline.stop()
 
 
-def wait(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait(condition: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -206,7 +206,7 @@ def test_what_kubeadm_lets_holders_of_tokens_do_is_taken_away(site: Site) -> Non
     holder = user_api(site.control, "system:bootstrap:abcdef", [TOKENS])
     stolen = client_request(holder, "rack-2")
     # This is what an attacker on a host that was sent such a token could do.
-    site.control.wait(lambda: bool(api.get(f"{CSRS}/{stolen}")["status"].get("certificate")), 30)
+    site.control.wait(lambda: bool(api.get(f"{CSRS}/{stolen}")["status"].get("certificate")))
 
     task: list[Object] = [{"ironspan.hybrid.cluster_objects": {"layers": ["control_plane"]}}]
     shown = run(site, task, "--check", "--diff")
@@ -225,7 +225,7 @@ def test_what_kubeadm_lets_holders_of_tokens_do_is_taken_away(site: Site) -> Non
             return error.status == 403
         return False
 
-    site.control.wait(refused, 20)
+    site.control.wait(refused)
     api.delete(f"{CSRS}/{stolen}")
 
 
@@ -483,7 +483,7 @@ def test_node_that_never_joined_is_not_waited_for(site: Site) -> None:
         make_node(api, "rack-2", ADDRESSES["rack-2"])
     assert "nodes: rack-2 is not in the cluster" in text
     assert "3 of 3 pods reach all peers" in text
-    assert time.monotonic() - begin < 60
+    assert time.monotonic() - begin < 110
 
 
 @pytest.mark.usefixtures("gvisor_class")
@@ -516,7 +516,7 @@ def begun(site: Site) -> tuple[subprocess.Popen[bytes], int]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    site.control.wait(lambda: bool(pods_of(site)), 30)
+    site.control.wait(lambda: bool(pods_of(site)))
     (space,) = spaces(site)
     return process, int(space["metadata"]["annotations"]["ironspan/owner"].split("/")[1])
 
@@ -526,8 +526,8 @@ def begun(site: Site) -> tuple[subprocess.Popen[bytes], int]:
 def test_interrupt_takes_everything_away(site: Site, number: signal.Signals) -> None:
     process, _ = begun(site)
     os.killpg(process.pid, number)
-    process.wait(30)
-    site.control.wait(lambda: spaces(site) == [], 15)
+    process.wait(120)
+    site.control.wait(lambda: spaces(site) == [])
 
 
 @pytest.mark.usefixtures("gvisor_class")
@@ -535,7 +535,7 @@ def test_next_run_takes_away_what_a_killed_one_left(site: Site) -> None:
     process, worker = begun(site)
     os.kill(worker, signal.SIGKILL)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(120)
     left = spaces(site)
     assert len(left) == 1
     foreign: Object = smoke.namespace(

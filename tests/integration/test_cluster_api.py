@@ -138,11 +138,11 @@ def test_without_the_binding_the_controller_has_no_rights(control: Control, api:
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins"
     assert api.delete(path)
     try:
-        control.wait(lambda: _forbidden(api), 10)
+        control.wait(lambda: _forbidden(api))
         assert control.api(break_glass=True).get("/api/v1/nodes")["items"] == []
     finally:
         control.bind_administrators()
-    control.wait(lambda: not _forbidden(api), 10)
+    control.wait(lambda: not _forbidden(api))
 
 
 def _forbidden(api: Api) -> bool:
@@ -193,7 +193,7 @@ def test_who_joins_gets_a_certificate_for_its_node_and_for_no_other(control: Con
     host = joining_api(control, "rack-1")
     foreign = [send(host, client_request(node)) for node in ("rack-2", "az-1", "rack-1.evil")]
     own = send(host, client_request("rack-1"))
-    control.wait(lambda: bool(api.get(f"{CSRS}/{own}")["status"].get("certificate")), 30)
+    control.wait(lambda: bool(api.get(f"{CSRS}/{own}")["status"].get("certificate")))
     # They were sent before the one that has been signed.
     assert not [name for name in foreign if decided(api, name)]
     asked = api.get(f"{CSRS}/{own}")["spec"]
@@ -295,7 +295,7 @@ def test_right_request_is_approved_and_issued(control: Control, api: Api, kubele
     assert outcome.approved == [csr.Verdict(name, "rack-1", "")]
     assert outcome.denied == []
     assert outcome.waiting == ["rack-2"]
-    control.wait(lambda: bool(api.get(f"{CSRS}/{name}")["status"].get("certificate")), 20)
+    control.wait(lambda: bool(api.get(f"{CSRS}/{name}")["status"].get("certificate")))
     pem = base64.b64decode(api.get(f"{CSRS}/{name}")["status"]["certificate"])
     made = x509.load_pem_x509_certificate(pem)
     made.verify_directly_issued_by(

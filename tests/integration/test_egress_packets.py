@@ -37,7 +37,7 @@ from hypothesis import strategies as st
 from tests.support.egress_table import entry, table
 from tests.support.namespaces import Namespaces, run, usable
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 PLANE, NODE, RESOLVER, OPEN, WIDE = "10.98.0.11", "10.98.0.12", "10.99.0.53", "203.0.113.10", "198.51.100.7"
 METADATA, WIRE_SERVER, METADATA_IPV6 = "169.254.169.254", "168.63.129.16", "fd00:ec2::254"
 OUTSIDE = (PLANE, NODE, RESOLVER, OPEN, WIDE, METADATA, WIRE_SERVER, "8.8.8.8")
@@ -486,17 +486,28 @@ def test_the_first_packets_of_a_pod_are_judged(world: World) -> None:
     assert arrived(world, "8.8.8.8", 4433) == arrived(world, METADATA, 4433) == []
 
 
-def test_an_entry_ends_by_itself_and_its_connections_with_it(world: World) -> None:
-    ends = int(time.time()) + 5
+def _used_before(world: World, ours: socket.socket, ends: int) -> bool:
+    """Tell whether something came through a connection before the entry that allows it ended."""
     world.load([entry("203.0.113.0/24", ports=["443"], until=ends)])
     world.servers.streams.clear()
-    with world.spaces.socket("pod", socket.AF_INET, socket.SOCK_STREAM) as ours:
-        ours.settimeout(DEADLINE)
-        _say_nothing_later(ours)
+    _say_nothing_later(ours)
+    ours.settimeout(max(0.1, ends - time.time()))
+    with contextlib.suppress(OSError):
         ours.connect((OPEN, 443))
         ours.send(b"before")
-        while b"before" not in world.servers.streams:
-            assert time.time() < ends, "this machine is too slow to send one packet in five seconds"
+    while b"before" not in world.servers.streams and time.time() < ends:
+        time.sleep(0.01)
+    return b"before" in world.servers.streams
+
+
+def test_an_entry_ends_by_itself_and_its_connections_with_it(world: World) -> None:
+    with contextlib.ExitStack() as stack:
+        for seconds in (5, 40, 320):  # a busy machine may take longer to send one packet
+            ours = stack.enter_context(world.spaces.socket("pod", socket.AF_INET, socket.SOCK_STREAM))
+            ends = int(time.time()) + seconds
+            if _used_before(world, ours, ends):
+                break
+        ours.settimeout(DEADLINE)
         time.sleep(max(0.0, ends - time.time()) + 0.1)
         before = world.counted()
         ours.send(b"after")

@@ -28,7 +28,7 @@ from ironspan.lab.ports import free_port
 from .loopback_cluster import address_on_loopback
 
 LATER, EARLIER = 4_102_444_800, 1_000_000_000
-DEADLINE = 30.0
+DEADLINE = 120.0
 GREETING = b"here is the server\n"
 RESET = "cut off"
 

@@ -329,7 +329,7 @@ def test_an_api_server_that_a_restored_value_keeps_from_being_ready_is_fixed_by_
     cluster.put("one", former)
     cluster.control.start("api", "kube-apiserver", *arguments[1:])
     log = cluster.control.folder / "api.log"
-    cluster.control.wait(lambda: "no matching key was found" in log.read_text(), 60)
+    cluster.control.wait(lambda: "no matching key was found" in log.read_text())
     cluster.keys.move(RECALL, "")
     cluster.replace()
     cluster.wait_until_ready(loaded.LONGEST_WAIT_S)

@@ -73,7 +73,7 @@ def converged(hosts: Cluster, stores: t.Any = STORES, options: t.Sequence[str] =
 
 def snapshots(hosts: Cluster) -> list[dict[str, t.Any]]:
     """Return the snapshots in the backup, when there is one at least."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while True:
         (store,) = json.loads(hosts.on("az-1", f"{PROGRAM} list --json"))["stores"]
         if store["snapshots"] or time.monotonic() > until:
@@ -138,7 +138,7 @@ def test_another_key_is_used_from_then_on(hosts: Cluster) -> None:
 def test_a_killed_agent_comes_back(hosts: Cluster) -> None:
     process, _ = restarts(hosts)
     hosts.on("az-1", f"kill -9 {process}")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while hosts.on("az-1", f"systemctl is-active {UNIT}", check=False) != "active":
         assert time.monotonic() < until
         time.sleep(0.5)
@@ -153,7 +153,7 @@ def test_former_data_that_are_put_back_are_closed(hosts: Cluster) -> None:
     put = "set -a; . /etc/etcd/etcdctl.env; for n in 1 2 3 4 5; do etcdctl put /registry/k $n; done"
     hosts.on("az-1", put)
     reached = "curl -s 127.0.0.1:2384/metrics | grep -E '^ironspan_etcd_backup_(log|seen)_revision'"
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while True:
         found = {line.split()[1] for line in hosts.on("az-1", reached, check=False).splitlines()}
         revision = hosts.on("az-1", "set -a; . /etc/etcd/etcdctl.env; etcdctl endpoint status -w fields")

@@ -29,7 +29,7 @@ def three(tmp_path: Path) -> Iterator[Control]:
     with running(Control(programs, store, tmp_path, members=3)) as started:
         for name in started.members:
             started.start_etcd(name)
-        started.wait(lambda: not etcd.problems(ask(started), "3.6.14"), 30)
+        started.wait(lambda: not etcd.problems(ask(started), "3.6.14"))
         yield started
 
 
@@ -50,7 +50,7 @@ def test_one_healthy_cluster(three: Control) -> None:
     p99 = fsync_p99(three.members["etcd-1"], three.etcd_context(), three.etcd_port)
     # It has written its log: above nothing, and below the last bound of its histogram.
     assert p99 is not None and 0 < p99 <= 8.192
-    three.wait(lambda: {member.revision for member in ask(three)} == {2}, 10)
+    three.wait(lambda: {member.revision for member in ask(three)} == {2})
     members = ask(three)
     assert etcd.problems(members, "3.6.14") == []
     assert len({member.cluster for member in members}) == 1
@@ -62,7 +62,7 @@ def test_one_healthy_cluster(three: Control) -> None:
 
 def test_dead_member_is_named_and_the_others_still_judged(three: Control) -> None:
     three.stop("etcd-2")
-    three.wait(lambda: len({m.leader for m in ask(three) if not m.error}) == 1, 20)
+    three.wait(lambda: len({m.leader for m in ask(three) if not m.error}) == 1)
     found = etcd.problems(ask(three))
     assert len(found) == 1
     assert found[0].startswith(f"etcd-2 at {three.members['etcd-2']} does not answer: ")
@@ -80,7 +80,7 @@ def test_member_of_another_cluster(three: Control) -> None:
     three.stop("etcd-3")
     shutil.rmtree(three.folder / "etcd-3" / "data")
     three.start_etcd("etcd-3", cluster=["etcd-3"], token="another")
-    three.wait(lambda: not ask(three)[2].error and ask(three)[2].leader not in ("", "0"), 30)
+    three.wait(lambda: not ask(three)[2].error and ask(three)[2].leader not in ("", "0"))
     found = "; ".join(etcd.problems(ask(three)))
     assert "the members have different cluster ids" in found
     assert "etcd-3 knows 1 members, the inventory 3" in found

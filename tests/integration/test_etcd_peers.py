@@ -33,7 +33,7 @@ def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Control]:
     with running(Control(programs, store, tmp_path, members=3)) as started:
         for name in started.members:
             started.start_etcd(name)
-        started.wait(lambda: not well(started), 30)
+        started.wait(lambda: not well(started))
         yield started
 
 
@@ -97,7 +97,7 @@ def test_a_client_s_certificate_is_none_of_a_peer(three: Control) -> None:
             if other != name:
                 write(three, other)
         three.start_etcd(name)
-        three.wait(lambda: not well(three), 30)
+        three.wait(lambda: not well(three))
         write(three, name)
         assert not any(peer_port(three, name, profile) for profile in profiles)
     assert not any(peer_port(three, name, profile) for name in names for profile in profiles)
@@ -110,4 +110,4 @@ def test_a_client_s_certificate_is_none_of_a_peer(three: Control) -> None:
         write(three, name)
     assert well(three)
     three.make_certificate(names[0], PEER_NAME)
-    three.wait(lambda: not well(three), 60)
+    three.wait(lambda: not well(three))

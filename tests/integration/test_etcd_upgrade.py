@@ -50,7 +50,7 @@ def three(tmp_path: Path) -> Iterator[Control]:
     with running(Control(find_programs(), store, tmp_path, members=3)) as started:
         for name in NAMES:
             started.start_etcd(name)
-        started.wait(lambda: not etcd.problems(ask(started), OLD), 60)
+        started.wait(lambda: not etcd.problems(ask(started), OLD))
         yield started
 
 
@@ -77,7 +77,7 @@ def change(control: Control, name: str, program: Path) -> None:
     control.stop(name)
     control.programs["etcd"] = program
     control.start_etcd(name)
-    control.wait(lambda: not etcd.problems(ask(control)), 60)
+    control.wait(lambda: not etcd.problems(ask(control)))
 
 
 def problems(control: Control, wanted: str) -> list[str]:
@@ -109,14 +109,14 @@ def test_there_and_back_without_loss(three: Control, tmp_path: Path) -> None:
     assert problems(three, NEW) == []
     for name in ("etcd-1", "etcd-3"):
         change(three, name, new)
-    three.wait(lambda: agreed(three) == parse("3.7.0"), 60)
+    three.wait(lambda: agreed(three) == parse("3.7.0"))
     assert live.etcd_versions(ask(three)) == dict.fromkeys(NAMES, parse(NEW))
     # From here the older one does not start on the data, and the rule says what is missing.
     assert "etcdctl downgrade enable 3.6.0" in problems(three, OLD)[0]
     # docs/etcd-care.md, "Back to the former minor version".
     for verb in ("validate", "enable"):
         subprocess.run([found["etcdctl"], "downgrade", verb, "3.6.0"], env=settings(three), check=True)
-    three.wait(lambda: agreed(three) == parse("3.6.0"), 60)
+    three.wait(lambda: agreed(three) == parse("3.6.0"))
     assert problems(three, OLD) == []
     for name in NAMES:
         change(three, name, old)

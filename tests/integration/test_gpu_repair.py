@@ -277,12 +277,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         )
         control.bind_administrators()
         api = control.api()
-        control.wait(lambda: bool(api.get("/api/v1/namespaces/default")), 20)
-        control.wait(lambda: not apply_objects(api, list(yaml.safe_load(text))), 30)
+        control.wait(lambda: bool(api.get("/api/v1/namespaces/default")))
+        control.wait(lambda: not apply_objects(api, list(yaml.safe_load(text))))
         made = Site(control)
         for name in NODES:
             made.register(name)
-        control.wait(lambda: _refused(made, "gpu-1", {model.RECORD: str(time.time())}), 30)
+        control.wait(lambda: _refused(made, "gpu-1", {model.RECORD: str(time.time())}))
         made.write_settings()
         try:
             yield made

@@ -102,7 +102,7 @@ class World:
             file.write(text)
 
 
-def until(true: Callable[[], object], seconds: float = 60) -> float:
+def until(true: Callable[[], object], seconds: float = 180) -> float:
     """Wait until something is so; return for how long."""
     began = time.monotonic()
     while not true():

@@ -160,7 +160,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
         made = Cluster(control, issuer, file, pool)
         api = control.api()
-        control.wait(lambda: bool(api.get("/api/v1/namespaces/kube-system")), 30)
+        control.wait(lambda: bool(api.get("/api/v1/namespaces/kube-system")))
         for space in ("research", "other"):
             body: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
             api.apply(f"/api/v1/namespaces/{space}", body)
@@ -171,7 +171,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _trusting(cluster: Cluster) -> None:
     """Wait until people are let in: an API server asks an issuer for its keys in the background."""
-    cluster.control.wait(lambda: cluster.who(cluster.issuer.token(ANNA)) is not None, 90)
+    cluster.control.wait(lambda: cluster.who(cluster.issuer.token(ANNA)) is not None)
 
 
 # -- tokens ----------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ REFUSED: Mapping[str, str] = {
 def test_a_faulty_token_is_refused(cluster: Cluster, fault: str) -> None:
     before = len(cluster.log())
     assert cluster.who(cluster.issuer.token(ANNA, fault)) is None
-    cluster.control.wait(lambda: REFUSED[fault] in cluster.log()[before:], 30)
+    cluster.control.wait(lambda: REFUSED[fault] in cluster.log()[before:])
     assert cluster.who(cluster.issuer.token(ANNA))
 
 
@@ -315,7 +315,7 @@ MAY_NOT: Mapping[str, Sequence[str]] = {
 @pytest.mark.parametrize("group", sorted(MAY))
 def test_what_a_role_may_do(cluster: Cluster, group: str) -> None:
     token = cluster.issuer.token(Person(group, roles=(group,)))
-    cluster.control.wait(lambda: cluster.can(token, MAY[group][0], "research"), 30)
+    cluster.control.wait(lambda: cluster.can(token, MAY[group][0], "research"))
     asked = (*MAY[group], *MAY_NOT[group], *OTHERS)
     answers = {what: cluster.can(token, what, "research") for what in asked}
     assert answers == {what: what in MAY[group] for what in asked}
@@ -342,7 +342,7 @@ def test_break_glass_repairs_anything_but_gives_no_more_than_it_has(cluster: Clu
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
     api.apply(f"{path}/emergency", binding)
     token = cluster.issuer.token(Person("dora", roles=("Emergency",)))
-    cluster.control.wait(lambda: cluster.can(token, "delete nodes", ""), 30)
+    cluster.control.wait(lambda: cluster.can(token, "delete nodes", ""))
     for what in ("get secrets", "create pods/exec", "deletecollection pods", "get /metrics"):
         assert cluster.can(token, what, "kube-system")
     for what in (*OTHERS[1:4], "* *"):
@@ -363,14 +363,14 @@ def test_bindings_that_are_no_longer_declared_go(cluster: Cluster) -> None:
     more = dataclasses.replace(identity, bindings=(*BINDINGS, Binding("Guests", "job-runner", ("other",))))
     token = cluster.issuer.token(Person("gast", roles=("Guests",)))
     assert enforce(api, more.objects()).removed == []
-    cluster.control.wait(lambda: cluster.can(token, "create jobs.batch", "other"), 30)
+    cluster.control.wait(lambda: cluster.can(token, "create jobs.batch", "other"))
     assert enforce(api, identity.objects(), check=True).removed == [
         "RoleBinding other/ironspan-job-runner:Guests"
     ]
     assert cluster.can(token, "create jobs.batch", "other")
     done = enforce(api, identity.objects())
     assert (done.removed, done.changes) == (["RoleBinding other/ironspan-job-runner:Guests"], [])
-    cluster.control.wait(lambda: not cluster.can(token, "create jobs.batch", "other"), 30)
+    cluster.control.wait(lambda: not cluster.can(token, "create jobs.batch", "other"))
     assert enforce(api, identity.objects()) == ([], [])
 
 
@@ -382,9 +382,9 @@ def test_a_review_tells_used_from_unused(cluster: Cluster) -> None:
     enforce(api, dataclasses.replace(cluster.issuer.identity(), bindings=BINDINGS).objects())
     used, unused = ("ironspan-researcher:Researchers", "ironspan-security-auditor:Auditors")
     token = cluster.issuer.token(ANNA)
-    cluster.control.wait(lambda: cluster.send(token, "/api/v1/namespaces/research/pods")[0] == 200, 30)
+    cluster.control.wait(lambda: cluster.send(token, "/api/v1/namespaces/research/pods")[0] == 200)
     key = ("RoleBinding", "research", used)
-    cluster.control.wait(lambda: key in read_usage([log]).bindings, 30)
+    cluster.control.wait(lambda: key in read_usage([log]).bindings)
     usage = read_usage([log])
     assert usage.bindings[key].count >= 1
     assert usage.bindings["ClusterRoleBinding", "", "kubeadm:cluster-admins"].last <= usage.until
@@ -508,7 +508,7 @@ class TestGrants:
         apply_objects(api, [everything, *objects])
         made = user_api(cluster.control, "writer", ["writers"])
         refused = role("ClusterRole", verbs=["*"])
-        cluster.control.wait(lambda: "a wildcard" in cls.attempt(made, refused), 30)
+        cluster.control.wait(lambda: "a wildcard" in cls.attempt(made, refused))
         yield made
         for item in (*objects, everything):
             api.delete(Paths(api).of(item))
@@ -560,7 +560,7 @@ class TestGrants:
         made = json.loads(api.request("POST", f"{accounts}/{name}/token", asked))
         path = f"/apis/{RBAC}/v1/clusterroles?dryRun=All"
         body = {"apiVersion": f"{RBAC}/v1", **role("ClusterRole", verbs=["*"])}
-        cluster.control.wait(lambda: cluster.send(made["status"]["token"], path, body)[0] == 201, 30)
+        cluster.control.wait(lambda: cluster.send(made["status"]["token"], path, body)[0] == 201)
         assert api.delete(Paths(api).of(rights))
 
     def test_a_review_knows_that_it_is_in_force(self, cluster: Cluster, writer: Api) -> None:
@@ -593,17 +593,17 @@ def test_the_file_is_read_again_without_a_restart(cluster: Cluster) -> None:
 
     try:
         cluster.configure(configuration(dataclasses.replace(identity, groups_claim="groups")))
-        control.wait(lambda: f"entra:{groups[0]}" in (groups_of(few) or ()), 90)
+        control.wait(lambda: f"entra:{groups[0]}" in (groups_of(few) or ()))
         before = len(cluster.log())
         assert groups_of(many) is None
-        control.wait(lambda: "there are too many of them: use app roles" in cluster.log()[before:], 30)
+        control.wait(lambda: "there are too many of them: use app roles" in cluster.log()[before:])
         # A file that cannot be used leaves the one before in force.
         failures = reloads(cluster, "failure")
         cluster.configure("kind: Nonsense\n")
-        control.wait(lambda: reloads(cluster, "failure") > failures, 90)
+        control.wait(lambda: reloads(cluster, "failure") > failures)
         assert groups_of(few)
         cluster.configure(configuration(None))
-        control.wait(lambda: groups_of(few) is None, 90)
+        control.wait(lambda: groups_of(few) is None)
         assert cluster.send("", "/livez")[0] == 200
         assert cluster.send("", "/version")[0] == 401
     finally:

@@ -84,7 +84,7 @@ class World:
         return not etcd.problems(etcd.ask_members(addresses, self.control.etcd_context()))
 
     def wait_until_healthy(self, *names: str) -> None:
-        self.control.wait(lambda: self.healthy(*names), 30)
+        self.control.wait(lambda: self.healthy(*names))
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def test_the_first_member_dies_and_is_replaced_and_another_joins(world: World) -
     write(world, "etcd-2", "YQ==")
     world.control.stop("etcd-1")
     world.lose_disk("etcd-1")
-    world.control.wait(lambda: quorum(world.store().answers()).healthy == 2, 20)
+    world.control.wait(lambda: quorum(world.store().answers()).healthy == 2)
     # Its disk is empty and it is still listed: it may not join under an identity that it has forgotten.
     with pytest.raises(ClusterError, match="etcd-1 has no data, and etcd lists it as member"):
         world.add("etcd-1")
@@ -138,7 +138,7 @@ def test_the_first_member_dies_and_is_replaced_and_another_joins(world: World) -
 
 def test_no_step_loses_the_quorum(world: World) -> None:
     world.control.stop("etcd-3")
-    world.control.wait(lambda: quorum(world.store().answers()).healthy == 2, 20)
+    world.control.wait(lambda: quorum(world.store().answers()).healthy == 2)
     with pytest.raises(QuorumError, match="after: 2 members, 2 needed, 1 healthy"):
         world.remove("etcd-1")
     world.remove("etcd-3")
@@ -183,7 +183,7 @@ def test_no_second_store_begins_while_members_are_down(world: World) -> None:
         world.add("etcd-3", compared=["etcd-1", "etcd-3"], bare=["etcd-3"])
     assert "2 members, 2 needed, 0 healthy" in refused.value.message
     assert "beside etcd-1 with data; etcd-2 not looked at in this run" in refused.value.message
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_an_address_is_used_again_by_another_host(world: World) -> None:
@@ -216,7 +216,7 @@ def test_a_learner_that_a_killed_run_left_is_found_and_promoted(world: World) ->
     world.group.insert(0, "etcd-4")
     world.control.start_etcd("etcd-4", joining=world.add("etcd-4"))
     # It is asked first, and refuses nearly every call.
-    world.control.wait(lambda: [host.name for host in world.store().without_vote()] == ["etcd-4"], 30)
+    world.control.wait(lambda: [host.name for host in world.store().without_vote()] == ["etcd-4"])
     assert world.promote("etcd-4")
     assert world.store().without_vote() == []
 
@@ -264,7 +264,7 @@ def test_the_leader_is_cut_off_while_a_member_joins(world: World, monkeypatch: p
                 joining.append(world.add("etcd-4"))
             return bool(joining)
 
-        world.control.wait(joined, 60)
+        world.control.wait(joined)
     world.control.start_etcd("etcd-4", joining=joining[0])
     world.promote("etcd-4")
     world.wait_until_healthy(*world.group)
@@ -291,7 +291,7 @@ def test_the_leader_leaves_and_another_joins_while_one_is_down(world: World) -> 
     world.wait_until_healthy(*world.group)
     # Three of four are a quorum of five too, so etcd lets a fifth in.
     world.control.stop(others[0])
-    world.control.wait(lambda: quorum(world.store().answers()).healthy == 3, 20)
+    world.control.wait(lambda: quorum(world.store().answers()).healthy == 3)
     world.group.append("etcd-5")
     world.join("etcd-5")
     write(world, "etcd-5", "Yg==")
@@ -327,11 +327,11 @@ def test_a_corrupt_member_is_found_and_replaced(checked: World) -> None:
     call("/v3/kv/put", {"key": key, "value": value})
     victim = next(name for name in world.group if name != leader(world))
     database = world.control.folder / victim / "data/member/snap/db"
-    world.control.wait(lambda: VALUE in database.read_bytes(), 20)
+    world.control.wait(lambda: VALUE in database.read_bytes())
     damage(database)
     revision = call("/v3/kv/put", {"key": "Yg==", "value": "Yg=="})["header"]["revision"]
     call("/v3/kv/compaction", {"revision": revision, "physical": True})
-    world.control.wait(lambda: any("CORRUPT" in m.alarms for m in world.store().answers()), 60)
+    world.control.wait(lambda: any("CORRUPT" in m.alarms for m in world.store().answers()))
     with pytest.raises(ClusterError, match="corrupt"):
         write(world, "etcd-1", "YQ==")
     world.control.stop(victim)

@@ -127,7 +127,7 @@ def disaster(happened: Disaster) -> Iterator[Disaster]:
     happened.end()
 
 
-def says(log: Path, text: str, seconds: float = 20) -> bool:
+def says(log: Path, text: str, seconds: float = 120) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if log.exists() and text in log.read_text():

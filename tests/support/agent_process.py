@@ -112,7 +112,7 @@ class AgentSite:
         """Tell an agent to end and return its exit code."""
         process = self.processes.pop(host)
         process.terminate()
-        return process.wait(30)
+        return process.wait(120)
 
     def kill(self, host: str) -> None:
         """End an agent with no time for anything."""

@@ -129,9 +129,9 @@ class Members:
         process = self.processes.pop(name)
         process.send_signal(signal.SIGCONT)
         process.kill() if kill else process.terminate()
-        process.wait(20)
+        process.wait(120)
 
-    def wait(self, name: str, seconds: float = 30) -> None:
+    def wait(self, name: str, seconds: float = 120) -> None:
         """Wait until a member serves with a leader; fails with its log when it does not."""
         end = time.monotonic() + seconds
         with EtcdClient([self.endpoint(name)], timeout=1) as client:

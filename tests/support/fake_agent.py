@@ -105,7 +105,7 @@ class Agent:
         self._over.set()
         self._server.shutdown()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._server.server_close()
 
     def _ended(self, name: str, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

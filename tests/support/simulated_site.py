@@ -286,7 +286,7 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
     """Wait until something is so; fail with what it is when it does not become so."""
     until = time.monotonic() + seconds
     while not condition():
@@ -296,7 +296,7 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30) -> N
 
 def kill_all(run: str) -> None:
     """Kill everything of a run, as when its machine and its hosts lose power; return when all are gone."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while processes := processes_of(run):
         assert time.monotonic() < until, f"processes of {run} do not end: {processes}"
         for process in processes:

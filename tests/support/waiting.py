@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], t.Any], seconds: float = 60, pause: float = 0.05) -> None:
+def until(condition: Callable[[], t.Any], seconds: float = 180, pause: float = 0.05) -> None:
     """Wait for a condition.
 
     Args:
