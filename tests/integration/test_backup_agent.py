@@ -37,23 +37,23 @@ def test_a_killed_agent_is_followed_by_another_without_a_missing_revision(
     with Writer(client) as writer:
         for host in ("a", "b"):
             agents.start(host)
-        wait(lambda: agents.metric("a", "active") + agents.metric("b", "active") == 1, 20, "one is active")
+        wait(lambda: agents.metric("a", "active") + agents.metric("b", "active") == 1, "one is active")
         first, second = ("a", "b") if agents.metric("a", "active") else ("b", "a")
-        wait(lambda: agents.metric(first, "log_revision") > 0, 10, "it writes")
-        wait(lambda: agents.found().snapshots, 10, "a snapshot")
+        wait(lambda: agents.metric(first, "log_revision") > 0, "it writes")
+        wait(lambda: agents.found().snapshots, "a snapshot")
         assert agents.metric(second, "active") == 0
         agents.kill(first)
         killed_at = writer.revision
-        wait(lambda: agents.metric(second, "log_revision") > killed_at, 40, "the other one goes on")
+        wait(lambda: agents.metric(second, "log_revision") > killed_at, "the other one goes on")
         agents.start(first)
     last = writer.revision
-    wait(lambda: agents.metric(second, "log_revision") >= last, 10, "all that was acknowledged is stored")
+    wait(lambda: agents.metric(second, "log_revision") >= last, "all that was acknowledged is stored")
     assert agents.metric(first, "active") == 0
     insist_on_a_whole_log(agents, client, last, oldest=True)
     assert len(agents.found().segments) == 2
     # A successor of an agent that ends properly need not wait for the lease's end.
     assert agents.stop(second) == 0
-    wait(lambda: agents.metric(first, "active"), 5, "the first one is active again")
+    wait(lambda: agents.metric(first, "active"), "the first one is active again")
 
 
 def test_revisions_that_etcd_forgot_are_a_named_gap_and_a_new_snapshot(
@@ -61,18 +61,18 @@ def test_revisions_that_etcd_forgot_are_a_named_gap_and_a_new_snapshot(
 ) -> None:
     client.put(b"/registry/pods/a", b"1")
     agents.start("a")
-    wait(lambda: agents.found().snapshots, 20, "a snapshot")
+    wait(lambda: agents.found().snapshots, "a snapshot")
     before = client.put(b"/registry/pods/a", b"2").header.revision
-    wait(lambda: agents.metric("a", "log_revision") >= before, 10, "the log")
+    wait(lambda: agents.metric("a", "log_revision") >= before, "the log")
     assert agents.stop("a") == 0
     for number in range(9):
         lost = client.put(b"/registry/pods/a", b"lost %d" % number).header.revision
     client.compact(lost)
     agents.start("a")
-    wait(lambda: len(agents.found().snapshots) == 2, 20, "a snapshot behind the gap")
+    wait(lambda: len(agents.found().snapshots) == 2, "a snapshot behind the gap")
     assert agents.metric("a", "gaps_total") == 1
     last = client.put(b"/registry/pods/a", b"3").header.revision
-    wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log goes on")
+    wait(lambda: agents.metric("a", "log_revision") >= last, "the log goes on")
     base, records = agents.logged()
     assert (base, [record.revision for record in records]) == (lost, [last])
     assert agents.logged(point=f"revision:{before}")[1][-1].revision == before
@@ -84,7 +84,7 @@ def test_revisions_that_etcd_forgot_are_a_named_gap_and_a_new_snapshot(
 
 def test_a_deleted_prefix_is_logged_in_bounded_memory(agents: AgentSite, client: EtcdClient) -> None:
     agents.start("a")
-    wait(lambda: agents.found().snapshots, 20, "a snapshot")
+    wait(lambda: agents.found().snapshots, "a snapshot")
     prefix, value = b"/registry/events/", b"x" * 1000
     for start in range(0, 20_000, 100):
         request = rpc.TxnRequest(
@@ -95,7 +95,7 @@ def test_a_deleted_prefix_is_logged_in_bounded_memory(agents: AgentSite, client:
         )
         client.txn(request)
     last = client.delete(prefix, prefix_end(prefix)).header.revision
-    wait(lambda: agents.metric("a", "log_revision") >= last, 20, "the burst is stored")
+    wait(lambda: agents.metric("a", "log_revision") >= last, "the burst is stored")
     _, records = agents.logged()
     assert len(records[-1].events) == 20_000
     assert not any(event.put for event in records[-1].events)
@@ -147,7 +147,7 @@ def test_a_store_of_another_cluster_is_refused(agents: AgentSite, client: EtcdCl
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["kind"] == "WrongCluster"
     agents.start("a")
-    wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), 20, "it is counted")
+    wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), "it is counted")
     names = {item.name for item in agents.store().list("")}
     assert names == {agents.names.epoch(1), agents.names.writer}
 
@@ -161,9 +161,9 @@ def test_a_database_older_than_its_backup_is_refused(members: Members, tmp_path:
         own.wait("m1")
         with site(tmp_path / "site", own.endpoints) as agents:
             agents.start("a")
-            wait(lambda: agents.found().snapshots, 20, "a snapshot")
+            wait(lambda: agents.found().snapshots, "a snapshot")
             last = [client.put(b"/registry/pods/a", b"%d" % n).header.revision for n in range(9)][-1]
-            wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log")
+            wait(lambda: agents.metric("a", "log_revision") >= last, "the log")
             agents.stop("a")
             own.stop("m1")
             shutil.rmtree(own.folder / "m1")
@@ -172,7 +172,7 @@ def test_a_database_older_than_its_backup_is_refused(members: Members, tmp_path:
             own.wait("m1")
             before = {item.name for item in agents.store().list("")}
             agents.start("a")
-            wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), 20, "it is counted")
+            wait(lambda: agents.metric("a", 'errors_total{kind="cluster"}'), "it is counted")
             assert "this database is older than its backup" in agents.said("a")
             assert {item.name for item in agents.store().list("")} == before
 
@@ -181,16 +181,16 @@ def test_a_database_older_than_its_backup_is_refused(members: Members, tmp_path:
 def test_a_writer_that_slept_through_its_lease_writes_no_more(agents: AgentSite, client: EtcdClient) -> None:
     with Writer(client) as writer:
         agents.start("a")
-        wait(lambda: agents.metric("a", "log_revision") > 0, 20, "it writes")
+        wait(lambda: agents.metric("a", "log_revision") > 0, "it writes")
         agents.start("b")
         agents.processes["a"].send_signal(signal.SIGSTOP)
         asleep = writer.revision
-        wait(lambda: agents.metric("b", "log_revision") > asleep, 40, "the other one goes on")
+        wait(lambda: agents.metric("b", "log_revision") > asleep, "the other one goes on")
         agents.processes["a"].send_signal(signal.SIGCONT)
-        wait(lambda: agents.metric("a", 'errors_total{kind="lease"}'), 20, "it finds out")
-        wait(lambda: agents.metric("a", "active") == 0, 5, "it stands by")
+        wait(lambda: agents.metric("a", 'errors_total{kind="lease"}'), "it finds out")
+        wait(lambda: agents.metric("a", "active") == 0, "it stands by")
     last = writer.revision
-    wait(lambda: agents.metric("b", "log_revision") >= last, 10, "the log")
+    wait(lambda: agents.metric("b", "log_revision") >= last, "the log")
     insist_on_a_whole_log(agents, client, last, oldest=True)
 
 
@@ -198,12 +198,12 @@ def test_a_second_store_has_the_same(members: Members, client: EtcdClient, tmp_p
     stores = [{"kind": "file", "path": str(tmp_path / name)} for name in ("one", "two")]
     with site(tmp_path / "site", members.endpoints, stores=stores, program=quick(15)) as agents:
         agents.start("a")
-        wait(lambda: agents.found().snapshots, 20, "a snapshot")
+        wait(lambda: agents.found().snapshots, "a snapshot")
         last = client.put(b"/registry/pods/a", b"1").header.revision
-        wait(lambda: agents.metric("a", "log_revision") >= last, 10, "the log")
+        wait(lambda: agents.metric("a", "log_revision") >= last, "the log")
         lag = 'copy_lag_seconds{store="1",what="log"}'
-        wait(lambda: agents.found(1).snapshots and agents.logged(1)[1], 20, "the copy")
-        wait(lambda: agents.logged(1)[1][-1].revision >= last, 20, "the copy of the log")
+        wait(lambda: agents.found(1).snapshots and agents.logged(1)[1], "the copy")
+        wait(lambda: agents.logged(1)[1][-1].revision >= last, "the copy of the log")
         assert agents.metrics("a")[lag] < 10
         assert [one.id for one in agents.found(1).snapshots] == [one.id for one in agents.found().snapshots]
 
@@ -217,7 +217,7 @@ def test_agents_that_end_in_every_way_lose_nothing(agents: AgentSite, client: Et
     with Writer(client) as writer:
         for host in ("a", "b"):
             agents.start(host)
-        wait(lambda: agents.found().snapshots, 30, "a snapshot")
+        wait(lambda: agents.found().snapshots, "a snapshot")
         for _ in range(6):
             host = chance.choice("ab")
             match chance.choice(["kill", "end", "pause", "snapshot", "purge"]):
@@ -237,7 +237,7 @@ def test_agents_that_end_in_every_way_lose_nothing(agents: AgentSite, client: Et
                     client.delete(b"/registry/pods/", b"/registry/pods0")
             time.sleep(chance.uniform(0, 6))
     last = writer.revision
-    wait(lambda: max(agents.metric(host, "log_revision") for host in "ab") >= last, 60, "the log")
+    wait(lambda: max(agents.metric(host, "log_revision") for host in "ab") >= last, "the log")
     assert sum(agents.metric(host, "active") for host in "ab") == 1
     assert agents.metric("a", "gaps_total") + agents.metric("b", "gaps_total") == 0
     for snapshot in agents.found().snapshots:

@@ -26,7 +26,7 @@ def test_an_agent_killed_before_its_pieces_are_one_leaves_no_snapshot(
     # The pieces arrive, the list that makes an object of them does not.
     azure.fault("hang", method="PUT", comp="blocklist")
     process = subprocess.Popen(agents.command("a", "snapshot"), stderr=subprocess.DEVNULL)
-    wait(lambda: any(fault["hits"] for fault in azure.do("status")["faults"]), 30, "all pieces are there")
+    wait(lambda: any(fault["hits"] for fault in azure.do("status")["faults"]), "all pieces are there")
     process.kill()
     process.wait()
     azure.heal()

@@ -49,7 +49,7 @@ def one(program: Path, tmp_path: Path) -> Iterator[tuple[Members, EtcdClient, Ag
         members.start("m1")
         members.wait("m1")
         agents.start("a")
-        wait(lambda: agents.found().snapshots, 60, "a snapshot")
+        wait(lambda: agents.found().snapshots, "a snapshot")
         yield members, client, agents
 
 
@@ -72,10 +72,10 @@ def test_former_data_that_are_put_back_are_closed_until_there_is_consent(
     members, client, agents = one
     for _ in range(5):
         last = client.put(b"/registry/pods/a", b"2").header.revision
-    wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log")
+    wait(lambda: agents.metric("a", "log_revision") >= last, "the log")
     put_back(members, tmp_path / "copy")
-    wait(lambda: closed(agents), 60, "the guard closes etcd")
-    wait(lambda: agents.metric("a", "guard") == guard.CLOSED, 60, "the metric says so")
+    wait(lambda: closed(agents), "the guard closes etcd")
+    wait(lambda: agents.metric("a", "guard") == guard.CLOSED, "the metric says so")
     said = closed(agents)
     assert said["backup"] == {"epoch": 1, "cluster": said["cluster"], "revision": last}
     assert said["revision"] == client.header().revision < last
@@ -83,8 +83,8 @@ def test_former_data_that_are_put_back_are_closed_until_there_is_consent(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["epoch"] == 2
     last = client.put(b"/registry/pods/a", b"3").header.revision
-    wait(lambda: agents.metric("a", "epoch") == 2, 60, "the backup goes on in another epoch")
-    wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log of it")
+    wait(lambda: agents.metric("a", "epoch") == 2, "the backup goes on in another epoch")
+    wait(lambda: agents.metric("a", "log_revision") >= last, "the log of it")
     assert json.loads(agents.run("accept", "--json").stdout)["accepted"] is False
     assert not closed(agents)
     somebody_writes(agents, client, str(said["cluster"]))
@@ -101,13 +101,13 @@ def somebody_writes(agents: AgentSite, client: EtcdClient, cluster: str) -> None
         attacker.extend()
     assert len(attacker.made) > 8
     last = client.put(b"/registry/pods/a", b"4").header.revision
-    wait(lambda: agents.metric("a", "log_revision") >= last, 60, "the log goes on beside them")
+    wait(lambda: agents.metric("a", "log_revision") >= last, "the log goes on beside them")
     # An agent that starts looks at all of the backup before it compares.
     agents.stop("a")
     agents.start("a")
     last = client.put(b"/registry/pods/a", b"5").header.revision
-    wait(partial(agents.beyond, "a", "log_revision", last - 1), 60, "the log of the next run")
-    wait(partial(agents.beyond, "a", "unproven_objects", 7), 60, "the metric tells of them")
+    wait(partial(agents.beyond, "a", "log_revision", last - 1), "the log of the next run")
+    wait(partial(agents.beyond, "a", "unproven_objects", 7), "the metric tells of them")
     assert agents.metric("a", "epoch") == 2
     assert agents.metric("a", "guard") == guard.RIGHT
     assert not closed(agents)
@@ -136,7 +136,7 @@ def test_a_member_that_lags_or_starts_is_left_alone(program: Path, tmp_path: Pat
         site(tmp_path / "site", [members.endpoint("m3"), *members.endpoints[:2]]) as agents,
     ):
         agents.start("a")
-        wait(lambda: agents.found().snapshots, 60, "a snapshot")
+        wait(lambda: agents.found().snapshots, "a snapshot")
         agents.command("b")
         shown = Shown()
         own = dataclasses.replace(load(agents.folder / "b.json"), spool=Spool(tmp_path / "b" / "spool", 0))
@@ -145,10 +145,10 @@ def test_a_member_that_lags_or_starts_is_left_alone(program: Path, tmp_path: Pat
             # The host's own member misses what the others are told, and comes back behind them.
             members.signal("m3", signal.SIGSTOP) if asleep else members.stop("m3", kill=True)
             last = written(client, 200)
-            wait(partial(agents.beyond, "a", "log_revision", last - 1), 60, "the log")
+            wait(partial(agents.beyond, "a", "log_revision", last - 1), "the log")
             members.signal("m3", signal.SIGCONT) if asleep else members.start("m3")
             with EtcdClient([members.endpoint("m3")], timeout=1) as third:
-                wait(partial(looked, made, third), 60, "the member answers")
+                wait(partial(looked, made, third), "the member answers")
             made.step()
         assert len(shown.values) >= 4
         assert set(shown.values) == {guard.RIGHT}

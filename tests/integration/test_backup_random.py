@@ -86,12 +86,12 @@ def test_a_log_without_a_record_goes_on_behind_the_first_snapshot(
         refusing.set()
         host = Host("a", tmp_path, client, objects, clock, weather, Pace())
         host.start()
-        wait(lambda: host.age() < math.inf, 20, "the agent has looked at the store")
+        wait(lambda: host.age() < math.inf, "the agent has looked at the store")
         # What came behind the snapshots would be lost now, however long ago it was.
         assert host.age() >= 1000
         refusing.clear()
-        wait(lambda: (log := host.pipeline) and log.position.durable_revision >= last, 20, "the log")
-        wait(lambda: host.age() < 100, 20, "nothing would be lost")
+        wait(lambda: (log := host.pipeline) and log.position.durable_revision >= last, "the log")
+        wait(lambda: host.age() < 100, "nothing would be lost")
         host.end()
     found = catalogue(objects, NAMES)
     first = dataclasses.replace(found, snapshots=found.snapshots[:1])

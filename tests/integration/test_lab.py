@@ -464,14 +464,13 @@ def _transfer_s(lab: Lab, size: int) -> float:
 
 
 def test_rate_limit_holds(lab: Lab) -> None:
-    lab.link(rate_bit_s=20e6)
-    size = 6_000_000
+    rate, size = 6e6, 6_000_000
+    lab.link(rate_bit_s=rate)
     slow = _transfer_s(lab, size)
     lab.link(rate_bit_s=0.0)
-    # The least of three: what else the machine does only adds to it.
-    fast = min(_transfer_s(lab, size) for _ in range(3))
-    assert slow >= size * 8 / 20e6  # the line cannot be faster than its rate
-    assert fast < slow / 2
+    assert slow >= size * 8 / rate  # the line cannot be faster than its rate
+    # Once in three: what else the machine does only adds to it.
+    assert any(_transfer_s(lab, size) < slow / 2 for _ in range(3))
 
 
 def test_link_refuses_nonsense_and_keeps_its_settings(lab: Lab) -> None:

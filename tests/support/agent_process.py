@@ -42,8 +42,8 @@ def quick(lease_seconds: int) -> tuple[str, ...]:
     return "tests.support.quick_agent", str(lease_seconds)
 
 
-def wait(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until something holds; fails, saying what, when it does not."""
+def wait(condition: Callable[[], object], what: str, seconds: float = 180) -> None:
+    """Wait until something holds; fails, saying what, when it does not within what a busy machine takes."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -224,7 +224,7 @@ def insist_on_a_whole_log(agents: AgentSite, client: EtcdClient, last: int, *, o
         last: the last revision that etcd acknowledged.
         oldest: the log has to lead there from the first snapshot on.
     """
-    wait(lambda: max(agents.metric(host, "log_revision") for host in agents.processes) >= last, 60, "the log")
+    wait(lambda: max(agents.metric(host, "log_revision") for host in agents.processes) >= last, "the log")
     base, records = agents.logged(oldest=oldest)
     assert [record.revision for record in records] == list(range(base + 1, last + 1))
     now = {bytes(kv.key): bytes(kv.value) for page in client.pages() for kv in page.kvs}
