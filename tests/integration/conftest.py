@@ -109,19 +109,25 @@ class Cluster:
         )
 
 
+def lab_name(name: str) -> str:
+    """Return the name of a lab for tests: processes that run tests at once have a lab each."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return f"{name[: 12 - len(worker)]}{worker}"
+
+
 @contextlib.contextmanager
 def lab_cluster[Made: Cluster](kind: type[Made], name: str, **size: t.Any) -> collections.abc.Iterator[Made]:
     """Bring a lab up and build its cluster; afterwards it is gone.
 
     Args:
         kind: what stands for the cluster.
-        name: of the lab.
+        name: that its name begins with.
         size: arguments of ``Lab.up``.
     """
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     kept = os.environ.get("IRONSPAN_TEST_LAB")
-    made = kind(Lab(kept or name), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
+    made = kind(Lab(kept or lab_name(name)), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
     try:
         made.lab.up(**size)
         made.first = made.site()
@@ -135,9 +141,7 @@ def lab_cluster[Made: Cluster](kind: type[Made], name: str, **size: t.Any) -> co
 @pytest.fixture(scope="module")
 def cluster() -> collections.abc.Iterator[Cluster]:
     """Bring a small lab up and build its cluster."""
-    # Processes that run tests at once have a lab each.
-    name = f"itest{os.environ.get('PYTEST_XDIST_WORKER', '')}"
-    with lab_cluster(Cluster, name, azure=3, rack=2) as made:
+    with lab_cluster(Cluster, "itest", azure=3, rack=2) as made:
         yield made
 
 

@@ -19,6 +19,7 @@ from azure.mgmt.resource.deployments import DeploymentsMgmtClient
 
 from ironspan.lab import Lab, keys, state
 from ironspan.lab.azure.config import state_folder
+from tests.integration.conftest import lab_name
 from tests.support import lab_arm
 from tests.support.lab_arm import LabArm
 from tests.support.lab_azure import LabAzure
@@ -33,7 +34,7 @@ def lab() -> Iterator[Lab]:
     """The smallest lab."""
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    made = Lab(f"itest{os.environ.get('PYTEST_XDIST_WORKER', '')}")
+    made = Lab(lab_name("itest"))
     try:
         made.up(1, 1)
         yield made

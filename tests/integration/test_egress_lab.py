@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import pytest
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import Played
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -135,7 +135,7 @@ def site() -> Iterator[Site]:
     """A cluster of two hosts without the layer, and pods on both."""
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    made = Cluster(Lab("egress"), pathlib.Path(tempfile.mkdtemp(prefix="ise-", dir="/tmp")))
+    made = Cluster(Lab(lab_name("egress")), pathlib.Path(tempfile.mkdtemp(prefix="ise-", dir="/tmp")))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)
         made.first = made.site()

@@ -26,7 +26,7 @@ from ironspan.lab.azure.arm.rules.access import IDENTITY
 from ironspan.lab.azure.arm.state import State
 from ironspan.lab.azure.config import state_folder
 from ironspan.lab.layout import API_NAME, Layout
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.lab_arm import LabArm
 from tests.support.lab_azure import LabAzure
 from tools import lab_estate
@@ -61,7 +61,7 @@ def estate() -> Iterator[EstateCluster]:
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     kept = os.environ.get("IRONSPAN_TEST_LAB")
-    name = kept or f"iest{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    name = kept or lab_name("iest")
     folder = Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp"))
     made = EstateCluster(Lab(name), folder)
     try:

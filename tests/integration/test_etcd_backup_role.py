@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import ROOT, Played, play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -46,7 +46,7 @@ def hosts() -> Iterator[Cluster]:
     """Two hosts, and a store of one member on the first."""
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    made = Cluster(Lab("irole"), pathlib.Path(tempfile.mkdtemp(prefix="isr-", dir="/tmp")))
+    made = Cluster(Lab(lab_name("irole")), pathlib.Path(tempfile.mkdtemp(prefix="isr-", dir="/tmp")))
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)
@@ -81,6 +81,11 @@ def snapshots(hosts: Cluster) -> list[dict[str, t.Any]]:
         time.sleep(0.5)
 
 
+def of(hosts: Cluster) -> str:
+    """Return the folder of the site's backups."""
+    return f"/srv/etcd-backup/lab-{hosts.lab.name}"
+
+
 def restarts(hosts: Cluster) -> tuple[str, str]:
     """Return which process the agent is, and how often systemd had to start it again."""
     shown = hosts.on("az-1", f"systemctl show {UNIT} -p MainPID -p NRestarts --value").split()
@@ -90,7 +95,7 @@ def restarts(hosts: Cluster) -> tuple[str, str]:
 def test_the_agent_writes_and_a_second_run_changes_nothing(hosts: Cluster) -> None:
     assert hosts.on("az-1", f"systemctl is-active {UNIT}") == "active"
     assert snapshots(hosts)
-    assert hosts.on("az-1", "ls /srv/etcd-backup/lab-irole/recovery"), "the PKI store lies beside the backups"
+    assert hosts.on("az-1", f"ls {of(hosts)}/recovery"), "the PKI store lies beside the backups"
     assert restarts(hosts)[1] == "0"
     before = restarts(hosts)
     again = converged(hosts)
@@ -125,10 +130,8 @@ def test_another_key_is_used_from_then_on(hosts: Cluster) -> None:
     assert converged(hosts).recap["az-1"]["changed"] > 0
     assert restarts(hosts)[0] != before[0]
     hosts.on("az-1", f"{PROGRAM} snapshot")
-    assert len(hosts.on("az-1", "ls /srv/etcd-backup/lab-irole/recovery").split()) == 2
-    manifests = hosts.on(
-        "az-1", "cat $(ls -d /srv/etcd-backup/lab-irole/e*/snapshots/*/manifest.json | tail -n 1)"
-    )
+    assert len(hosts.on("az-1", f"ls {of(hosts)}/recovery").split()) == 2
+    manifests = hosts.on("az-1", f"cat $(ls -d {of(hosts)}/e*/snapshots/*/manifest.json | tail -n 1)")
     assert json.loads(manifests)["key_version"] == "2"
     assert json.loads(manifests)["signer"] == "2"
     signs = hosts.on("az-1", "ls /etc/ironspan/etcd-backup/signing").split()

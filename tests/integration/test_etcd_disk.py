@@ -23,7 +23,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.environment import to_uuid
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.faults import insist
 from tests.support.playbooks import ROOT, Played, play
 
@@ -96,7 +96,7 @@ def site() -> Iterator[Site]:
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="isd-", dir="/tmp"))
-    made = Site(Lab(f"edisk{os.environ.get('PYTEST_XDIST_WORKER', '')}"), folder)
+    made = Site(Lab(lab_name("edisk")), folder)
     (folder / "play.yml").write_text(PLAY.format(root=ROOT))
     with (folder / "disk").open("wb") as stream:
         stream.truncate(1 << 30)

@@ -26,7 +26,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.alert_check
 
 from ironspan.cli import main as command
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.events import alert
 from tests.support.playbooks import ROOT, Played, play
 
@@ -100,7 +100,7 @@ def desk() -> Iterator[Desk]:
     """A host that was brought to what the inventory says, once."""
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    made = Desk(Lab("isevt"), pathlib.Path(tempfile.mkdtemp(prefix="ise-", dir="/tmp")))
+    made = Desk(Lab(lab_name("isevt")), pathlib.Path(tempfile.mkdtemp(prefix="ise-", dir="/tmp")))
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)

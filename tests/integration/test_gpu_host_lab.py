@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import pytest
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import ROOT, Played, play
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -118,7 +118,7 @@ def site() -> Iterator[Site]:
         pytest.skip("the lab needs root")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="isg-", dir="/tmp"))
     folder.chmod(0o755)
-    made = Site(Lab(f"ghost{os.environ.get('PYTEST_XDIST_WORKER', '')}"), folder)
+    made = Site(Lab(lab_name("ghost")), folder)
     (folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)

@@ -29,7 +29,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
 
 from ironspan.artifacts import cache
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import BIN, ROOT, Played, play
 from tests.support.waiting import until
 
@@ -126,7 +126,7 @@ def rack() -> Iterator[Rack]:
     """One host, on which a first run was killed in the middle of Ironic's first start."""
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    made = Rack(Lab("isir"), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
+    made = Rack(Lab(lab_name("isir")), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)

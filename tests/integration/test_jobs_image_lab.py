@@ -23,7 +23,7 @@ from ironspan.lab import Lab
 from tests.support.jobs_image import JobsRoot
 from tests.support.playbooks import recap_of
 
-from .conftest import Cluster
+from .conftest import Cluster, lab_name
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 KEYS = ("id_ed25519", "known_hosts")
@@ -78,7 +78,7 @@ def jobs() -> Iterator[Jobs]:
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     made = Jobs(
-        Lab(f"isjob{os.environ.get('PYTEST_XDIST_WORKER', '')}"),
+        Lab(lab_name("isjob")),
         pathlib.Path(tempfile.mkdtemp(prefix="isj-", dir="/tmp")),
     )
     try:

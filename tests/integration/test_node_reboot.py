@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import drivers
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import play
 
 pytestmark = [
@@ -34,7 +34,7 @@ NAMED = ("-e", json.dumps({"ironspan_hosts": list(WORKERS)}))
 def cluster() -> Iterator[Cluster]:
     """A cluster of one control plane and two workers."""
     with tempfile.TemporaryDirectory(prefix="isb-") as folder:
-        lab = Lab("reboottest")
+        lab = Lab(lab_name("reboottest"))
         lab.down()
         lab.up(azure=1, rack=2, azure_services=False)
         made = Cluster(lab, pathlib.Path(folder))

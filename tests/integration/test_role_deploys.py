@@ -26,6 +26,7 @@ from ironspan.lab.errors import LabError
 from ironspan.lab.virtual import expected, settings, variables
 from ironspan.lab.virtual import rack as racks
 from ironspan.lab.virtual import servers as machines
+from tests.integration.conftest import lab_name
 from tests.integration.test_ironic_role import HOST, PLAY, Rack
 from tests.support import debian_packages, ramdisk
 from tests.support.playbooks import ROOT, Played, play
@@ -119,7 +120,7 @@ def rack() -> Iterator[Deployer]:
         pytest.skip(str(error))
     if packed.program(emulator.ENVIRONMENT) is None or shutil.which("isoinfo") is None:
         pytest.skip("ironspan artifacts build --set bare-metal; apt-get install -y genisoimage")
-    made = Deployer(Lab("isirv"), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
+    made = Deployer(Lab(lab_name("isirv")), pathlib.Path(tempfile.mkdtemp(prefix="isi-", dir="/tmp")))
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)

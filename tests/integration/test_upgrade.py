@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import pytest
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import BIN, ROOT, Played, play
 
 pytestmark = [
@@ -110,7 +110,7 @@ done
 def cluster() -> Iterator[Cluster]:
     """Build a small cluster with the versions to upgrade from, and a workload on it."""
     with tempfile.TemporaryDirectory(prefix="isu-") as folder:
-        lab = Lab("upgradetest")
+        lab = Lab(lab_name("upgradetest"))
         lab.down()
         lab.up(azure=3, rack=2)
         made = Cluster(lab, pathlib.Path(folder))

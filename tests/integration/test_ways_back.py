@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from ironspan.lab import Lab
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, lab_name
 from tests.support.playbooks import play
 
 pytestmark = pytest.mark.lab
@@ -47,7 +47,7 @@ def hosts() -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     kept = os.environ.get("IRONSPAN_TEST_TINY_LAB")
-    made = Cluster(Lab(kept or "iback"), pathlib.Path(tempfile.mkdtemp(prefix="isb-", dir="/tmp")))
+    made = Cluster(Lab(kept or lab_name("iback")), pathlib.Path(tempfile.mkdtemp(prefix="isb-", dir="/tmp")))
     try:
         made.lab.up(azure=1, rack=1)
         yield made
