@@ -179,7 +179,7 @@ def test_an_xid_turns_the_condition_and_a_state_turns_it_back(
             f"\nline in the log to Node: median {statistics.median(took):.2f} s, most {max(took):.2f} s; "
             f"state of NVML to Node: {state:.2f} s"
         )
-    assert max(*took, state) < 20, "5 s are promised; a loaded machine may take longer"
+    assert max(*took, state) < 60, "5 s are promised; a loaded machine may take longer"
 
 
 def test_killed_and_cut_off_it_forgets_nothing_and_says_what_is_current(world: World) -> None:
@@ -200,13 +200,13 @@ def test_killed_and_cut_off_it_forgets_nothing_and_says_what_is_current(world: W
             time.sleep(6)
         finally:
             api_server.send_signal(signal.SIGCONT)
-        until(lambda: "xid 95" in str(world.annotation("ironspan.io/gpu-events")), 90)
+        until(lambda: "xid 95" in str(world.annotation("ironspan.io/gpu-events")))
         events = {each["event"]: each["count"] for each in world.annotation("ironspan.io/gpu-events")}
         assert events == {"xid 48": 1, "xid 79": 1, "xid 95": 1}
         # A Node that was deleted and registered again is told again.
         world.control.api().delete(NODE)
         world.control.api()._json("POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "rack-1"}})
-        until(lambda: world.condition().get("reason") == "Xid79", 90)
+        until(lambda: world.condition().get("reason") == "Xid79")
 
 
 def test_what_a_thief_of_its_identity_cannot_do(world: World) -> None:
