@@ -41,7 +41,7 @@ def when(condition: t.Callable[[], bool], act: t.Callable[[], None]) -> threadin
     """Act, once, as soon as something is so."""
 
     def watch() -> None:
-        deadline = time.monotonic() + 400
+        deadline = time.monotonic() + 900
         while time.monotonic() < deadline:
             if condition():
                 act()

@@ -166,7 +166,7 @@ def test_a_member_that_lost_its_disk_cannot_start_by_itself(world: World) -> Non
     world.control.start_etcd("etcd-3", joining=f"etcd-3={peer_url(host)}")
     process = world.control.processes.pop("etcd-3")
     try:
-        assert process.wait(30) != 0
+        assert process.wait(180) != 0
     except subprocess.TimeoutExpired:
         process.kill()
         pytest.fail("a member without data started")

@@ -111,7 +111,7 @@ def switch(rack: World, number: int, kind: str) -> None:
         bmc.post(action, {"ResetType": kind}, "switch")
 
 
-def waited(condition: Callable[[], bool], patience_s: float = 60.0) -> bool:
+def waited(condition: Callable[[], bool], patience_s: float = 240.0) -> bool:
     until = time.monotonic() + patience_s
     while not condition() and time.monotonic() < until:
         time.sleep(0.05)
