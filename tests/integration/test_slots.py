@@ -87,6 +87,7 @@ class Machine:
             "-drive", f"if=none,id=drive,format=raw,readonly=on,file={self.folder / 'drive.iso'}",
             "-device", "virtio-blk-pci,drive=drive",
         ]  # fmt: skip
+        subprocess.run(self.server.tpm_command(), check=True)
         self.process = subprocess.Popen(command)
 
     def off(self) -> None:
@@ -94,6 +95,9 @@ class Machine:
         if self.process is not None:
             processes.kill([self.process.pid])
             self.process.wait()
+            # Its TPM, which ends a moment later, takes its socket with it.
+            while any(self.server.tpm.glob("socket")):
+                time.sleep(0.1)
 
     def run(self, command: str) -> str:
         """Run a command as root, and return what it prints; the host's key is the one of its config drive."""

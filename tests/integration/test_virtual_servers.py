@@ -1,8 +1,9 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""From a server that is off to a Ready worker: the site's own commands, real Ironic, real agent, real UEFI.
+"""From a server that is off to a Ready worker, twice: the site's own commands, real Ironic, agent and UEFI.
 
-Nothing is edited in between: the lab writes the inventory and the file of expected servers.
+Nothing is edited in between: the lab writes the inventory and the file of expected servers. The server's TPM
+is a program; what firmware, shim and GRUB measure into it is real.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import connected
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.attestation.record import Record, record_from
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.ironic_api import (
+    IronicApi,
+    connected,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.taken import Taker
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import read_tpm
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import open_store
 
 from ironspan.lab import keys
 from ironspan.lab.errors import LabError
@@ -52,14 +61,15 @@ class Stages:
 class Watched(threading.Thread):
     """Notes when Ironic brings a server into another state."""
 
-    def __init__(self, clouds: Path, name: str, stages: Stages) -> None:
+    def __init__(self, api: IronicApi, name: str, stages: Stages, first: str) -> None:
         super().__init__(daemon=True)
         self.over = threading.Event()
-        self._api, self._name, self._stages = connected("lab", str(clouds)), name, stages
+        self._api, self._name, self._stages, self._first = api, name, stages, first
 
     def run(self) -> None:
         """Ask every second, until it is told to stop."""
-        state, stage, seen = None, "powered off, unknown to Ironic", set[str | None]()
+        found = self._api.nodes().get(self._name)
+        state, stage, seen = found[1].state if found else None, self._first, set[str | None]()
         while not self.over.wait(1):
             found = self._api.nodes().get(self._name)
             now = found[1].state if found else None
@@ -112,26 +122,82 @@ def expected(rack: Cluster) -> list[str]:
     return ["--expected", str(folder(rack) / "expected.csv")]
 
 
+def ironic(rack: Cluster) -> IronicApi:
+    return connected("lab", str(folder(rack) / "ironic" / "clouds.yaml"))
+
+
+@contextmanager
+def watched(rack: Cluster, server: Server, stages: Stages, first: str) -> Iterator[None]:
+    """Note Ironic's states while a block lasts; ``first`` is what it begins with."""
+    watching = Watched(ironic(rack), server.name, stages, first)
+    watching.start()
+    try:
+        yield
+    finally:
+        watching.over.set()
+        watching.join()
+
+
+def inspected(rack: Cluster, server: Server) -> tuple[str, str | None]:
+    """Return when Ironic inspected a server, and the TPM that the agent found."""
+    api = ironic(rack)
+    uuid, _ = api.nodes()[server.name]
+    found = api.inspection(uuid)
+    assert found is not None
+    return api.times(uuid)["inspection_finished_at"], read_tpm(found["plugin_data"], Taker())
+
+
+def accepted(rack: Cluster, server: Server) -> Record:
+    """Return what somebody has accepted of a server's TPM."""
+    store = open_store(rack.lab.folder / "pki", rack.lab.folder / "pki.key")
+    return record_from(store.tpms.read(server.name))
+
+
+def host_key(rack: Cluster, server: Server) -> str:
+    """Return the host key that is known of a server."""
+    lines = (folder(rack) / "known_hosts").read_text().splitlines()
+    [found] = [line.split()[-1] for line in lines if server.address in line.split()[0].split(",")]
+    return found
+
+
+def assert_started(rack: Cluster, server: Server) -> None:
+    """Insist that its system is whole, with Secure Boot."""
+    said = asked(rack, server, "hostname; mokutil --sb-state; systemctl is-system-running --wait")
+    assert said.split("\n")[:3] == [server.name, "SecureBoot enabled", "running"]
+
+
 def test_a_server_that_is_off_becomes_a_ready_worker(rack: Cluster, server: Server, stages: Stages) -> None:
     factory = folder(rack) / "bmc" / "factory.yml"
     commanded(rack, "bmc", "setup", *expected(rack), "--factory", str(factory))
     stages.done("BMC: password and certificate of the site")
-    watched = Watched(folder(rack) / "ironic" / "clouds.yaml", server.name, stages)
-    watched.start()
-    try:
+    with watched(rack, server, stages, "powered off, unknown to Ironic"):
         commanded(rack, "bare-metal", *expected(rack), "--allow-destructive")
-    finally:
-        watched.over.set()
-        watched.join()
     stages.done("compared and handed over")
-    said = asked(rack, server, "hostname; mokutil --sb-state; systemctl is-system-running --wait")
+    assert_started(rack, server)
     stages.done("first start of the system")
-    assert said.split("\n")[:3] == [server.name, "SecureBoot enabled", "running"]
+    refused = rack.command("node", "add", server.name, "-i", str(rack.inventory.parent), timeout=STEP_S)
+    assert refused.returncode != 0 and server.name not in rack.ready_nodes()
+    assert "nobody has accepted this host's TPM" in refused.stdout, refused.stdout[-6000:]
+    assert f"ironspan server attest {server.name} --accept NAME" in refused.stdout
+    stages.done("site.yml's layers; its join is refused: nobody has accepted its TPM")
+    commanded(rack, "server", "attest", server.name, "--accept", "anna")
+    stages.done("TPM accepted")
     commanded(rack, "node", "add", server.name)
-    stages.done("site.yml's layers, joined, Ready")
+    stages.done("joined, Ready")
     assert server.name in rack.ready_nodes()
     labels = rack.kubectl("get", "node", server.name)["metadata"]["labels"]
     assert (labels["ironspan.io/rack"], labels["ironspan.io/leaf-switch"]) == (server.rack.name, LEAF)
+
+
+def test_the_tpm_that_joined_is_the_one_that_was_inspected_and_it_measured_the_boot(
+    rack: Cluster, server: Server
+) -> None:
+    record = accepted(rack, server)
+    _, found = inspected(rack, server)
+    assert record.accepted_by == "anna" and record.endorsement == found
+    assert f"node_attestation_ek_sha256: {found}" in variables.hosts(rack.lab.folder).read_text()
+    assert sorted(record.pcrs) == [0, 2, 4, 7]
+    assert len({*record.pcrs.values(), "00" * 32}) == 5, "not measured, or all the same"
 
 
 def test_it_is_what_the_config_drive_says_and_nobody_has_a_password(rack: Cluster, server: Server) -> None:
@@ -144,11 +210,44 @@ def test_it_is_what_the_config_drive_says_and_nobody_has_a_password(rack: Cluste
     assert int(size) >= server.disk_gib - 1, "the root did not grow to the disk"
 
 
-def test_the_site_has_nothing_left_to_do(rack: Cluster) -> None:
+def assert_settled(rack: Cluster) -> None:
+    """Insist that the site and its servers have nothing left to do."""
     for command in (("apply", "--check"), ("bare-metal", *expected(rack), "--allow-destructive")):
         said = commanded(rack, *command)
         assert ": unchanged" in said
         assert re.findall(r"^.*: \d+ changes?$", said, re.MULTILINE) == []
+
+
+def test_the_site_has_nothing_left_to_do(rack: Cluster) -> None:
+    assert_settled(rack)
+
+
+def test_it_is_redeployed_and_joins_again_with_the_tpm_that_was_accepted(
+    rack: Cluster, server: Server, stages: Stages
+) -> None:
+    redeploy = ("server", "redeploy", server.name, *expected(rack))
+    key, record, (time_before, _) = host_key(rack, server), accepted(rack, server), inspected(rack, server)
+    machine = asked(rack, server, "cat /etc/machine-id")
+    refused = rack.command(*redeploy, "-i", str(rack.inventory.parent), timeout=STEP_S)
+    assert refused.returncode != 0 and "--allow-destructive" in refused.stdout, refused.stdout[-6000:]
+    assert server.name in rack.ready_nodes() and host_key(rack, server) == key
+    stages.done("redeploy: refused without consent")
+    with watched(rack, server, stages, "redeploy: drained, reset, its Node deleted"):
+        said = commanded(rack, *redeploy, "--allow-destructive")
+    assert "drain" in said
+    stages.done("redeploy: compared and handed over")
+    assert server.name not in {node["metadata"]["name"] for node in rack.kubectl("get", "nodes")["items"]}
+    assert host_key(rack, server) != key
+    time_after, found = inspected(rack, server)
+    assert time_after > time_before and found == record.endorsement
+    assert_started(rack, server)
+    assert asked(rack, server, "cat /etc/machine-id") != machine, "the same system as before"
+    stages.done("redeploy: first start of the system")
+    commanded(rack, "node", "add", server.name)
+    stages.done("redeploy: site.yml's layers, joined, Ready")
+    assert server.name in rack.ready_nodes()
+    assert accepted(rack, server) == record, "the TPM was asked for the same measurements"
+    assert_settled(rack)
 
 
 def asked(rack: Cluster, server: Server, command: str) -> str:

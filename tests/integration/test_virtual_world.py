@@ -7,10 +7,12 @@ No system is started on them here: firmware finds an empty disk. test_virtual_se
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils import _attest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.bmc import Bmc, Login
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish.connection import Endpoint, Trust
 
@@ -30,6 +33,7 @@ from ironspan.lab.errors import LabError
 from ironspan.lab.virtual import servers, settings, world
 from ironspan.lab.virtual.rack import Rack
 from ironspan.lab.virtual.world import World
+from tests.support.software_tpm import swtpm
 
 RACK = Rack("rack-t", "isw-metal", IPv4Network("192.168.78.0/24"), "isw-m", own=True)
 KILLED = Rack("rack-k", "isk-metal", IPv4Network("192.168.79.0/24"), "isk-m", own=True)
@@ -146,6 +150,46 @@ def test_power_by_the_bmc_is_power_and_outlives_the_bmcs(rack: World) -> None:
     assert process_of(rack, 1) == first, "what died was started again, the server was left alone"
     switch(again, 1, "ForceOff")
     assert waited(lambda: process_of(rack, 1) is None)
+
+
+def tpm_of(rack: World, number: int) -> int | None:
+    """Return the number of the process that is a server's TPM."""
+    done = attempt(["pgrep", "-f", f"swtpm.*dir={rack.servers[number - 1].tpm}"])
+    return int(done.stdout.split()[0]) if done.stdout.strip() else None
+
+
+def endorsement_key(rack: World, number: int) -> str:
+    """Ask the TPM of a server that is off for its endorsement key."""
+    with swtpm(rack.servers[number - 1].tpm) as tpm:
+        return str(_attest.attest({"tcti": tpm.tcti, "endorsement": True})["ek"])
+
+
+def greets(rack: World, number: int) -> bool:
+    """Tell whether QEMU has made all of a server, and found its TPM."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(5)
+        monitor.connect(str(rack.servers[number - 1].monitor))
+        return b"QMP" in monitor.recv(1000)
+    return False
+
+
+def test_a_tpm_is_there_while_its_server_is_and_keeps_its_key(rack: World) -> None:
+    keys = set()
+    for kind in ("On", "PowerCycle"):
+        switch(rack, 2, kind)
+        assert waited(lambda: greets(rack, 2)) and tpm_of(rack, 2) is not None
+        pid = process_of(rack, 2)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        assert waited(lambda: tpm_of(rack, 2) is None), "it outlived its server"
+        keys.add(endorsement_key(rack, 2))
+    assert len(keys) == 1, "another TPM after a power cycle"
+    switch(rack, 2, "On")
+    first = tpm_of(rack, 2)
+    switch(rack, 2, "PowerCycle")
+    assert first is not None and tpm_of(rack, 2) not in (None, first)
+    switch(rack, 2, "ForceOff")
+    assert tpm_of(rack, 2) is None, "left by a server that had not found it yet"
 
 
 def test_a_second_up_changes_nothing(rack: World) -> None:

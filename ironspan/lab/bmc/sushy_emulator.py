@@ -29,7 +29,8 @@ class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
     """Servers of the configuration. Those with a ``command`` run; the others are pretended.
 
     What a BMC remembers (boot device, media) is the emulator's. Power of a server that runs is whether its
-    process does, which goes on when the emulator ends: another one finds it by the file ``pidfile``.
+    process does, which goes on when the emulator ends: another one finds it by the file ``pidfile``. A server
+    with a ``tpm`` has that started before it.
     """
 
     def get_power_state(self, identity: str) -> str:
@@ -37,7 +38,7 @@ class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
         server = self._get(identity)
         if "command" not in server:
             return str(super().get_power_state(identity))
-        return "On" if _process(server) else "Off"
+        return "On" if _running(server) else "Off"
 
     def set_power_state(self, identity: str, state: str) -> None:
         """Do what the BMC is asked for."""
@@ -45,10 +46,10 @@ class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
         if "command" not in server:
             super().set_power_state(identity, state)
         elif state in ("On", "ForceOn"):
-            if not _process(server):
+            if not _running(server):
                 self._start(server)
         elif state in ("ForceOff", "ForceRestart", "GracefulRestart", "PowerCycle"):
-            _stop(server)
+            _switch_off(server)
             if state != "ForceOff":
                 self._start(server)
         elif state == "GracefulShutdown":
@@ -63,29 +64,44 @@ class Servers(fakedriver.FakeDriver):  # type: ignore[misc]
             first = 0 if server.get("boot_device") == "Cd" else 9
             extra = ["-drive", f"file={media},if=none,id=media,media=cdrom,readonly=on"]
             extra += ["-device", f"ide-cd,drive=media,bootindex={first}"]
+        _switch_off(server)
+        if tpm := server.get("tpm"):
+            subprocess.run(tpm["command"], stdin=subprocess.DEVNULL, check=True, timeout=STOPS_WITHIN_S)
         started = subprocess.Popen(
             [*server["command"], *extra], stdin=subprocess.DEVNULL, start_new_session=True
         )
         Path(server["pidfile"]).write_text(f"{started.pid}\n", encoding="ascii")
         # For a moment of its start a process has no command line, and would pass for one that ended.
         until = time.monotonic() + STOPS_WITHIN_S
-        while not _process(server) and started.poll() is None and time.monotonic() < until:
+        while not _running(server) and started.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
 
 
-def _process(server: dict[str, t.Any]) -> int | None:
+def _running(server: dict[str, t.Any]) -> int | None:
     """Return the number of a server's process, None while it is off."""
+    return _process(server["pidfile"], server["uuid"])
+
+
+def _process(pidfile: str, mark: str) -> int | None:
+    """Return the number that a file has, if it is that of a process with the argument ``mark``."""
     with contextlib.suppress(OSError, ValueError):
-        number = int(Path(server["pidfile"]).read_text(encoding="ascii"))
+        number = int(Path(pidfile).read_text(encoding="ascii"))
         # The number may be another process by now; one that ended and was not collected has no command.
-        if str(server["uuid"]).encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0"):
+        if mark.encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0"):
             return number
     return None
 
 
-def _stop(server: dict[str, t.Any]) -> None:
+def _switch_off(server: dict[str, t.Any]) -> None:
+    """End a server, and its TPM, which ends by itself with a server that has found it."""
+    _stop(server["pidfile"], server["uuid"])
+    if tpm := server.get("tpm"):
+        _stop(tpm["pidfile"], tpm["mark"])
+
+
+def _stop(pidfile: str, mark: str) -> None:
     until = time.monotonic() + STOPS_WITHIN_S
-    while (number := _process(server)) and time.monotonic() < until:
+    while (number := _process(pidfile, mark)) and time.monotonic() < until:
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
         # The emulator collects all its children when they end; this only waits.

@@ -16,6 +16,7 @@ from ironspan.lab.virtual.rack import Rack
 
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
+    "swtpm": "swtpm",
     "dnsmasq": "dnsmasq-base",
     "ip": "iproute2",
     # Ironic's, for the media that it makes.
@@ -116,16 +117,35 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     @property
+    def tpm(self) -> Path:
+        """The folder of its TPM: what that remembers, and while it is on its socket and process number."""
+        return self.folder / f"{self.name}.tpm"
+
+    @property
+    def _tpm_state(self) -> str:
+        """Where its TPM keeps its state, as an argument that no other process has."""
+        return f"dir={self.tpm}"
+
+    @property
+    def _tpm_socket(self) -> Path:
+        return self.tpm / "socket"
+
+    @property
+    def _tpm_pidfile(self) -> Path:
+        return self.tpm / "pid"
+
+    @property
     def files(self) -> tuple[Path, ...]:
-        """All files that are its own."""
-        return (self.console, self.disk, self.variables, self.monitor, self.pidfile)
+        """All files and folders that are its own."""
+        return (self.console, self.disk, self.variables, self.tpm, self.monitor, self.pidfile)
 
     def runs_as(self, pid: int) -> bool:
         """Tell whether a process is this server."""
-        try:
-            return self.uuid.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            return False
+        return _called_with(pid, self.uuid)
+
+    def has_process(self, pid: int) -> bool:
+        """Tell whether a process is this server or its TPM."""
+        return self.runs_as(pid) or _called_with(pid, self._tpm_state)
 
     def is_on(self) -> bool:
         """Tell whether it runs."""
@@ -135,12 +155,21 @@ class Server:
             return False
 
     def make(self) -> None:
-        """Make its disk and its firmware's memory where they are missing."""
+        """Make its disk, its firmware's memory and its TPM's folder where they are missing."""
         self.console.parent.mkdir(exist_ok=True)
         if not self.variables.exists():
             shutil.copyfile(VARIABLES, self.variables)
+        self.tpm.mkdir(mode=0o700, exist_ok=True)
         with self.disk.open("ab") as handle:
             handle.truncate(self.disk_gib * _GIB)
+
+    def remove(self) -> None:
+        """Remove what is its own, the disk last: until then another `lab up` finds the server again."""
+        for path in sorted(self.files, key=lambda path: path == self.disk):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     def command(self) -> list[str]:
         """The command that starts it, without media.
@@ -163,6 +192,20 @@ class Server:
             "-netdev", f"tap,id=port,ifname={self.tap},script=no,downscript=no",
             # Without an option ROM: firmware does not try the network first.
             "-device", f"virtio-net-pci,netdev=port,mac={self.mac},romfile=",
+            "-chardev", f"socket,id=tpm,path={self._tpm_socket}",
+            "-tpmdev", "emulator,id=tpm,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm",
+        ]  # fmt: skip
+
+    def tpm_command(self) -> list[str]:
+        """The command that starts its TPM, which has to be there before the server starts.
+
+        It returns when the TPM answers, which ends by itself with its server, however that ends. Its seed is
+        made by the first start and stays in its folder, so the server keeps its endorsement key.
+        """
+        return [
+            "swtpm", "socket", "--tpm2", "--tpmstate", self._tpm_state, "--ctrl",
+            f"type=unixio,path={self._tpm_socket},mode=0600", "--pid", f"file={self._tpm_pidfile}",
+            "--terminate", "--daemon",
         ]  # fmt: skip
 
     def system(self) -> System:
@@ -175,11 +218,22 @@ class Server:
             "command": self.command(),
             "monitor": str(self.monitor),
             "pidfile": str(self.pidfile),
-        }
+            "tpm": {
+                "command": self.tpm_command(), "pidfile": str(self._tpm_pidfile), "mark": self._tpm_state,
+            },
+        }  # fmt: skip
 
     def bmc(self) -> Described:
         """Its BMC."""
         return {"identity": self.uuid, "serial": self.serial, "address": self.bmc_address}
+
+
+def _called_with(pid: int, argument: str) -> bool:
+    """Tell whether a process was called with an argument."""
+    try:
+        return argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def missing() -> list[str]:

@@ -90,7 +90,8 @@ def sections(rack: Rack, found: dict[str, Image], media: Path, media_port: int) 
             "http_root": media,
             "default_boot_mode": "uefi",
         },
-        "redfish": {"use_swift": "false", "kernel_append_params": "nomodeset console=ttyS0"},
+        # QEMU's emulation of several processors can fail a kernel that patches its own code: it starts again.
+        "redfish": {"use_swift": "false", "kernel_append_params": "nomodeset console=ttyS0 panic=10"},
         "inspector": {
             "require_managed_boot": "true",
             "extra_kernel_params": "ipa-inspection-collectors=default,lldp,pci-devices",

@@ -185,11 +185,9 @@ def _remove_surplus(folder: Path, place: Rack, count: int, progress: Progress) -
             continue
         # A BMC that goes on could switch it on again.
         processes.kill(filter(None, [processes.running(folder / "bmc", client.NAME)]))
-        processes.kill(pid for pid in processes.marked(folder / "bmc") if server.runs_as(pid))
+        processes.kill(pid for pid in processes.marked(folder / "bmc") if server.has_process(pid))
         rack.remove(place, [number])
-        # The disk last: until then another `up` finds it again.
-        for path in sorted(server.files, key=lambda path: path == server.disk):
-            path.unlink(missing_ok=True)
+        server.remove()
         progress(server.name, "done", "removed; Ironic has not been told")
 
 

@@ -81,6 +81,8 @@ def test_every_file_of_the_real_systems_is_on_the_mirror_and_no_part_of_a_site_w
 def test_a_server_has_what_the_base_layer_asks_for_and_the_agent_has_the_tools_it_calls() -> None:
     base = yaml.safe_load((ROOT / "roles/base/defaults/main.yml").read_text())["base_packages"]
     assert set(base) <= set(REAL.systems["server"].packages)
+    # Of the layer node, where the TPM is asked before a host joins.
+    assert "tpm2-tools" in REAL.systems["server"].packages
     # Without fuser (psmisc) cleaning fails, without the rest some step that a server needs once.
     wanted = {
         "psmisc",

@@ -1,15 +1,13 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual servers: how QEMU is called, what their BMCs do with power, what Ironic is told."""
+"""Virtual servers: how QEMU and their TPMs are called, what is theirs, what Ironic is told."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import ipaddress
-import os
 import pathlib
-import signal
+import subprocess
 import sys
 import time
 import types
@@ -33,8 +31,7 @@ from ironspan.lab.virtual.rack import Rack
 from ironspan.lab.virtual.servers import Server
 
 FOLDER = pathlib.Path("/nowhere")
-IDENTITY = "5f6c2d1e-0f4b-4d0b-9d57-6f1b5c1d7a10"
-PATHS = ("console", "disk", "variables", "monitor", "pidfile")
+PATHS = ("console", "disk", "variables", "tpm", "monitor", "pidfile")
 LAYOUTS = [Layout("lab", index, 1, HOSTS_PER_SITE) for index in range(LABS_PER_MACHINE)]
 RACKS = [rack.ALONE, *map(rack.of, LAYOUTS)]
 
@@ -100,116 +97,34 @@ def test_what_the_leaf_says_is_what_is_declared() -> None:
     assert neighbour is not None and lldp.is_at(neighbour, servers.LEAF, "Ethernet1/3")
 
 
-class Remembers:
-    """What the emulator's servers in memory remember of a BMC."""
-
-    def __init__(self, server: dict[str, t.Any]) -> None:
-        self.server = server
-
-    def _get(self, identity: str) -> dict[str, t.Any]:
-        return self.server
-
-    def get_boot_image(self, identity: str, device: str) -> tuple[str | None, bool, bool]:
-        image = self.server.get("image")
-        return (image, True, bool(image))
-
-
-@pytest.fixture
-def bmc(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Any:
-    """Return a BMC whose server is a process that waits, and that notes what it was started with."""
-    program = tmp_path / "server"
-    program.write_text(
-        f"#!{sys.executable} -SE\nimport sys, time\n"
-        f"with open('{tmp_path}/started', 'a') as log:\n    print(*sys.argv[1:], file=log)\ntime.sleep(600)\n"
-    )
-    program.chmod(0o755)
-    for name in ("", ".error", ".emulator", ".emulator.main", ".emulator.resources"):
-        monkeypatch.setitem(sys.modules, f"sushy_tools{name}", types.ModuleType(f"sushy_tools{name}"))
-    packages = sys.modules
-    packages["sushy_tools"].error = packages["sushy_tools.error"]  # type: ignore[attr-defined]
-    packages["sushy_tools.error"].NotSupportedError = NotImplementedError  # type: ignore[attr-defined]
-    packages["sushy_tools.emulator"].main = packages["sushy_tools.emulator.main"]  # type: ignore[attr-defined]
-    systems = types.ModuleType("sushy_tools.emulator.resources.systems")
-    systems.fakedriver = types.SimpleNamespace(FakeDriver=Remembers)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, systems.__name__, systems)
-    monkeypatch.delitem(sys.modules, "ironspan.lab.bmc.sushy_emulator", raising=False)
-    module = importlib.import_module("ironspan.lab.bmc.sushy_emulator")
-    server = {"uuid": IDENTITY, "command": [str(program), IDENTITY]}
-    server |= {"monitor": str(tmp_path / "qmp"), "pidfile": str(tmp_path / "pid")}
-    found = module.Servers(server)
-    found.process = lambda: module._process(server)
-    found.started = lambda: (tmp_path / "started").read_text().splitlines()
-    yield found
-    found.set_power_state("1", "ForceOff")
-    monkeypatch.delitem(sys.modules, "ironspan.lab.bmc.sushy_emulator")
+def test_a_server_has_a_tpm_that_ends_with_it_and_goes_with_it(tmp_path: pathlib.Path) -> None:
+    server, other = (Server(tmp_path, rack.ALONE, number) for number in (1, 2))
+    words, tpm = server.tpm_command(), server.system()["tpm"]
+    assert {"--tpm2", "--terminate", "--daemon"} < set(words)
+    assert tpm["command"] == words and tpm["mark"] in words
+    assert f"file={tpm['pidfile']}" in words
+    path = next(word for word in words if word.startswith("type=unixio")).split(",")[1]
+    assert f"socket,id=tpm,{path}" in server.command() and "tpm-crb,tpmdev=tpm" in server.command()
+    for one in (server, other):
+        one.disk.touch()
+        one.tpm.mkdir()
+        (one.tpm / "tpm2-00.permall").touch()
+    server.remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["server-2.raw", "server-2.tpm"]
+    server.remove()
 
 
-def waited(condition: t.Callable[[], bool]) -> bool:
+def test_a_process_is_a_servers_own_or_its_tpms(tmp_path: pathlib.Path) -> None:
+    server, other = (Server(tmp_path, rack.ALONE, number) for number in (1, 2))
+    mark = server.system()["tpm"]["mark"]
     until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
-
-
-def test_power_is_whether_the_server_runs(bmc: t.Any) -> None:
-    assert bmc.get_power_state("1") == "Off"
-    bmc.set_power_state("1", "ForceOff")
-    bmc.set_power_state("1", "On")
-    process = bmc.process()
-    bmc.set_power_state("1", "On")
-    assert bmc.process() == process, "what is on is not started twice"
-    assert bmc.get_power_state("1") == "On"
-    os.kill(process, signal.SIGKILL)
-    assert waited(lambda: bmc.process() is None)
-    assert bmc.get_power_state("1") == "Off", "a server that switches itself off is off"
-
-
-def test_a_restart_is_another_start_and_the_button_ends_nothing_by_force(bmc: t.Any) -> None:
-    bmc.set_power_state("1", "On")
-    first = bmc.process()
-    bmc.set_power_state("1", "GracefulShutdown")
-    assert bmc.process() == first, "nobody listens at the button, and the server runs on"
-    bmc.set_power_state("1", "ForceRestart")
-    assert bmc.process() not in (None, first)
-    assert bmc.get_power_state("1") == "On"
-    with pytest.raises(NotImplementedError):
-        bmc.set_power_state("1", "Nmi")
-
-
-def test_a_server_goes_on_when_its_bmc_starts_again(bmc: t.Any) -> None:
-    bmc.set_power_state("1", "On")
-    first = bmc.process()
-    again = type(bmc)(dict(bmc.server))
-    assert again.get_power_state("1") == "On"
-    again.set_power_state("1", "On")
-    assert bmc.process() == first
-    again.set_power_state("1", "ForceOff")
-    assert bmc.process() is None
-
-
-def test_another_process_of_the_same_number_is_not_the_server(bmc: t.Any) -> None:
-    pathlib.Path(bmc.server["pidfile"]).write_text(f"{os.getpid()}\n")
-    assert bmc.get_power_state("1") == "Off"
-    bmc.set_power_state("1", "ForceOff")
-
-
-@pytest.mark.parametrize(
-    ("device", "image", "expected"),
-    [
-        ("Cd", "/media.iso", "bootindex=0"),
-        ("Hdd", "/media.iso", "bootindex=9"),
-        ("Cd", None, ""),
-    ],
-)
-def test_media_come_first_when_the_bmc_was_told_so(
-    bmc: t.Any, device: str, image: str | None, expected: str
-) -> None:
-    bmc.server |= {"boot_device": device, "image": image}
-    bmc.set_power_state("1", "On")
-    assert waited(lambda: bool((pathlib.Path(bmc.server["monitor"]).parent / "started").exists()))
-    assert waited(lambda: len(bmc.started()) == 1)
-    assert bmc.started()[0].endswith(expected)
-    assert ("media.iso" in bmc.started()[0]) is bool(image)
+    with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as process:
+        while not server.has_process(process.pid) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert server.has_process(process.pid)
+        assert not server.runs_as(process.pid) and not other.has_process(process.pid)
+        process.communicate(b"\n")
+    assert not server.has_process(process.pid)
 
 
 def test_images_that_nobody_built_are_named_with_the_command(
@@ -242,9 +157,9 @@ def test_images_that_nobody_built_are_named_with_the_command(
 
 
 def test_a_machine_that_lacks_something_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda program, path: None if "qemu" in program else program)
+    monkeypatch.setattr("shutil.which", lambda program, path: None if program[0] in "qs" else program)
     monkeypatch.setattr(servers, "CODE", FOLDER)
-    assert servers.missing() == ["ovmf", "qemu-system-x86"]
+    assert servers.missing() == ["ovmf", "qemu-system-x86", "swtpm"]
 
 
 @pytest.mark.parametrize("count", [0, -1, rack.MOST + 1])
