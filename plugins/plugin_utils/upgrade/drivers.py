@@ -14,6 +14,7 @@ import json
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy.idle import PREFLIGHT as TAINT
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.client import Api, Object
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.cordon import (
     DRIVER_CHANGE,
@@ -105,6 +106,11 @@ def verdict_of(node: Object) -> bool | None:
 def is_outdated(node: Object) -> bool:
     """Tell whether the last verdict of a node's preflight is of another boot."""
     return bool(_annotation(node, _VERDICT)) and not _is_now(node, _VERDICT)
+
+
+def is_new(node: Object) -> bool:
+    """Tell whether a node has the taint of those whose GPUs have to pass a preflight before pods come."""
+    return any(taint["key"] == TAINT for taint in node.get("spec", {}).get("taints") or ())
 
 
 def condition_of(node: Object) -> Object:

@@ -97,12 +97,12 @@ def _preflight(host: Host, node: Object) -> Iterator[str]:
     """Say what is wrong with the preflight of a node's GPUs; it belongs to a boot and a driver."""
     found = drivers.condition_of(node)
     passed = found.get("status") == "True"
-    # The agent may not have said yet that its verdict is of the boot before.
+    # The agent may not have said yet that its verdict is of the boot before, or anything at all.
     outdated = passed and drivers.is_outdated(node)
-    if not found or (passed and not outdated):
+    if (not found and not drivers.is_new(node)) or (passed and not outdated):
         return
     said = "" if outdated else str(found.get("message", ""))
-    said = said or "no reason given"
+    said = said or ("no reason given" if found else "the agent has said nothing yet")
     if found.get("status") == "False":
         yield f"the GPUs of {host.name} failed their preflight: {said}"
     elif host.variables.get("gpu_repair_enabled") and host.variables.get("gpu_repair_mode") != "watch":

@@ -117,6 +117,27 @@ def test_a_worker_joins_by_a_file_and_as_itself(render: Render) -> None:
     assert resource["endpoint"] == "api.lab.internal:8443"
 
 
+@pytest.mark.parametrize(
+    ("host", "changes", "gated"),
+    [
+        ("rack-1", {}, True),
+        ("rack-1", {"gpu_repair_mode": "repair"}, True),
+        ("rack-1", {"gpu_repair_mode": "watch"}, False),
+        ("rack-1", {"nvidia_health_enabled": False, "gpu_repair_mode": "watch"}, False),
+        ("rack-1", {"gpu_repair_enabled": False}, False),
+        ("rack-2", {}, False),
+    ],
+)
+def test_a_new_gpu_node_takes_no_pods_before_its_preflight_where_somebody_lets_it_in(
+    render: Render, host: str, changes: dict[str, t.Any], gated: bool
+) -> None:
+    wanted = {"nvidia_health_enabled": True, "gpu_repair_enabled": True, "gpu_repair_mode": "gate", **changes}
+    rendered = render(variables=wanted, more="all: {children: {gpu: {hosts: {rack-1: }}}}\n")
+    found = kubeadm(rendered, host, "join")["JoinConfiguration"]["nodeRegistration"].get("taints")
+    taint = {"key": "ironspan.io/gpu-preflight", "value": "pending", "effect": "NoSchedule"}
+    assert found == ([taint] if gated else None)
+
+
 @pytest.mark.parametrize("host", ["az-1", "az-2"])
 def test_control_planes_can_start_the_cluster_and_join_it(render: Render, host: str) -> None:
     assert set(kubeadm(render(), host, "member")) == {

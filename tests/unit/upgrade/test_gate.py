@@ -82,6 +82,17 @@ def test_a_rebooted_node_is_back_when_its_kubelet_and_its_gpus_say_so(
     assert bool(found) == bool(says)
 
 
+@pytest.mark.parametrize(("mode", "waits"), [("gate", True), ("repair", True), ("watch", False)])
+def test_a_new_node_is_waited_for_also_before_its_agent_has_said_anything(mode: str, waits: bool) -> None:
+    back = node("rack-1", NEW, "2.3.7")
+    back["spec"] = {"taints": [{"key": "ironspan.io/gpu-preflight", "effect": "NoSchedule"}]}
+    declared = {"gpu_repair_enabled": True, "gpu_repair_mode": mode}
+    changed = dataclasses.replace(WORKER, variables={**WORKER.variables, **declared})
+    found = gate.node_problems(t.cast(t.Any, cluster({}, [back])), [changed], {})
+    said = "the GPUs of rack-1 have not passed their preflight yet: the agent has said nothing yet"
+    assert found == ([said] if waits else [])
+
+
 def test_a_gate_waits_and_tells_what_for_only_when_it_changes() -> None:
     answers = iter([["a"], ["a"], ["b"], []])
     told: list[str] = []
