@@ -88,7 +88,9 @@ class Node:
             config = yaml.safe_load(self._kubeconfig.read_text(encoding="utf-8"))
             cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
             certificate, key = user["client-certificate"], user["client-key"]
-            made_of = tuple(Path(path).stat().st_mtime_ns for path in (self._kubeconfig, certificate, key))
+            # Two files that are written within a tick of the kernel's clock have one time.
+            stats = [Path(path).stat() for path in (self._kubeconfig, certificate, key)]
+            made_of = tuple(value for stat in stats for value in (stat.st_mtime_ns, stat.st_ino))
             if self._api is None or made_of != self._made_of:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
                 context.minimum_version = ssl.TLSVersion.TLSv1_2

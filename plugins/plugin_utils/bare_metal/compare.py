@@ -151,7 +151,7 @@ def _shared_tpms(
     """Return the TPMs that were measured in several servers: of each of these, with another one of them."""
     seen: dict[str, list[str]] = {}
     for server in expected:
-        for tpm in {one.tpm for one in measured.get(server.name, ()) if one.tpm}:
+        for tpm in sorted({one.tpm for one in measured.get(server.name, ()) if one.tpm}):
             seen.setdefault(tpm, []).append(server.name)
     found: dict[str, dict[str, str]] = {}
     for tpm, names in seen.items():

@@ -203,7 +203,7 @@ class Lookup:
         return own
 
     def _elsewhere(self, address: Address) -> Endpoint:
-        for node in {*self._hosts.values(), *self.node_parts}:
+        for node in sorted({*self._hosts.values(), *self.node_parts}):
             if address in self.own_addresses(node):
                 return Endpoint(f"host {node}", (address,), node=node, host_network=True)
         return Endpoint(str(address), (address,))

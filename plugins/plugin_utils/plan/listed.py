@@ -197,11 +197,11 @@ def _deltas(before: Content, after: Content) -> Iterator[Delta]:
     """Yield what is added and what is taken away, one tuple each."""
     old, new = _labels(before), _labels(after)
     yield from (("label", name, value) for name, value in new.items() if old.get(name) != value)
-    yield from (("no label", name) for name in old.keys() - new.keys())
+    yield from (("no label", name) for name in sorted(old.keys() - new.keys()))
     was, will = _taints(before), _taints(after)
-    yield from (("taint", *taint) for taint in will - was)
+    yield from (("taint", *taint) for taint in sorted(will - was))
     kept = {(key, effect) for key, effect, _ in will}
-    yield from (("no taint", key, effect) for key, effect, _ in was if (key, effect) not in kept)
+    yield from (("no taint", key, effect) for key, effect, _ in sorted(was) if (key, effect) not in kept)
 
 
 def _labels(content: Content) -> dict[str, str]:

@@ -117,7 +117,7 @@ class Server:
             f"http://{self.address}{parts.path}{'?' + parts.query if parts.query else ''}",
             headers={**request.headers, **request.unredirected_hdrs},
         )
-        return urllib.request.urlopen(moved, timeout=10)
+        return urllib.request.urlopen(moved, timeout=120)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -232,15 +232,15 @@ def test_an_interrupted_run_ends_at_once_and_its_compiler_with_it(
     locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_GO_SLOW", "etcd")
-    monkeypatch.setenv("FAKE_GO_SECONDS", "60")
+    monkeypatch.setenv("FAKE_GO_SECONDS", "600")
     with start(place, locked, *ITEMS) as process:
         limit = time.monotonic() + 120
         while not go_log.with_name("log.slow").exists() and time.monotonic() < limit:
             time.sleep(0.02)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=45)[0]
-    assert time.monotonic() - begun < 45
+        output = process.communicate(timeout=300)[0]
+    assert time.monotonic() - begun < 300
     assert process.returncode != 0
     assert "fail" not in output
     assert len(builds(go_log)) <= 2

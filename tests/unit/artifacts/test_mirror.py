@@ -217,7 +217,7 @@ def test_a_mirror_stops_while_somebody_downloads(
 def test_a_process_that_is_not_ours_is_never_ended(place: cache.Cache, state: pathlib.Path) -> None:
     state.mkdir()
     serving = mirror.Mirror(place.mirror)
-    with subprocess.Popen(["sleep", "60"]) as stranger:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
         (state / mirror.PID).write_text(f"{stranger.pid}\n")
         assert serving.running(state) is None
         assert serving.stop(state) is False

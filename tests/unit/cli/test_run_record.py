@@ -45,7 +45,7 @@ def test_a_run_whose_process_is_gone_was_cut_off(tmp_path: Path) -> None:
 def test_a_run_whose_process_is_a_zombie_was_cut_off(tmp_path: Path) -> None:
     """Nobody asked for its exit status yet; it has ended all the same."""
     recorder = runs.recorded(tmp_path, 1)
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     try:
         left = {**recorder.live(), "pid": child.pid, "born": started(child.pid)}
         recorder.log.with_suffix(LIVE).write_text(json.dumps(left))

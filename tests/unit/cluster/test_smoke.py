@@ -188,7 +188,7 @@ def test_living_and_dead_owners() -> None:
 
 def test_an_owner_whose_exit_status_nobody_asked_for_is_dead() -> None:
     machine = smoke_run._this_process().rsplit("/", 2)[0]
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         owner = f"{machine}/{process.pid}/{processes.started(process.pid)}"
         assert not smoke_run._is_dead(owner)
         process.kill()

@@ -357,7 +357,7 @@ def test_it_yields_at_once_and_says_nothing_about_either(nodes: tuple[Node, Node
     assert first.stderr is not None
     while "A09" not in first.stderr.readline():
         assert first.poll() is None
-    with subprocess.Popen(["sleep", "60"]) as work:
+    with subprocess.Popen(["sleep", "600"]) as work:
         one.cards.set({"0.processes": f"{work.pid}:100"})
         found = json.loads(first.communicate(timeout=300)[0])
         work.kill()

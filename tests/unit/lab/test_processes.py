@@ -14,10 +14,13 @@ import pytest
 from ironspan.lab import processes
 from ironspan.lab.commands import attempt, run
 from ironspan.lab.errors import LabError
+from tests.support.waiting import until
 
 
 def test_spawned_process_runs_is_marked_and_is_killed(tmp_path: Path) -> None:
-    pid = processes.spawn(["sh", "-c", "echo hello; sleep 60 & wait"], tmp_path, "one")
+    pid = processes.spawn(["sh", "-c", "echo hello; sleep 600 & wait"], tmp_path, "one")
+    log = tmp_path / "log/one.log"
+    until(log.read_text)
     assert processes.running(tmp_path, "one") == pid
     found = processes.marked(tmp_path)
     assert pid in found
@@ -25,11 +28,11 @@ def test_spawned_process_runs_is_marked_and_is_killed(tmp_path: Path) -> None:
     assert processes.kill(processes.marked(tmp_path)) == []
     assert processes.running(tmp_path, "one") is None
     assert processes.marked(tmp_path) == []
-    assert (tmp_path / "log/one.log").read_text() == "hello\n"
+    assert log.read_text() == "hello\n"
 
 
 def test_mark_of_another_folder_is_not_ours(tmp_path: Path) -> None:
-    pid = processes.spawn(["sleep", "60"], tmp_path / "lab1", "one")
+    pid = processes.spawn(["sleep", "600"], tmp_path / "lab1", "one")
     try:
         assert processes.marked(tmp_path / "lab") == []
         assert processes.marked(tmp_path) == []
@@ -38,7 +41,7 @@ def test_mark_of_another_folder_is_not_ours(tmp_path: Path) -> None:
 
 
 def test_number_that_another_process_has_now_is_not_ours(tmp_path: Path) -> None:
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     try:
         processes.remember(tmp_path, "one", child.pid)
         assert processes.running(tmp_path, "one") == child.pid

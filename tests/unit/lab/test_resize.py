@@ -128,7 +128,7 @@ def test_hosts_inherit_neither_nice_nor_umask(tmp_path: Path) -> None:
         with surroundings.ordinary():
             (tmp_path / "folder").mkdir()
             assert os.getpriority(os.PRIO_PROCESS, 0) == 0 or os.geteuid() != 0
-            pid = processes.spawn(["sleep", "60"], tmp_path, "sleeper")
+            pid = processes.spawn(["sleep", "600"], tmp_path, "sleeper")
             inherited = os.getpriority(os.PRIO_PROCESS, pid)
             processes.kill([pid])
         assert inherited == 0 or os.geteuid() != 0

@@ -18,7 +18,7 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = FakeHost(tmp_path)
-    with subprocess.Popen(["/bin/sleep", "5"]) as process:
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
         path = f"/proc/{process.pid}/cmdline"
         (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
         real = paths.opened

@@ -175,10 +175,10 @@ def test_what_a_run_left_that_was_cut_off_is_taken_away(settings: Settings, tmp_
 
 @pytest.mark.parametrize(("line", "runs"), [("ironspan-runtime-smoke", True), ("sleep", False)])
 def test_another_run_is_let_alone(line: str, runs: bool) -> None:
-    with subprocess.Popen([line, "60"], executable="/bin/sleep") as process:
+    with subprocess.Popen([line, "600"], executable="/bin/sleep") as process:
         try:
             # The arguments of a program appear a moment after its start.
-            end = time.monotonic() + 60
+            end = time.monotonic() + 300
             while not Path(f"/proc/{process.pid}/cmdline").read_bytes() and time.monotonic() < end:
                 time.sleep(0.01)
             assert smoke.is_running(str(process.pid)) is runs
@@ -194,7 +194,7 @@ def test_releases_go_when_nobody_runs_them(settings: Settings, tmp_path: Path) -
         (releases / name / "sleep").chmod(0o755)
         os.utime(releases / name, (0, 0))
     os.utime(releases / "young")
-    with subprocess.Popen([releases / "1/sleep", "60"]) as process:
+    with subprocess.Popen([releases / "1/sleep", "600"]) as process:
         try:
             _, report = run(settings, tmp_path)
         finally:
@@ -234,10 +234,10 @@ def test_the_bench(settings: Settings, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_programs_memory_and_its_childrens_count(tmp_path: Path) -> None:
-    child = "import subprocess, sys; subprocess.run(['/bin/sleep', '60'])"
+    child = "import subprocess, sys; subprocess.run(['/bin/sleep', '600'])"
     with subprocess.Popen([sys.executable, "-c", child, "its-own-name"]) as process:
         try:
-            end = time.monotonic() + 60
+            end = time.monotonic() + 300
             while len(bench.processes_of("its-own-name")) < 2 and time.monotonic() < end:
                 time.sleep(0.01)
             found = bench.processes_of("its-own-name")

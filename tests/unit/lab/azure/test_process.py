@@ -87,7 +87,7 @@ def test_several_programs_of_an_arc_machine_ask_at_once(tmp_path: Path) -> None:
 
 def test_a_process_that_nobody_wrote_down_is_ended(tmp_path: Path) -> None:
     lab, other = tmp_path / "lab", tmp_path / "other"
-    script = ["/bin/sh", "-c", "sleep 60; true"]
+    script = ["/bin/sh", "-c", "sleep 600; true"]
     stray = processes.spawn([*script, "azure/blobs"], lab, "azurite")
     kept = [
         processes.spawn([*script, "azure/blobs"], other, "azurite"),
