@@ -9,8 +9,10 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
+import yaml
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
 
+from tests.support.playbooks import ROOT
 from tests.unit.roles.conftest import Rendered, Resource
 
 Render = Callable[..., Rendered]
@@ -28,6 +30,22 @@ def resources(render: Render, **variables: t.Any) -> dict[str, Resource]:
         for name, resource in rendered.resources("rack-1").items()
         if name.startswith("nvidia_driver/")
     }
+
+
+def test_a_wave_takes_back_all_that_names_the_driver(render: Render) -> None:
+    on = {f"nvidia_{name}_enabled": True for name in ("fabric", "health", "toolkit", "device_plugin")}
+    both = [
+        render(variables={**DRIVER, **on, "nvidia_driver_model": "H100", **version}, more=GPUS).resources(
+            "rack-1"
+        )
+        for version in ({}, {"nvidia_driver_version": "580.126.09"})
+    ]
+    names = both[0].keys() | both[1].keys()
+    layers = {name.partition("/")[0] for name in names if both[0].get(name) != both[1].get(name)}
+    text = (ROOT / "playbooks/upgrade.yml").read_text()
+    ways = re.findall(r"mode: rollback\n +layers: (.*)", text)
+    assert len(ways) == 2
+    assert [set(yaml.safe_load(way)) for way in ways] == [layers, layers]
 
 
 def test_without_a_version_the_driver_is_somebody_else_s(render: Render) -> None:
