@@ -8,7 +8,6 @@ else is held, with the reason. The inventory plugin and the file come from the s
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Iterable, Mapping
 
@@ -22,6 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     place_of,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.tpm import VARIABLE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
 LOGIN: t.Final[Mapping[str, t.Any]] = {
@@ -88,12 +88,6 @@ def handed_over(servers: Iterable[ExpectedServer], standings: Mapping[str, Stand
         else:
             hosts[server.name] = (_groups(server, group), _variables(server, standing.record))
     return Handed(hosts, held)
-
-
-def rack_group(rack: str) -> str:
-    """Return the group of a rack: ``rack_`` and its name as Ansible takes it."""
-    name = re.sub(r"[^a-z0-9_]", "_", rack.lower())
-    return name if name.startswith("rack_") else f"rack_{name}"
 
 
 def as_inventory(handed: Handed) -> dict[str, t.Any]:

@@ -256,3 +256,9 @@ def _matched(pattern: re.Pattern[str], text: str, what: str, remedy: str) -> str
 
 def _for_example(text: str) -> str:
     return f", for example {text[:63]}" if text[:1].isascii() and text else ""
+
+
+def rack_group(rack: str) -> str:
+    """Return the group of a rack: ``rack_`` and its name as Ansible takes it."""
+    name = re.sub(r"[^a-z0-9_]", "_", rack.lower())
+    return name if name.startswith("rack_") else f"rack_{name}"

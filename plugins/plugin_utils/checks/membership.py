@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
@@ -145,7 +146,8 @@ def check_racks(draft: Draft) -> None:
     for host in draft.hosts.values():
         racks = sorted(group for group in host.groups if group.startswith("rack_"))
         said = host.values.get("site_rack")
-        if racks and isinstance(said, str) and said and f"rack_{said}" not in racks:
+        # What `ironspan bare-metal` writes of a rack has its own name, and the group that is made from it.
+        if racks and isinstance(said, str) and said and not {f"rack_{said}", rack_group(said)} & {*racks}:
             draft.problems.add(
                 draft.place(host, "site_rack"),
                 "site_rack",

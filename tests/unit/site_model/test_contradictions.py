@@ -138,3 +138,10 @@ def test_of_two_halves_the_one_with_the_default_is_right(
         example.append(file, "site_cluster_domain: other.local\n")
     found = [(problem.file, problem.path) for problem in example.problems()]
     assert sorted(found) == sorted((str(example.folder / file), "site_cluster_domain") for file in files)
+
+
+@pytest.mark.parametrize("rack", ["a", "A", "rack-a", "Rack-A"])
+def test_a_rack_is_the_one_of_the_group_that_its_name_becomes(example: Example, rack: str) -> None:
+    """``ironspan bare-metal`` writes both, the rack as the file of expected servers calls it."""
+    example.replace(HOSTS, "{ansible_host: 10.30.1.11}", f"{{ansible_host: 10.30.1.11, site_rack: {rack}}}")
+    assert list(map(str, example.problems())) == []
