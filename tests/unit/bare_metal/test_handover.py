@@ -17,7 +17,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.handove
     Standing,
     as_file,
     handed_over,
-    rack_group,
     said_of_held,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.inventory_file import InventoryFile
@@ -34,6 +33,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.record 
     digest_of,
     place_of,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names import value_problem
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from hypothesis import given
