@@ -157,7 +157,7 @@ class _Pass:
     def _suspect(self, case: Case, found: Sequence[Need], storm: int) -> None:
         """Drain a suspect when it is its turn; let it prove itself when nothing is wrong with it any more."""
         record, name = case.record, case.node.name
-        worst = found[0].action if found else "A3" if record.aim else ""
+        worst = found[0].action if found else "A3" if record.aim and not _passed_since(case) else ""
         if not worst:
             self._do(moves.test(case, State.TESTING, "what was wrong is gone"))
             return
@@ -261,6 +261,12 @@ def _is_out(case: Case) -> bool:
     if case.node.unreadable:
         return True
     return case.node.record is not None and case.record.state is not State.READY and case.record.served
+
+
+def _passed_since(case: Case) -> bool:
+    """Tell whether a node passed a preflight after the one that it was tested with."""
+    verdict = case.node.preflight
+    return verdict is not None and verdict.passed is True and verdict.started != case.record.tests
 
 
 def _restored(case: Case) -> Step | None:

@@ -197,6 +197,24 @@ def test_what_is_gone_before_its_turn_is_proven_by_a_preflight() -> None:
     assert "unschedulable" not in racks.nodes["n0"]["spec"]
 
 
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_failed_preflight_that_passes_before_its_turn_is_no_reason_to_reboot(passed: bool) -> None:
+    """A driver's way back makes such a verdict; the node still has to prove itself with the next one."""
+    racks = at_work(2)
+    racks.go(Limits(retest_seconds=DAY), seconds=2 * DAY)
+    racks.preflight("n0")
+    racks.go()
+    racks.reboot("n0")
+    racks.go()
+    racks.preflight("n0", False)
+    racks.go()
+    assert racks.state("n0") is State.SUSPECT
+    racks.now += 61
+    racks.preflight("n0", passed)
+    racks.go()
+    assert racks.state("n0") is (State.TESTING if passed else State.DRAINING)
+
+
 def test_a_wrong_setting_waits_for_a_person_without_a_drain() -> None:
     """Class A5: cordoned; after three days in triage."""
     racks = at_work()
