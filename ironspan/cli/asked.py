@@ -35,7 +35,7 @@ def answered(
     Returns:
         The report, None when there is none, and the exit code.
     """
-    from ironspan.cli.playbook import PlaybookRun, find_playbook, log_file, project_folder
+    from ironspan.cli.playbook import PlaybookRun, find_playbook, log_of_user, project_folder
 
     display = console.from_arguments(arguments)
     if arguments.limit and "localhost" not in arguments.limit:
@@ -44,7 +44,7 @@ def answered(
     project = project_folder()
     path = find_playbook(playbook, project)
     name = playbook.replace("_", "-")
-    running = PlaybookRun(path, ansible_arguments(arguments), display, log_file(name), arguments.verbose)
+    running = PlaybookRun(path, ansible_arguments(arguments), display, log_of_user(name), arguments.verbose)
     with display:
         code = running.execute(project)
     report: Report | None = running.run.results.get(action, {}).get("report")

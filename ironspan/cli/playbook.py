@@ -103,6 +103,21 @@ def log_file(command: str, folder: pathlib.Path | None = None) -> pathlib.Path:
     return folder / f"{command}-{stamp}.log"
 
 
+def log_of_user(command: str) -> pathlib.Path:
+    """Return a new log file in the user's folder.
+
+    Raises:
+        CommandError: the folder cannot be made.
+    """
+    folder = log_folder()
+    try:
+        return log_file(command, folder)
+    except OSError as error:
+        problem = f"no log can be written to {folder}: {error.strerror}"
+        remedy = "let XDG_STATE_HOME name a folder that you may write to"
+        raise CommandError(problem, remedy, code=Exit.BAD_INPUT) from error
+
+
 class PlaybookRun:
     """One run of one playbook.
 
@@ -288,7 +303,7 @@ def run_playbook(
     """
     project = project_folder()
     path = find_playbook(playbook, project)
-    running = PlaybookRun(path, arguments, console, log_file(command), verbose, environment)
+    running = PlaybookRun(path, arguments, console, log_of_user(command), verbose, environment)
     with console:
         code = running.execute(project)
     if console.mode == "json":

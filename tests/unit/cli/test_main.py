@@ -15,7 +15,7 @@ import pytest
 from ironspan.cli import main as frame
 from ironspan.cli.apply import ansible_arguments
 from ironspan.cli.outcome import CommandError, Exit
-from ironspan.cli.playbook import find_playbook, log_file, project_folder
+from ironspan.cli.playbook import find_playbook, log_file, log_of_user, project_folder
 
 
 def part_that(action: t.Callable[[argparse.Namespace], int]) -> types.ModuleType:
@@ -145,3 +145,16 @@ def test_old_logs_are_removed(tmp_path: pathlib.Path, monkeypatch: pytest.Monkey
     other.touch()
     assert len(list(other.parent.glob("apply-*.log"))) == 20
     assert other.exists()
+
+
+def test_a_state_folder_that_is_none_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(
+        CommandError, match=r"no log can be written to .*/file/ironspan/log: Not a dir"
+    ) as refused:
+        log_of_user("apply")
+    assert refused.value.code is Exit.BAD_INPUT
+    assert "XDG_STATE_HOME" in refused.value.remedy
