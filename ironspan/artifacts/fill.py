@@ -21,6 +21,8 @@ Progress = collections.abc.Callable[[str, str, str], None]
 """(what, state, detail); state is start, done, skip or fail."""
 WORKERS = 8
 """Items in work at once. Most of them wait for the compiler or the network, so more than there are cores."""
+AWAKE_S = 1.0
+"""How long the main thread waits at most before it looks whether somebody interrupted it."""
 CAPABILITIES = {"CAP_SYS_RESOURCE": 24}
 """Bit numbers, as in linux/capability.h."""
 
@@ -116,8 +118,13 @@ class Filling:
                 plan = self._plan([item for item in items if not whole[item]])
                 self._check_tools(plan)
                 work = {pool.submit(self._step, item, source): item for item, source in plan.items()}
-                for future in concurrent.futures.as_completed(work):
-                    results[work[future].key] = future.result()
+                waiting: set[concurrent.futures.Future[Result]] = set(work)
+                while waiting:
+                    # Not for ever: a signal that comes just before a wait begins is seen when the wait ends.
+                    done, waiting = concurrent.futures.wait(
+                        waiting, AWAKE_S, concurrent.futures.FIRST_COMPLETED
+                    )
+                    results.update({work[future].key: future.result() for future in done})
             except KeyboardInterrupt:
                 # Before the pool is left: leaving it waits for its threads.
                 pool.shutdown(wait=False, cancel_futures=True)
