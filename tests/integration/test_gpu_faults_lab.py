@@ -9,7 +9,6 @@ the host boots. What stands in for a driver: gpu_lab, and tests/support/cuda for
 
 from __future__ import annotations
 
-import datetime
 import json
 import shlex
 import time
@@ -21,27 +20,32 @@ import pytest
 
 from ironspan.gpu_repair import model
 from tests.integration.conftest import lab_cluster
-from tests.integration.gpu_lab import DESCRIBED, HOST, KUBECTL, LIBRARIES, ON, PLUGIN, STATE, Gpus, until
+from tests.integration.gpu_lab import (
+    CUDA,
+    DESCRIBED,
+    FEW,
+    HOST,
+    KUBECTL,
+    LIBRARIES,
+    LOG,
+    ON,
+    READY,
+    STATE,
+    WELL,
+    Gpus,
+    moment,
+    said,
+    until,
+)
 from tests.support import cuda, nvml
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 GPUS = 2
-WELL, LOG, CUDA = "/var/lib/gpus/well", "/var/lib/gpus/kmsg", "/var/lib/gpus/cuda"
 PATIENCE_S = 400.0
 CORDONED = "node.kubernetes.io/unschedulable"
-SUSPECT, DRAINING, RETEST, READY = "suspect", "draining", "retest", "ready"
+SUSPECT, DRAINING, RETEST = "suspect", "draining", "retest"
 REBOOT = (SUSPECT, DRAINING, "rebooting", RETEST, READY)
 RESET = (SUSPECT, DRAINING, "resetting", RETEST, READY)
-UNIT = f"""\
-[Unit]
-Before={DESCRIBED}.service {PLUGIN}.service ironspan-gpud.service kubelet.service
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/bin/sh /var/lib/gpus/load
-[Install]
-WantedBy=multi-user.target
-"""
 SMI = f"""\
 #!/bin/sh
 case "$*" in *--gpu-reset*) cp {WELL} {STATE}.reset && mv {STATE}.reset {STATE} ;; *) exit 6 ;; esac
@@ -94,31 +98,17 @@ class Faulty(Gpus):
         "gpu_repair_tests": ["A01", "A02", "A03", "A04", "A05", "A06", "A07"],
     }
 
-    def load_at_boot(self) -> None:
-        """Have each boot of the host load the driver, with GPUs that are well and an empty kernel's log."""
-        self.on(HOST, "mkdir -p /var/lib/gpus")
-        lines = [
-            f"cp {WELL} {STATE}.boot && mv {STATE}.boot {STATE}",
-            f": >{LOG}",
-            "[ -e /dev/kmsg ] || : >/dev/kmsg",
-            f"mount --bind {LOG} /dev/kmsg",
-            *self.loading(),
-        ]
-        self.put(WELL, self.state.path.read_bytes())
-        self.put("/var/lib/gpus/load", "\n".join([*lines, ""]).encode())
-        self.put("/etc/systemd/system/gpu-stand-in.service", UNIT.encode())
+    def load_now(self) -> None:
+        """Have each boot of the host load the driver, and load it."""
+        driver = self.state.driver
+        self.load_at_boot(HOST, driver)
         self.put("/usr/bin/nvidia-smi", SMI.encode())
         self.put(f"{LIBRARIES}/libcuda.so.1", cuda.built(self.folder, CUDA).read_bytes())
-        # Products that take long by the clock of the stand-in are few: they are made by this machine.
-        self.put(CUDA, b"mma 2\nsms 1\n")
+        self.put(CUDA, FEW)
         library = f"{LIBRARIES}/libnvidia-ml.so"
-        self.put(f"{library}.{self.state.driver}", nvml.built(self.folder / "nvml", STATE).read_bytes())
-        self.on(
-            HOST, f"ln -sf {library}.{self.state.driver} {library}.1; chmod 755 /usr/bin/nvidia-smi; ldconfig"
-        )
-        self.on(
-            HOST, "systemctl enable --now gpu-stand-in.service || { journalctl -u gpu-stand-in; exit 1; }"
-        )
+        self.put(f"{library}.{driver}", nvml.built(self.folder / "nvml", STATE).read_bytes())
+        self.on(HOST, f"ln -sf {library}.{driver} {library}.1; chmod 755 /usr/bin/nvidia-smi; ldconfig")
+        self.on(HOST, "systemctl start gpu-stand-in.service || { journalctl -u gpu-stand-in; exit 1; }")
         self.on(HOST, f"systemctl restart {DESCRIBED}")
 
     def shorten(self) -> None:
@@ -141,25 +131,6 @@ class Faulty(Gpus):
             host, f"printf %s {shlex.quote(json.dumps(found))} >{path}; systemctl restart ironspan-{program}"
         )
 
-    def work(self, replicas: int) -> None:
-        """Want so many pods with a GPU."""
-        container = {
-            "name": "main",
-            "image": "docker.io/library/busybox:1.37.0",
-            "command": ["sleep", "86400"],
-            "resources": {"limits": {"nvidia.com/gpu": 1}},
-        }
-        labels = {"app": "work"}
-        pod = {"terminationGracePeriodSeconds": 0, "containers": [container]}
-        template = {"metadata": {"labels": labels}, "spec": pod}
-        deployment = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "work"},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
-        }
-        self.on("az-1", f"echo {shlex.quote(json.dumps(deployment))} | {KUBECTL} apply -f -")
-
     def worker(self) -> tuple[str, float]:
         """Return the pod that works, and when it started; empty without one that is ready."""
         for pod in self.kubectl("get", "pods", "-l", "app=work")["items"]:
@@ -169,10 +140,6 @@ class Faulty(Gpus):
             if ready == ["True"] and "deletionTimestamp" not in pod["metadata"]:
                 return pod["metadata"]["uid"], moment(pod["status"]["startTime"])
         return "", 0.0
-
-    def node(self) -> dict[str, t.Any]:
-        """Return the Node."""
-        return self.kubectl("get", "node", HOST)
 
     def closed(self) -> bool:
         """Say whether the Node takes no pods: it is cordoned, and has the taint of the repair."""
@@ -199,18 +166,6 @@ class Faulty(Gpus):
         """Return the states that the Node went through since a time; the controller keeps the last ones."""
         return tuple(state for at, state, _ in self.record()["history"] if moment(at) >= int(since))
 
-    def is_open(self) -> bool:
-        """Say whether the Node is ready and takes pods with GPUs."""
-        node = self.node()
-        keys = {taint["key"] for taint in node["spec"].get("taints", ())}
-        ready = [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"]
-        return (
-            ready == ["True"]
-            and not node["spec"].get("unschedulable")
-            and not keys & {model.REPAIR_TAINT, model.PREFLIGHT_TAINT}
-            and said(node, model.RECORD).get("state") == READY
-        )
-
     def events(self) -> list[str]:
         """Return the events that the agent tells of."""
         return [each["event"] for each in said(self.node(), model.EVENTS)]
@@ -227,23 +182,13 @@ class Faulty(Gpus):
         return float(self.on(HOST, "; ".join(steps)))
 
 
-def said(node: Mapping[str, t.Any], annotation: str) -> t.Any:
-    """Return what an annotation says."""
-    return json.loads(node["metadata"].get("annotations", {}).get(annotation, "{}"))
-
-
-def moment(text: str) -> float:
-    """Return a time of Kubernetes, in seconds since 1970."""
-    return datetime.datetime.fromisoformat(text).timestamp()
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
     with lab_cluster(Faulty, "gpufault", azure=1, rack=1, azure_services=False) as made:
         assert made.first is not None
         assert made.first.status == 0, made.first.output[-4000:]
         made.state = nvml.State(tmp_path_factory.mktemp("gpus") / "state", "h100", GPUS)
-        made.load_at_boot()
+        made.load_now()
         until(made.events, [])
         made.shorten()
         made.work(1)
