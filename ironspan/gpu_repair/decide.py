@@ -284,8 +284,7 @@ def _tested(record: Record) -> float:
 
 
 def _tested_idle(case: Case) -> Step | None:
-    verdict = case.node.preflight
-    if verdict and verdict.passed and verdict.started != case.record.tests:
+    if _passed_since(case):
         record = replace(case.record, asked="", expires=0, tested=case.now, boot=case.node.boot)
         return Step(case.node, record, why="its preflight passed again")
     if case.expired:
