@@ -73,6 +73,7 @@ def layers_asked(arguments: Mapping[str, t.Any]) -> list[str]:
 
     Args:
         arguments: ``layers``, a list or names with commas between, or ``phase``, those that it converges.
+            With ``mode: rollback`` those that go back with them come too.
 
     Raises:
         ExchangeError: both are there.
@@ -83,7 +84,14 @@ def layers_asked(arguments: Mapping[str, t.Any]) -> list[str]:
         raise ExchangeError("phase and layers exclude each other", "write one of them")
     if phase:
         return all_layers().in_phase(str(phase))
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
+    asked = [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(v) for v in value]
+    if arguments.get("mode") != "rollback":
+        return asked
+    return asked + [
+        layer.name
+        for layer in all_layers().layers.values()
+        if layer.name not in asked and not set(asked).isdisjoint(layer.back_with)
+    ]
 
 
 def only_layers(document: str, layers: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ _EVERY_KIND = ("kind", "groups", "scope")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     HOST: (
         *_EVERY_KIND, "hosts", "after", "needs", "phase", "also", "upgrade", "member", "changed", "waits_for",
-        "units", "chosen_by", "keeps",
+        "units", "chosen_by", "keeps", "back_with",
     ),
     CLUSTER: (*_EVERY_KIND, "after", "phase"),
     SETTINGS: _EVERY_KIND,
@@ -86,6 +86,7 @@ class Layer:
         waits_for: inputs that a host without any data of it waits for.
         units: services that run wherever it is.
         keeps: ids of resources that stay on a host that does not declare them any more.
+        back_with: layers whose rollback takes this one back too.
         chosen_by: variable of the site that names the one layer of several that a site has.
         scope: ``site`` when its variables have one value for the whole site.
         scopes: variable -> its scope, where it is another one.
@@ -110,6 +111,7 @@ class Layer:
     waits_for: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
+    back_with: tuple[str, ...] = ()
     chosen_by: str = ""
     scope: str = SCOPES[0]
     scopes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -185,6 +187,7 @@ class _Reader(StrictReader):
             waits_for=self._names(found, "waits_for"),
             units=self._names(found, "units"),
             keeps=self._names(found, "keeps"),
+            back_with=self._names(found, "back_with"),
             chosen_by=str(self._value(found["chosen_by"])) if "chosen_by" in found else "",
             scope=self._choice(found, "scope", SCOPES) or SCOPES[0],
             scopes={name: scope for name, scope, _limit, _version in variables if scope},

@@ -271,6 +271,7 @@ def _check_names(layers: Mapping[str, Layer], groups: Mapping[str, Group], probl
         of_kind = [other.name for other in layers.values() if other.kind == layer.kind]
         check(layer, "after", layer.after, of_kind, "layer")
         check(layer, "needs", layer.needs, of_kind, "layer")
+        check(layer, "back_with", layer.back_with, of_kind, "layer")
         check(layer, "hosts", layer.hosts, (*groups, ALL), "group")
         for name, group in layer.groups.items():
             check(layer, f"groups.{name}.inside", group.inside, groups, "group")

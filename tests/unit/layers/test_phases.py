@@ -78,13 +78,12 @@ def test_layers_of_the_cluster_are_applied_by_the_playbook_of_their_phase() -> N
 
 
 def test_playbooks_list_no_layers() -> None:
-    """But one layer, or resources, of which nothing else is meant; or what goes back with a GPU driver."""
+    """But one layer, or resources, of which nothing else is meant."""
     listed = [
         f"{book.name}: {arguments['layers']}"
         for book in BOOKS
         for arguments in _converging(yaml.safe_load(book.read_text()))
         if len([name for name in arguments.get("layers", ()) if "/" not in name]) > 1
-        if arguments.get("mode") != "rollback"
     ]
     assert listed == []
 
@@ -95,3 +94,11 @@ def test_a_phase_or_layers_but_not_both() -> None:
     assert layers_asked({}) == []
     with pytest.raises(ExchangeError, match="phase and layers exclude each other"):
         layers_asked({"phase": "nodes", "layers": ["base"]})
+
+
+def test_what_goes_back_with_a_layer_is_asked_for_with_it() -> None:
+    back = ["nvidia_driver", "nvidia_fabric", "nvidia_health"]
+    assert layers_asked({"mode": "rollback", "layers": ["nvidia_driver"]}) == back
+    assert layers_asked({"mode": "rollback", "layers": ["nvidia_health"]}) == ["nvidia_health"]
+    assert layers_asked({"mode": "rollback"}) == []
+    assert layers_asked({"layers": ["nvidia_driver"]}) == ["nvidia_driver"]

@@ -80,6 +80,10 @@ def edit(roles: Path, role: str, old: str, new: str, name: str = "layer.yml") ->
             "needs: names containered, and there is no such layer; write containerd",
         ),
         (
+            "nvidia_fabric", "back_with: [nvidia_driver]", "back_with: [nvidia_drivers]",
+            "back_with: names nvidia_drivers, and there is no such layer; write nvidia_driver",
+        ),
+        (
             "dns", "hosts: [control_plane, nodes]", "hosts: [control_plane, node]",
             "hosts: names node, and there is no such group; write nodes",
         ),
