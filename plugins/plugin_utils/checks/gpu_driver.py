@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.fitness import version_tuple
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy, ofed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned, is_there
 
 VERSION = "nvidia_driver_version"
+LEAST = "base_min_kernel"
 STACK = "nvidia_driver_rdma_stack"
 OFED = {
     "version": "nvidia_driver_ofed_version",
@@ -63,6 +65,12 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             if kernel
             else "is not set, and modules are for one kernel",
             'write what uname -r says of it, for example "6.8.0-60-generic"',
+        )
+    elif (least := str(value(LEAST) or "")) and version_tuple(kernel) < version_tuple(least):
+        yield (
+            "nvidia_driver_kernel",
+            f"{kernel} is older than {LEAST}, {least}: the host would be unfit with it",
+            "write a newer one",
         )
     cuda = str(value("nvidia_driver_cuda") or "")
     if cuda and not re.fullmatch(r"[0-9]{2}\.[0-9]{1,2}", cuda):

@@ -53,6 +53,13 @@ MISTAKES = (
     wrong(
         "no release", "6.8.0-60-generic", "newest", "'newest' is no release", "nvidia_driver_kernel: newest"
     ),
+    wrong(
+        "old kernel",
+        "6.8.0-60-generic",
+        "5.14.0-60-generic",
+        "is older than base_min_kernel, 5.15",
+        "5.14.0-60",
+    ),
     wrong("kernel package", '"linux-image-{}"', '"linux image"', "'linux image' is no name", "linux image"),
     wrong("package", "nvidia-fabricmanager-580:", "-x:", "the key '-x' is no name of a package", "-x:"),
     wrong("version", '03-*"}', '03 *"}', "is no version of a package", "03 *"),
