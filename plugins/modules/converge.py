@@ -15,8 +15,8 @@ description:
   - A change that fails undoes the whole transaction. A run that was killed is finished by the next one.
   - Playbooks use the action plugin of the same name, which renders the document from the inventory. It takes
     C(layers) (a list; all of the host's layers by default; with V(rollback) those whose C(meta/layer.yml)
-    says C(back_with) come along) or C(phase) (the layers that name it in their C(meta/layer.yml)), O(mode), which
-    may also be V(reset), the way back to a bare host, or V(plan), which assesses for
+    says C(back_with) come along) or C(phase) (the layers that name it in their C(meta/layer.yml)), O(mode),
+    which may also be V(reset), the way back to a bare host, or V(plan), which assesses for
     C(ironspan.hybrid.write_plan), C(inputs) (what C(ironspan.hybrid.etcd_membership) and
     C(ironspan.hybrid.cluster_start) say of the host, and V(join) when it is its turn to join), O(root), and
     for V(reset) C(consent), which must be the site's name, or the host's where destructive steps are
