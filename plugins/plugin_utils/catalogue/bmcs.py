@@ -45,6 +45,11 @@ OPERATIONS = (
                 what="network services to switch off, as Redfish calls them",
                 type="list",
                 default=("IPMI", "SNMP", "Telnet", "HTTP", "SSDP"),
+                # As redfish/protocols.py has them; a test compares.
+                choices=(
+                    *("IPMI", "SNMP", "Telnet", "HTTP", "SSDP", "SSH", "VirtualMedia", "KVMIP", "RDP", "RFB"),
+                    *("mDNS", "FTP", "DHCP", "DHCPv6", "NTP"),
+                ),
             ),
             Argument(
                 name="ironspan_certify",

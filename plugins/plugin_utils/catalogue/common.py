@@ -35,6 +35,9 @@ TRY = Argument(
     name="ironspan_try",
     what="how long changes stay without being confirmed, such as 5m; then hosts take them back",
     type="time",
+    # As converge/back.py has them; a test compares.
+    least=30,
+    most=86_400,
 )
 FORCE_DRAIN = Argument(
     name="ironspan_force_drain",

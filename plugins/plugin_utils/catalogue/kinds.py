@@ -24,12 +24,12 @@ class Argument:
         what: what it is, for people: a clause without a full stop.
         type: ``time`` is seconds or a number with s, m or h behind it; ``file`` is a path on the controller;
             ``list``, ``hosts`` and ``files`` (of the controller) are lists, or texts with commas.
-        choices: the only values; empty for any.
+        choices: the only values, also of each item of a list; empty for any.
         pattern: regular expression that the whole text must match; empty for any.
         example: a value that the pattern takes, for messages.
         default: what holds when nothing is said; None when that is decided by the operation.
-        least: smallest number.
-        most: largest number.
+        least: smallest number, of a time in seconds.
+        most: largest number, of a time in seconds.
         required: the operation is refused without it.
         secret: its value is not shown, and never part of a plan.
         of_run: it says how a playbook is run and not what it does, so a plan does not fix it.

@@ -33,6 +33,7 @@ OPERATIONS = (
                 type="int",
                 default=30,
                 least=0,
+                most=36_500,
             ),
             Argument(
                 name="ironspan_fail_when_due", what="fail when something is due", type="bool", default=False
@@ -70,7 +71,12 @@ OPERATIONS = (
                 words=("VERB", "RESOURCE"),
             ),
             Argument(
-                name="ironspan_namespace", what="where, for ironspan_can (in any)", default="", short="n"
+                name="ironspan_namespace",
+                what="where, for ironspan_can (in any)",
+                pattern="[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+                example="the name of a namespace, such as web",
+                default="",
+                short="n",
             ),
             Argument(
                 name="ironspan_fail_on_findings",

@@ -49,6 +49,7 @@ OPERATIONS = (
                 type="int",
                 default=70,
                 least=1,
+                most=525_600,
             ),
             ALLOW_DESTRUCTIVE,
             PLAN,

@@ -57,7 +57,7 @@ def _question(argument: Argument) -> Content:
         "choices": list(_choices(argument)),
         # Of a number its range, of a text its length: an answer that is required is not an empty one.
         "min": argument.least if number else int(text and argument.required),
-        "max": argument.most,
+        "max": argument.most if number else None,
     }
 
 
@@ -70,7 +70,7 @@ def _type(argument: Argument) -> str:
 
 
 def _choices(argument: Argument) -> tuple[str, ...]:
-    if argument.secret:
+    if argument.secret or argument.type == "list":
         return ()
     return YES_OR_NO if argument.type == "bool" else argument.choices
 

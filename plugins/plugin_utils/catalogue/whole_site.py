@@ -129,7 +129,7 @@ OPERATIONS = (
             Argument(
                 name="ironspan_snapshot_directory",
                 what="folder on the first member of etcd for the snapshot",
-                pattern="/.*",
+                pattern=r"(/(?!\.\.?(/|$))[A-Za-z0-9._@:+,=~-]+)+/?",
                 example="/var/lib/etcd/snapshots",
                 default="/var/lib/etcd/snapshots",
             ),
@@ -139,6 +139,7 @@ OPERATIONS = (
                 type="int",
                 default=3,
                 least=1,
+                most=10_000,
             ),
             Argument(
                 name="ironspan_keep_driver",

@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import Wrong, wrong_value
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.argument_values import (
+    Wrong,
+    parts_of,
+    says_nothing,
+    wrong_value,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
@@ -19,6 +25,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 HOST, CA_FILE = "awx_host", "awx_ca_file"
 IDENTITY = ("awx_azure_tenant_id", "awx_azure_client_id")
+FOLDER = "awx_playbooks_folder"
 ANSWERS, NOTIFICATIONS, SCHEDULES = "awx_answers", "awx_notifications", "awx_schedules"
 LEFT_ALONE = "awx_alerts_left_alone"
 _NEEDED = {
@@ -27,6 +34,14 @@ _NEEDED = {
     "pagerduty": ("subdomain", "secret_variable", "service_key_variable"),
 }
 """What each type of notification cannot do without."""
+_USED = {
+    "webhook": ("url", "username", "secret_variable"),
+    "slack": ("channels", "secret_variable"),
+    "pagerduty": ("subdomain", "secret_variable", "service_key_variable"),
+}
+"""What each type of notification does something with."""
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+_NAMED = "ironspan_hosts"
 
 
 def check_names(draft: Draft) -> None:
@@ -43,10 +58,13 @@ def check_reached(draft: Draft) -> None:
     if host.startswith("http://") and name not in (None, "127.0.0.1", "::1", "localhost"):
         message = f"{host} would send the controller's token unencrypted"
         draft.problems.add(draft.site_place(HOST), HOST, message, f"write https://{name}")
-    if file and not Path(file).is_file():
-        draft.problems.add(
-            draft.site_place(CA_FILE), CA_FILE, f"{file} is no file", "write the authority's file"
-        )
+    parts = urllib.parse.urlsplit(host) if name else None
+    if parts and (parts.query or parts.fragment or re.search(r"/api(/.*)?$", parts.path)):
+        message = f"{host} has more than the address that people open"
+        address = re.sub(r"/api(/.*)?$", "", f"{parts.scheme}://{parts.netloc}{parts.path}").rstrip("/")
+        draft.problems.add(draft.site_place(HOST), HOST, message, f"write {address}")
+    if file and (message := _no_authority(Path(file))):
+        draft.problems.add(draft.site_place(CA_FILE), CA_FILE, message, "write the authority's file, in PEM")
     written = [bool(draft.site_value(each)) for each in IDENTITY]
     if any(written) and not all(written):
         there, missing = IDENTITY if written[0] else IDENTITY[::-1]
@@ -56,6 +74,29 @@ def check_reached(draft: Draft) -> None:
             f"is one half of an identity without {missing}",
             f"write {missing} too",
         )
+    elif all(written) and str(draft.site_value(IDENTITY[0])) == str(draft.site_value(IDENTITY[1])):
+        message = f"is the same as {IDENTITY[0]}, and an identity is not its tenant"
+        draft.problems.add(
+            draft.site_place(IDENTITY[1]), IDENTITY[1], message, "write the identity's client ID"
+        )
+
+
+def _no_authority(file: Path) -> str:
+    if not file.is_file():
+        return f"{file} is no file"
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror}"
+    return "" if _CERTIFICATE in text else f"{file} has no certificate in PEM"
+
+
+def check_repository(draft: Draft) -> None:
+    """The folder with the playbooks is a folder."""
+    folder = str(draft.site_value(FOLDER) or "")
+    if folder.endswith((".yml", ".yaml")):
+        message, remedy = f"{folder} is a playbook", f"write {folder.rpartition('/')[0] or '.'}"
+        draft.problems.add(draft.site_place(FOLDER), FOLDER, message, remedy)
 
 
 def check_answers(draft: Draft) -> None:
@@ -64,8 +105,17 @@ def check_answers(draft: Draft) -> None:
     host = draft.writer(ANSWERS)
     if not isinstance(answers, Mapping) or host is None:
         return
-    for name, wrong in _wrong_answers(answers, catalogue.arguments()):
+    known = catalogue.arguments()
+    for name, wrong in _wrong_answers(answers, known):
         draft.problems.add(draft.inner_place(host, ANSWERS, name), f"{ANSWERS}.{name}", *wrong)
+    for name, value in answers.items():
+        message, remedy = "", "leave it out; then a survey asks for it"
+        if name == _NAMED:
+            message = "would be the same hosts in all templates, also in those that remove hosts"
+        elif name in known and known[name].required and says_nothing(known[name], value):
+            message = "says nothing, and no survey asks for it any more"
+        if message:
+            draft.problems.add(draft.inner_place(host, ANSWERS, name), f"{ANSWERS}.{name}", message, remedy)
 
 
 def _wrong_answers(
@@ -93,6 +143,30 @@ def check_notifications(draft: Draft) -> None:
         if name in seen:
             entry.problem("name", f"{name} is there twice", "write it once")
         seen.add(name)
+        if name != name.strip():
+            entry.problem("name", f"{name!r} has a space at an end", f"write {name.strip()}")
+        _check_notification(entry, kind)
+
+
+def _check_notification(entry: Entry, kind: str) -> None:
+    for field in sorted({field for fields in _USED.values() for field in fields}) if kind in _USED else ():
+        if entry.has(field) and field not in _USED[kind]:
+            entry.problem(field, f"does nothing for {kind}", "leave it out")
+    if entry.value.get("events") == []:
+        entry.problem("events", "is empty, so nobody hears of anything", "write [error, approvals]")
+    domain = entry.text("subdomain")
+    if domain and not re.fullmatch("[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", domain):
+        remedy = f"write what stands before .pagerduty.com, such as {domain.partition('.')[0]}"
+        entry.problem("subdomain", f"{domain!r} is no subdomain of PagerDuty", remedy)
+    if kind == "webhook" and entry.has("username") and not entry.has("secret_variable"):
+        entry.problem("username", "is there without a password", "write secret_variable too, or neither")
+    for field in ("secret_variable", "service_key_variable"):
+        if entry.text(field).startswith("IRONSPAN_"):
+            message = f"{entry.text(field)} is a secret of the site's own, and would be sent to {kind}"
+            entry.problem(field, message, "write a variable of its own")
+    if kind == "pagerduty" and entry.text("secret_variable") == entry.text("service_key_variable") != "":
+        message = "is secret_variable too, and a token is no service's key"
+        entry.problem("service_key_variable", message, "write a variable of its own")
 
 
 def check_schedules(draft: Draft) -> None:
@@ -124,6 +198,26 @@ def check_schedules(draft: Draft) -> None:
         if isinstance(answers, Mapping):
             for key, wrong in _wrong_answers(answers, known):
                 entry.problem("answers", f"{key}: {wrong.message}", wrong.remedy)
+        _check_launched(draft, entry, fit[name])
+
+
+def _check_launched(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """What nobody is there to answer at night is answered, about hosts that there are."""
+    said, given = draft.site_value(ANSWERS), entry.value.get("answers")
+    answers = {**(said if isinstance(said, Mapping) else {}), **(given if isinstance(given, Mapping) else {})}
+    for argument in operation.arguments:
+        value = answers.get(argument.name)
+        if argument.required and says_nothing(argument, value):
+            message = f"{operation.name} needs {argument.name}, and a schedule asks nobody"
+            entry.problem("operation", message, f"write answers: {{{argument.name}: ...}}")
+        elif argument.type == "hosts" and not wrong_value(argument, value) and value:
+            for name in parts_of(value):
+                if name not in draft.hosts and not (operation.groups and draft.members(name)):
+                    near = nearest(name, draft.hosts)
+                    message = f"{argument.name}: the inventory has no host {name!r}"
+                    entry.problem(
+                        "answers", message, f"write {near}" if near else "write hosts that there are"
+                    )
 
 
 def check_alerts(draft: Draft) -> None:
@@ -155,4 +249,12 @@ def _unfit(entry: Entry, name: str, fit: Mapping[str, t.Any]) -> None:
         entry.problem("operation", f"there is no operation {name!r}", remedy)
 
 
-CHECKS = (check_names, check_reached, check_answers, check_notifications, check_schedules, check_alerts)
+CHECKS = (
+    check_names,
+    check_reached,
+    check_repository,
+    check_answers,
+    check_notifications,
+    check_schedules,
+    check_alerts,
+)

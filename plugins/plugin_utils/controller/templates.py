@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import typing as t
 from collections.abc import Collection, Iterator, Mapping
 
@@ -172,7 +173,8 @@ def _template(
         "organization": settings.organization,
         "project": settings.name("project"),
         "inventory": settings.name("site"),
-        "playbook": f"{settings.playbooks_folder.strip('/')}/{operation.name}.yml".lstrip("/"),
+        # As the controller lists them once it has the repository: without ./ in front.
+        "playbook": posixpath.normpath(f"{settings.playbooks_folder}/{operation.name}.yml").lstrip("/"),
         "job_type": "run",
         "credentials": credentials.needed_by(settings, operation),
         "labels": labels_of(settings, operation, suffix),

@@ -7,18 +7,24 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ansible import context
-from ansible.module_utils.parsing.convert_bool import BOOLEANS, boolean
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import (
     PREFIX,
     Argument,
     Operation,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.argument_values import (
+    LISTS,
+    Wrong,
+    parts_of,
+    says_nothing,
+    wrong_value,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of_setting
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
@@ -26,20 +32,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 PLANNED, SITE = "ironspan_planned", "site"
-_LISTS = ("list", "hosts", "files")
 COLLECTION = "ironspan.hybrid."
-_TIME = re.compile(r"[0-9]{1,6}[smh]?")
 _COMMAND_LINE = Place("<command line>", 0)
 _WORKFLOW_JOBS = ("awx_workflow_job_id", "tower_workflow_job_id")
 """What controllers add to the variables of a job that is part of a workflow."""
 Placing = Callable[[t.Any, t.Any], Place]
-
-
-class Wrong(t.NamedTuple):
-    """What is wrong with a value, and what to write instead."""
-
-    message: str
-    remedy: str
 
 
 def of_command_line(key: t.Any, value: t.Any) -> Place:
@@ -135,12 +132,7 @@ def _missing(variables: Mapping[str, t.Any], operations: Iterable[Operation]) ->
 
 def _first(variables: Mapping[str, t.Any], argument: Argument) -> t.Any:
     given = (variables.get(key) for key in (argument.name, argument.formerly) if key)
-    return next((value for value in given if not _says_nothing(argument, value)), None)
-
-
-def _says_nothing(argument: Argument, value: t.Any) -> bool:
-    # Where a word has to be chosen, an empty one is a mistake.
-    return value is None or value == [] or (value == "" and not argument.choices)
+    return next((value for value in given if not says_nothing(argument, value)), None)
 
 
 def problems_in(
@@ -244,68 +236,6 @@ def renamed(given: Mapping[str, t.Any], operation: Operation) -> dict[str, t.Any
     }
 
 
-def wrong_value(argument: Argument, value: t.Any) -> Wrong | None:
-    """Return what is wrong with a value of an argument, None when it is well or says nothing.
-
-    Expressions are left to Ansible, which knows what they come to.
-    """
-    expression = isinstance(value, str) and ("{{" in value or "{%" in value)
-    if expression or _says_nothing(argument, value):
-        return None
-    shown = "" if argument.secret else f"{str(value)!r} is "
-    kind = argument.type
-    if kind == "bool":
-        # The names that Ansible takes for yes and no.
-        word = value.lower() if isinstance(value, str) else value
-        right = isinstance(word, (str, int, float)) and word in BOOLEANS
-        return None if right else Wrong(f"{shown}neither true nor false", "write true or false")
-    if kind == "int":
-        return _wrong_number(argument, value, shown)
-    if kind == "time":
-        if not isinstance(value, bool) and _TIME.fullmatch(str(value).strip()):
-            return None
-        return Wrong(f"{shown}no time", "write seconds, or a time such as 90s or 5m")
-    if kind in _LISTS:
-        if isinstance(value, bytes) or not isinstance(value, Sequence):
-            return Wrong(f"{shown}no list", "write a list, or texts with commas between")
-        if argument.words and value and len(_parts(value)) != len(argument.words):
-            return Wrong(f"{shown}not of its form", f"write {' and '.join(argument.words)}")
-        return None
-    if isinstance(value, (Mapping, list, tuple, bool)):
-        return Wrong(f"{shown}no text", "write one text")
-    text = str(value).strip()
-    if argument.choices and text not in argument.choices:
-        near = nearest(text, argument.choices)
-        remedy = f"write {near}; one of {', '.join(argument.choices)}" if near else _one_of(argument.choices)
-        return Wrong(f"{shown}none of its values", remedy)
-    if argument.pattern and not re.fullmatch(argument.pattern, text):
-        return Wrong(f"{shown}not of its form", f"write {argument.example or argument.what}")
-    return None
-
-
-def _one_of(choices: Sequence[str]) -> str:
-    return f"write one of {', '.join(choices)}"
-
-
-def _wrong_number(argument: Argument, value: t.Any, shown: str) -> Wrong | None:
-    try:
-        if isinstance(value, (bool, float)):
-            raise ValueError
-        number = int(value)
-    except (TypeError, ValueError):
-        return Wrong(f"{shown}no whole number", "write one in digits")
-    if argument.least is not None and number < argument.least:
-        return Wrong(f"{number} is too small", f"write {argument.least} or more")
-    if argument.most is not None and number > argument.most:
-        return Wrong(f"{number} is too large", f"write {argument.most} or less")
-    return None
-
-
-def _parts(value: Sequence[t.Any]) -> list[str]:
-    parts = value.split(",") if isinstance(value, str) else list(value)
-    return [text for part in parts if (text := str(part).strip())]
-
-
 def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
     """Return what a run is asked for: converted to its type, under its old name too, or else the default.
 
@@ -328,6 +258,6 @@ def value_of(variables: Mapping[str, t.Any], name: str) -> t.Any:
         return boolean(value, strict=False)
     if argument.type == "int":
         return int(value)
-    if argument.type in _LISTS:
-        return _parts(value)
+    if argument.type in LISTS:
+        return parts_of(value)
     return str(value).strip()

@@ -80,6 +80,21 @@ def _is_url(text: str) -> bool:
         return False
 
 
+def _is_git_url(text: str) -> bool:
+    if not _GIT_URL(text):
+        return False
+    try:
+        return "://" not in text or urllib.parse.urlsplit(text).port != 0
+    except ValueError:
+        return False
+
+
+def _is_git_ref(text: str) -> bool:
+    # git-check-ref-format(1); a commit is one too.
+    parts = text.split("/")
+    return _GIT_REF(text) and ".." not in text and not any(part.endswith((".", ".lock")) for part in parts)
+
+
 def _is_line(text: str) -> bool:
     # A non-breaking space is no printable character to Python; people's keyboards make them.
     return bool(text.strip()) and all(char.isprintable() or char == "\u00a0" for char in text)
@@ -91,6 +106,12 @@ _HEX = "[0-9a-fA-F]"
 _PATH = _like(r"/[A-Za-z0-9._/@:+,=~-]*", 4095)
 _REPOSITORY = r"[a-z0-9]+([._/-]+[a-z0-9]+)*"
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+_GIT_URL = _like(
+    rf"https?://{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
+    rf"|(ssh|git)://([A-Za-z0-9._-]+@)?{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
+    rf"|[A-Za-z0-9._-]+@{_HOST}:[A-Za-z0-9._~/%+-]+|file:///[A-Za-z0-9._~/%+-]+"
+)
+_GIT_REF = _like(r"[A-Za-z0-9_][A-Za-z0-9._@+,=%#-]*(/[A-Za-z0-9_@+,=%#-][A-Za-z0-9._@+,=%#-]*)*")
 _SHARE = r"(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)%"
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 
@@ -140,17 +161,16 @@ GRAMMARS: Mapping[str, Grammar] = {
     "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces and without a login"),
     "git_url": Grammar(
         "address of a git repository",
-        _like(
-            rf"https?://{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
-            rf"|(ssh|git)://([A-Za-z0-9._-]+@)?{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
-            rf"|[A-Za-z0-9._-]+@{_HOST}:[A-Za-z0-9._~/%+-]+|file:///[A-Za-z0-9._~/%+-]+"
-        ),
+        _is_git_url,
         "write https://HOST/PATH or ssh://git@HOST/PATH, without a password",
+    ),
+    "git_ref": Grammar(
+        "branch, tag or commit of git", _is_git_ref, "write it as git shows it, for example main or v1.2"
     ),
     "inner_path": Grammar(
         "path inside of a folder",
-        _no_climbing(_like(r"[A-Za-z0-9._@:+,=~][A-Za-z0-9._/@:+,=~-]*", 4095)),
-        "write it without a slash or hyphen in front and without ..",
+        _no_climbing(_like(r"[A-Za-z0-9._@:+,=][A-Za-z0-9._/@:+,=~-]*", 4095)),
+        "write it without a slash, ~ or hyphen in front and without ..",
     ),
     "host_or_address": Grammar(
         "host name or address",

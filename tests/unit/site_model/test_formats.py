@@ -63,8 +63,8 @@ def test_an_option_that_takes_anything_is_seen() -> None:
 def test_every_grammar_is_one_of_some_option() -> None:
     used = {name for option in OPTIONS.values() for name in (option.format, option.keys) if name}
     assert used - set(GRAMMARS) == set()
-    # The account and the connection are Ansible's (site/resolve.py); names by rules are of estate/named.py.
-    assert set(GRAMMARS) - used == {"account", "azure_identity", "plugin"}
+    # The connection is Ansible's (site/resolve.py); names by rules are of estate/named.py.
+    assert set(GRAMMARS) - used == {"azure_identity", "plugin"}
 
 
 def said_of(option: Option, value: t.Any) -> list[str]:
@@ -122,6 +122,7 @@ GOOD = {
         "ssh://git@git.example:22/a",
         "file:///srv/site",
     ],
+    "git_ref": ["main", "v1.2", "feature/rack-b", "3f786850e387550fdab836ed7e6dc881de23001b"],
     "inner_path": ["playbooks", "inventories/production", "a/b.yml"],
     "host_or_address": ["api.example.com", "API", "10.0.0.1", "*.example.com", "fd00::1"],
     "registry": ["registry.k8s.io", "localhost:5000", "10.0.0.1:5000"],
@@ -207,7 +208,22 @@ BAD = {
         "https://a.example",
         "-x",
     ],
-    "inner_path": ["", "/etc", "../x", "a/../../b", "a b", "-x"],
+    "git_ref": [
+        "",
+        "a..b",
+        "a/",
+        "/a",
+        "a.lock",
+        "a/b.lock/c",
+        "a~1",
+        "a:b",
+        "a b",
+        ".a",
+        "-a",
+        "a/.b",
+        "a//b",
+    ],
+    "inner_path": ["", "~/a", "/etc", "../x", "a/../../b", "a b", "-x"],
     "host_or_address": ["", "a_b", "a..b", ".a", "a.*.b", "-a.b", "1.2.3.4.5", "10.0.0", "999.0.0.1"],
     "registry": ["", "https://a", "a/b", "a:", "a:b"],
     "label_value": ["-", "a b", "a" * 64],
