@@ -11,7 +11,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.common import EVERYWHERE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.survey import survey_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of, wrong_value
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.argument_values import wrong_value
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
 
 Question = dict[str, t.Any]
 OPERATIONS = catalogue.OPERATIONS.values()

@@ -11,7 +11,7 @@ from ansible import context
 from ansible.utils.context_objects import CLIArgs
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import Argument, Operation
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import arguments
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import argument_values, arguments
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,7 +184,7 @@ def test_every_name_has_one_meaning() -> None:
 def test_defaults_are_values_that_would_be_taken() -> None:
     for operation in catalogue.OPERATIONS.values():
         for entry in operation.arguments:
-            assert arguments.wrong_value(entry, entry.default) is None, f"{operation.name}: {entry.name}"
+            assert argument_values.wrong_value(entry, entry.default) is None, f"{operation.name}: {entry.name}"
             assert not (entry.required and entry.default), f"{operation.name}: {entry.name}"
 
 
@@ -197,14 +197,14 @@ VALUES = st.one_of(
 def test_a_list_of_just_so_many_words() -> None:
     can = catalogue.arguments()["ironspan_can"]
     for right in (["create", "pods/exec"], "create, pods/exec", [], None):
-        assert arguments.wrong_value(can, right) is None
-    wrong = arguments.wrong_value(can, ["create"])
+        assert argument_values.wrong_value(can, right) is None
+    wrong = argument_values.wrong_value(can, ["create"])
     assert wrong == ("\"['create']\" is not of its form", "write VERB and RESOURCE")
 
 
 @given(st.sampled_from(list(catalogue.arguments().values())), VALUES)
 def test_a_value_is_refused_or_can_be_read(argument: Argument, value: t.Any) -> None:
-    if arguments.wrong_value(argument, value) is None and not (isinstance(value, str) and "{" in value):
+    if argument_values.wrong_value(argument, value) is None and not (isinstance(value, str) and "{" in value):
         arguments.value_of({argument.name: value}, argument.name)
 
 
