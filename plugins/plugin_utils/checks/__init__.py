@@ -54,6 +54,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import (
     ssh_settings,
     sysctls,
     versions,
+    ways_in,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
@@ -63,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
     *settings.CHECKS,
     *membership.CHECKS,
     *names.CHECKS,
+    *ways_in.CHECKS,
     *networks.CHECKS,
     *listed_networks.CHECKS,
     *contradictions.CHECKS,

@@ -16,6 +16,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks im
     unusable,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
+
+API_ADDRESS = "site_api_address"
 
 
 def is_address(text: str) -> bool:
@@ -36,7 +39,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int] | None:
         return None
     if not 1 <= int(port) <= 65_535:
         return None
-    if not is_address(host) and not is_subdomain(host):
+    if not is_address(host) and (not is_subdomain(host) or is_taken_for_address(host)):
         return None
     return host, int(port)
 
@@ -70,6 +73,14 @@ def check_endpoint(draft: Draft) -> None:
             f"{name} is another host on each host",
             "write a name that all hosts resolve to the load balancer",
         )
+    domain = str(draft.site_value("site_cluster_domain"))
+    if name == domain or name.endswith(f".{domain}"):
+        draft.problems.add(
+            place,
+            "site_api_endpoint",
+            f"{name} is a name in {domain} (site_cluster_domain), which the cluster's own DNS answers for",
+            "write a name outside of it, or another site_cluster_domain such as cluster.local",
+        )
     named = draft.hosts.get(name)
     if named and not {"haproxy", "control_plane"} & set(named.groups):
         draft.problems.add(
@@ -78,70 +89,96 @@ def check_endpoint(draft: Draft) -> None:
             f"{name} is a host of the site without an API server or a load balancer",
             "write the name of the load balancer",
         )
+    elif named and (given := draft.site_value("site_api_address")) and given != str(address_of(named)):
+        draft.problems.add(
+            place,
+            "site_api_endpoint",
+            f"{name} is a host of the site, at {address_of(named)} and not at {given} (site_api_address)",
+            "write the name of the load balancer, or the address of that host",
+        )
 
 
 def check_api_address(draft: Draft) -> None:
     """The address behind the endpoint's name: haproxy's, or a load balancer's that is no host's."""
     endpoint = draft.site_value("site_api_endpoint")
     parts = split_endpoint(endpoint) if isinstance(endpoint, str) else None
-    address = draft.site_value("site_api_address")
-    balancers = draft.members("haproxy")
-    place = draft.site_place("site_api_address")
+    address = draft.site_value(API_ADDRESS)
+    place = draft.site_place(API_ADDRESS)
     if not address:
-        if parts is not None and not is_address(parts[0]) and len(balancers) != 1:
+        if parts is not None and is_address(parts[0]):
+            _check_who_answers(draft, "site_api_endpoint", *parts)
+        elif parts is not None and len(draft.members("haproxy")) != 1:
             draft.problems.add(
                 place,
-                "site_api_address",
+                API_ADDRESS,
                 f"is not set, and nothing says which address {parts[0]} has",
                 "write the address of the load balancer",
             )
         return
     if not is_address(str(address)):
         draft.problems.add(
-            place, "site_api_address", f"{address!r} is not an IP address", "write for example 10.0.0.10"
+            place, API_ADDRESS, f"{address!r} is not an IP address", "write for example 10.0.0.10"
         )
         return
     # One of loopback is what a site on one machine has (site_lab); anywhere else each host would ask itself.
-    if kind := unusable(ipaddress.ip_address(str(address)), bool(draft.site_value("site_lab"))):
+    kind = unusable(ipaddress.ip_address(str(address)), bool(draft.site_value("site_lab")))
+    if kind:
         draft.problems.add(
-            place,
-            "site_api_address",
-            f"{address} is a {kind} address",
-            "write the address of the load balancer",
+            place, API_ADDRESS, f"{address} is a {kind} address", "write the address of the load balancer"
         )
         return
     if parts is not None and is_address(parts[0]) and parts[0] != address:
         draft.problems.add(
             place,
-            "site_api_address",
+            API_ADDRESS,
             f"{address} is not the address in site_api_endpoint ({parts[0]})",
             "write the same address in both",
         )
-    owners = [host for host in draft.hosts.values() if str(address_of(host)) == address]
-    for host in owners:
+    _check_who_answers(draft, API_ADDRESS, str(address), parts[1] if parts else 0)
+
+
+def _check_who_answers(draft: Draft, variable: str, address: str, port: int) -> None:
+    """Check that nobody else is at the address of the API, and that hosts reach it.
+
+    Args:
+        draft: the site.
+        variable: the one that says the address.
+        address: an address.
+        port: of the endpoint, 0 where that cannot be read.
+    """
+    place = draft.site_place(variable)
+    if ipaddress.ip_address(address).version == 6 and not draft.site_value("site_pod_cidr_ipv6"):
+        message = f"{address} is an IPv6 address, and the site's hosts have IPv4 addresses"
+        draft.problems.add(place, variable, message, "write the IPv4 address of the load balancer")
+    balancers = draft.members("haproxy")
+    for host in (host for host in draft.hosts.values() if str(address_of(host)) == address):
         if balancers and "haproxy" not in host.groups:
             names = ", ".join(str(address_of(balancer)) for balancer in balancers)
             draft.problems.add(
                 place,
-                "site_api_address",
+                variable,
                 f"{address} is the address of host {host.name}, which is not in the group haproxy",
                 f"write the address of a haproxy host ({names}) or one that moves between them",
             )
         elif not balancers and "control_plane" not in host.groups:
             draft.problems.add(
                 place,
-                "site_api_address",
+                variable,
                 f"{address} is the address of host {host.name}, which has no API server",
                 "write the address of the load balancer, or of a control plane host",
             )
-    for variable in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, variable)
-        if network is not None and ipaddress.ip_address(str(address)) in network:
+        elif not balancers and port and port != (own := host.values.get("control_plane_port")):
             draft.problems.add(
-                place,
-                "site_api_address",
-                f"{address} lies in {variable} ({network})",
-                "write another address",
+                draft.site_place("site_api_endpoint"),
+                "site_api_endpoint",
+                f"{address} is host {host.name} itself, whose API server listens at {own}, not at {port}",
+                f"write the port {own}, or the address of a load balancer",
+            )
+    for name in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, name)
+        if network is not None and ipaddress.ip_address(address) in network:
+            draft.problems.add(
+                place, variable, f"{address} lies in {name} ({network})", "write another address"
             )
 
 

@@ -23,40 +23,20 @@ _LONGEST_SUBDOMAIN = 253
 _WRITTEN_OUT = re.compile(r"[0-9]+(\.[0-9]+){3}")
 """An address that reads as one: hosts are named like theirs in small sites."""
 _NAME_RULE = "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
-BECOME = "ansible_become_method"
-WAYS_IN = (
-    (
-        "ansible_connection",
-        ("ssh", "smart", "local"),
-        "no way to reach hosts of a site",
-        "remove it: it is ssh",
-    ),
-    (
-        BECOME,
-        # Those of community.general have kept their short names.
-        (
-            "sudo",
-            "su",
-            "doas",
-            "dzdo",
-            "ksu",
-            "machinectl",
-            "pbrun",
-            "pfexec",
-            "pmrun",
-            "run0",
-            "sesu",
-            "sudosu",
-        ),
-        "no way to become root on Linux",
-        "write sudo",
-    ),
-)
-"""Variable, what it may be, what anything else is, and what to write instead."""
-INTERPRETER = "ansible_python_interpreter"
-_OLD_PYTHON = re.compile(r"python(2(\.[0-9]+)?|3\.[0-8])")
-LOCAL = ("local", "ansible.builtin.local")
 _OWNED_LABELS = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
+_CONDITIONS = tuple(
+    f"node.kubernetes.io/{name}"
+    for name in (
+        "not-ready",
+        "unreachable",
+        "memory-pressure",
+        "disk-pressure",
+        "pid-pressure",
+        "network-unavailable",
+        "unschedulable",
+    )
+)
+"""k8s.io/api, core/v1, well_known_taints.go: what the node lifecycle controller writes."""
 OURS = "ironspan.io"
 POOL = "ironspan.io/pool"
 """Of the inventory of Azure's machines (azure/machines.py)."""
@@ -141,55 +121,6 @@ def check_host_names(draft: Draft) -> None:
             )
 
 
-def check_ways_in(draft: Draft) -> None:
-    """Hosts are reached by SSH: all that runs on them and counts their answers was written for that."""
-    said = set()
-    for host in draft.hosts.values():
-        for variable, known, what, remedy in WAYS_IN:
-            value = host.values.get(variable)
-            place = draft.place(host, variable)
-            is_right = (
-                not isinstance(value, str) or not value or value.removeprefix("ansible.builtin.") in known
-            )
-            if is_right or (variable == BECOME and "." in str(value)) or place in said:
-                continue
-            said.add(place)
-            draft.problems.add(place, variable, f"{value} is {what}", remedy)
-
-
-def check_connection(draft: Draft) -> None:
-    """A host that has an address is reached there; one without may be the machine that Ansible runs on."""
-    said = set()
-    here = ""
-    for host in draft.hosts.values():
-        place = draft.place(host, "ansible_connection")
-        if host.values.get("ansible_connection") not in LOCAL or host.values.get("site_lab") or place in said:
-            continue
-        if not (host.values.get("ansible_host") or here):
-            here = host.name
-            continue
-        said.add(place)
-        also = "" if host.values.get("ansible_host") else f", as that of {here}"
-        draft.problems.add(
-            place,
-            "ansible_connection",
-            f"would change the machine that Ansible runs on in the place of {host.name}{also}",
-            "remove it: hosts are reached by SSH",
-        )
-
-
-def check_interpreter(draft: Draft) -> None:
-    """What runs on hosts was written for Python 3.9 and later."""
-    said = set()
-    for host in draft.hosts.values():
-        written = str(host.values.get(INTERPRETER) or "")
-        place = draft.place(host, INTERPRETER)
-        if _OLD_PYTHON.fullmatch(written.rpartition("/")[2]) and place not in said:
-            said.add(place)
-            message = f"{written} is older than Python 3.9, which hosts need"
-            draft.problems.add(place, INTERPRETER, message, "write python3, or remove it")
-
-
 def check_site_names(draft: Draft) -> None:
     """Names of the site and of its DNS domain."""
     name = draft.site_value("site_name")
@@ -201,7 +132,7 @@ def check_site_names(draft: Draft) -> None:
             f"write {corrected(name)}",
         )
     domain = draft.site_value("site_cluster_domain")
-    if isinstance(domain, str) and not is_subdomain(domain):
+    if isinstance(domain, str) and (not is_subdomain(domain) or is_taken_for_address(domain)):
         draft.problems.add(
             draft.site_place("site_cluster_domain"),
             "site_cluster_domain",
@@ -233,9 +164,9 @@ def _check_label(draft: Draft, host: HostDraft, variable: str, key: t.Any, value
             place, path, message, "write a key of your own domain, such as example.com/rack-row"
         )
     if not isinstance(value, str):
-        draft.problems.add(
-            place, path, f"the value {value} is not text", f'write it in quotes: "{str(value).lower()}"'
-        )
+        is_one = isinstance(value, bool | int | float)
+        remedy = f'write it in quotes: "{str(value).lower()}"' if is_one else 'write one text, "" for none'
+        draft.problems.add(place, path, f"the value {value} is not text", remedy)
     elif problem := value_problem(value):
         draft.problems.add(place, path, problem, "write a shorter or simpler value")
 
@@ -253,6 +184,9 @@ def check_taints(draft: Draft) -> None:
             place = draft.inner_place(host, "site_taints", index)
             path = f"site_taints[{index}]"
             key, value = taint["key"], taint.get("value") or ""
+            if key in _CONDITIONS:
+                message = f"{key} is set and taken away by Kubernetes, as the state of the node is"
+                draft.problems.add(place, path, message, "write a key of your own domain")
             if key.partition("/")[0].endswith(OURS):
                 message = f"taints of {OURS} are set and taken away while the site runs"
                 draft.problems.add(place, path, message, "write a key of your own domain")
@@ -271,9 +205,6 @@ def check_taints(draft: Draft) -> None:
 
 CHECKS = (
     check_host_names,
-    check_ways_in,
-    check_connection,
-    check_interpreter,
     check_site_names,
     check_labels,
     check_taints,

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
 WIDEST_SERVICE_PREFIX = 12
@@ -24,6 +26,11 @@ _PRIVATE = tuple(
     ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 """What a cluster's own networks may be of. Python calls more private: loopback, link-local, reserved."""
+
+
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+"""RFC 1122, section 3.2.1.3: addresses of a host that does not know its own."""
+_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(%[A-Za-z0-9_.-]+)?")
 
 
 def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.IPv4Network | None:
@@ -44,7 +51,9 @@ def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.I
                 place,
                 variable,
                 f"{text} is IPv6",
-                f"write an IPv4 network here, and this one as {variable}_ipv6",
+                f"write an IPv4 network here, and this one as {variable}_ipv6"
+                if f"{variable}_ipv6" in draft.specification.options
+                else "write an IPv4 network",
             )
         return None
     if report and str(network) != text:
@@ -174,7 +183,9 @@ def check_addresses(draft: Draft) -> None:
                 draft.place(host, variable),
                 variable if variable in host.settings else f"hosts.{host.name}.site_address",
                 f"{str(text)!r} is not an IP address",
-                "write site_address: with the address other hosts reach this one at",
+                "write site_address: with the address other hosts reach this one at"
+                if _is_target(str(text)) or variable == "site_address"
+                else "write the address alone, such as 10.20.0.11",
             )
             continue
         other = seen.setdefault(str(address), host)
@@ -186,12 +197,14 @@ def check_addresses(draft: Draft) -> None:
                 "give every host its own",
             )
         kind = unusable(address, bool(host.values.get("site_lab")))
-        if kind:
+        if kind or address.version == 6:
             draft.problems.add(
                 draft.place(host, variable),
                 variable,
-                f"{address} is a {kind} address",
-                "write the address other hosts reach this one at",
+                f"{address} is {f'a {kind}' if kind else 'an IPv6'} address",
+                "write the address other hosts reach this one at"
+                if kind
+                else "write the host's IPv4 address; site_address_ipv6 is for the other one",
             )
         for name, network in networks:
             if address in network:
@@ -226,6 +239,13 @@ def _check_reached(
             f"{target} is where host {other.name} is reached too",
             "give every host its own",
         )
+    elif host.values.get("site_address") and not _is_target(str(target)):
+        draft.problems.add(
+            draft.place(host, "ansible_host"),
+            "ansible_host",
+            f"{str(target)!r} is no name or address that SSH connects to",
+            "write a name or an address alone; ansible_user and ansible_port say the rest",
+        )
     elif host.values.get("site_address") and (owner := own.get(at, host)) is not host:
         draft.problems.add(
             draft.place(host, "ansible_host"),
@@ -233,6 +253,14 @@ def _check_reached(
             f"{target} is the address of host {owner.name}",
             "write where this host is reached",
         )
+
+
+def _is_target(text: str) -> bool:
+    """Tell whether SSH can connect there: a name, also one of ssh_config(5), or an address of one machine."""
+    address = _parsed(text)
+    if address is None:
+        return _TARGET.fullmatch(text) is not None and not is_taken_for_address(text)
+    return unusable(address, lab=True) in ("", "link-local")
 
 
 def _check_management(
@@ -267,7 +295,7 @@ def unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) 
         return "multicast"
     if address.is_loopback and not lab:
         return "loopback"
-    if address.is_reserved:
+    if address.is_reserved or address in _THIS_NETWORK:
         return "reserved"
     return "link-local" if address.is_link_local else ""
 

@@ -25,6 +25,12 @@ CONNECTION = {
     "ansible_python_interpreter": Option(
         name="ansible_python_interpreter", role="ansible", format="word", default="python3"
     ),
+    "ansible_ssh_host": Option(name="ansible_ssh_host", role="ansible"),
+    "ansible_ssh_port": Option(name="ansible_ssh_port", role="ansible", type="int"),
+    "ansible_ssh_user": Option(name="ansible_ssh_user", role="ansible", format="account"),
+    "ansible_shell_type": Option(name="ansible_shell_type", role="ansible", format="plugin"),
+    "ansible_timeout": Option(name="ansible_timeout", role="ansible", type="int"),
+    "ansible_ssh_timeout": Option(name="ansible_ssh_timeout", role="ansible", type="int"),
     "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="plugin"),
 }
 """What is checked of them. Addresses are those of hosts, too."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import typing as t
 from pathlib import Path
@@ -39,6 +40,15 @@ class Example:
         path.parent.mkdir(exist_ok=True)
         with path.open("a") as stream:
             stream.write(text)
+
+    def put(self, file: str, text: str) -> None:
+        """Set variables in a file: the lines of those that are there go, the new ones are at its end."""
+        path = self.folder / file
+        path.parent.mkdir(exist_ok=True)
+        have = path.read_text() if path.exists() else ""
+        for name in re.findall(r"(?m)^([A-Za-z_]\w*):", text):
+            have = re.sub(rf"(?m)^{name}:.*\n(?:[ -].*\n)*", "", have)
+        path.write_text(f"{have}{text.rstrip()}\n")
 
     def line(self, file: str, text: str) -> int:
         """Return the number of the only line of a file that has a text."""
