@@ -71,24 +71,23 @@ def check_ways_in(draft: Draft) -> None:
 
 
 def check_connection(draft: Draft) -> None:
-    """A host that has an address is reached there; one without may be the machine that Ansible runs on."""
+    """A host that has an address is reached there, and not taken for the machine that Ansible runs on."""
     said = set()
-    here = ""
     for host in draft.hosts.values():
         place = draft.place(host, "ansible_connection")
-        if host.values.get("ansible_connection") not in LOCAL or host.values.get("site_lab") or place in said:
-            continue
-        if not (host.values.get("ansible_host") or here):
-            here = host.name
-            continue
-        said.add(place)
-        also = "" if host.values.get("ansible_host") else f", as that of {here}"
-        draft.problems.add(
-            place,
-            "ansible_connection",
-            f"would change the machine that Ansible runs on in the place of {host.name}{also}",
-            "remove it: hosts are reached by SSH",
-        )
+        if (
+            host.values.get("ansible_connection") in LOCAL
+            and host.values.get("ansible_host")
+            and not host.values.get("site_lab")
+            and place not in said
+        ):
+            said.add(place)
+            draft.problems.add(
+                place,
+                "ansible_connection",
+                f"would change the machine that Ansible runs on in the place of {host.name}",
+                "remove it: hosts are reached by SSH",
+            )
 
 
 def check_interpreter(draft: Draft) -> None:

@@ -188,15 +188,3 @@ def test_a_host_is_not_reached_at_the_address_of_another(example: Example) -> No
     example.replace(HOSTS, "ansible_host: 10.20.0.11", "ansible_host: 10.30.1.11")
     (problem,) = example.problems()
     assert "is the address of host gpu-a-01" in problem.message
-
-
-def test_one_host_at_most_is_the_machine_of_ansible_itself(example: Example) -> None:
-    for name, others in (("gpu-a-01", []), ("gpu-a-02", ["gpu-a-01"])):
-        example.replace(
-            HOSTS, f"{name}: {{ansible_host:", f"{name}: {{ansible_connection: local, site_address:"
-        )
-        said = [problem.message for problem in example.problems()]
-        assert said == [
-            f"would change the machine that Ansible runs on in the place of {name}, as that of {other}"
-            for other in others
-        ]
