@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import component_values
 
 POLICY, MODE = "containerd_image_policy", "containerd_image_policy_mode"
 PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
@@ -17,20 +18,6 @@ REFUSED = {"passwordauthentication": "no", "pubkeyauthentication": "yes"}
 """What may not be set otherwise beside the hardened settings: every run relies on it."""
 _PATTERN = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?/[a-z0-9*][a-z0-9._/*-]*")
 SUITES = "site_tls_cipher_suites"
-KNOWN_SUITES = (
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    *(
-        f"TLS_ECDHE_{key}_WITH_{rest}"
-        for key in ("ECDSA", "RSA")
-        for rest in (
-            "AES_128_CBC_SHA", "AES_128_GCM_SHA256", "AES_256_CBC_SHA", "AES_256_GCM_SHA384",
-            "CHACHA20_POLY1305", "CHACHA20_POLY1305_SHA256",
-        )
-    ),
-)  # fmt: skip
-"""Those that kube-apiserver's --tls-cipher-suites calls preferred, without those it calls insecure."""
 
 
 def check_cipher_suites(draft: Draft) -> None:
@@ -38,9 +25,15 @@ def check_cipher_suites(draft: Draft) -> None:
     suites, host = draft.site_value(SUITES), draft.writer(SUITES)
     if suites == [] and host:
         draft.problems.add(draft.place(host, SUITES), SUITES, "is empty", "write suites, or take it out")
-    for index, suite in enumerate(suites if isinstance(suites, list) and host else ()):
-        if suite not in KNOWN_SUITES and host:
-            near = nearest(str(suite), KNOWN_SUITES)
+    given = suites if isinstance(suites, list) and host else []
+    is_known = set(given) <= set(component_values.names("suites"))
+    if host and given and is_known and not set(given) & set(component_values.NEEDED_SUITES):
+        message = "has none of those that HTTP/2 wants, and no API server or kubelet would start"
+        remedy = f"write {component_values.NEEDED_SUITES[1]} too"
+        draft.problems.add(draft.place(host, SUITES), SUITES, message, remedy)
+    for index, suite in enumerate(given):
+        if suite is not None and suite not in component_values.names("suites") and host:
+            near = nearest(str(suite), component_values.names("suites"))
             draft.problems.add(
                 draft.inner_place(host, SUITES, index),
                 f"{SUITES}[{index}]",

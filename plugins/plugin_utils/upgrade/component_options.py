@@ -17,7 +17,11 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import removed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import (
+    component_values,
+    kubelet_together,
+    removed,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade.component_owned import OWN
 
 FILE = Path(__file__).absolute().with_name("component_options.yml")
@@ -131,6 +135,10 @@ def in_arguments(component: str, arguments: Mapping[str, t.Any], line: removed.L
             yield Wrong((name,), f"{value!r} is no value of this flag", remedy)
         elif flags and name == GATES:
             yield from _gates_of_flag(component, str(value), line)
+    if flags:
+        rest = {name: value for name, value in arguments.items() if name not in OWN[component]}
+        for name, message, remedy in component_values.faults(component, rest):
+            yield Wrong((name,), message, remedy)
 
 
 def _gates_of_flag(component: str, text: str, line: removed.Line) -> Iterator[Wrong]:
@@ -266,3 +274,5 @@ def _together(settings: Mapping[str, t.Any]) -> Iterator[Wrong]:
             yield Wrong(
                 ("evictionSoft", signal), "has no grace period, and the kubelet would not start", remedy
             )
+    for steps, message, remedy in kubelet_together.faults(settings):
+        yield Wrong(steps, message, remedy)

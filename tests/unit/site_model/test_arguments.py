@@ -184,7 +184,9 @@ def test_every_name_has_one_meaning() -> None:
 def test_defaults_are_values_that_would_be_taken() -> None:
     for operation in catalogue.OPERATIONS.values():
         for entry in operation.arguments:
-            assert argument_values.wrong_value(entry, entry.default) is None, f"{operation.name}: {entry.name}"
+            assert argument_values.wrong_value(entry, entry.default) is None, (
+                f"{operation.name}: {entry.name}"
+            )
             assert not (entry.required and entry.default), f"{operation.name}: {entry.name}"
 
 
