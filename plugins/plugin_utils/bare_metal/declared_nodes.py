@@ -101,7 +101,7 @@ def racks_of(settings: Mapping[str, t.Any]) -> dict[str, Rack]:
             for one in filter(None, (first, gateway))
             if one not in network
         ]
-        racks[name] = Rack(network, first, str(gateway or ""), dns)
+        racks[str(name)] = Rack(network, first, str(gateway or ""), dns)
     if problems:
         raise RemoteError("; ".join(problems), "write network, first and gateway of the rack")
     return racks

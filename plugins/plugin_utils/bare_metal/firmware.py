@@ -13,6 +13,7 @@ import re
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.declared_values import EMPTY_SHA256
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 
@@ -73,7 +74,13 @@ def problems_of(settings: t.Any) -> Iterator[tuple[str, str, str]]:
         if entry.get("component") not in COMPONENTS:
             remedy = f"write {' or '.join(COMPONENTS)}"
             yield f"{where}.component", f"is {entry.get('component')!r}", remedy
-        if not isinstance(entry.get("version"), str) or not entry["version"].strip():
+        version = entry.get("version")
+        if (
+            not isinstance(version, str)
+            or not version
+            or version != version.strip()
+            or not version.isprintable()
+        ):
             yield (
                 f"{where}.version",
                 f"is {entry.get('version')!r}",
@@ -99,9 +106,37 @@ def problems_of(settings: t.Any) -> Iterator[tuple[str, str, str]]:
                 f"is {entry['model']!r}",
                 "write the model as the expected servers have it",
             )
+        if entry.get("sha256") == EMPTY_SHA256:
+            yield (
+                f"{where}.sha256",
+                "is the digest of an empty file",
+                "fetch the file again, and write its own",
+            )
         key = tuple(str(entry.get(name) or "").lower() for name in ("component", "version", "model"))
         if (first := seen.setdefault((key[0], key[1], key[2]), index)) != index:
             yield where, f"is for the same servers as [{first}]", "leave one of the two"
+        yield from _beside(settings[:index], entry, where)
+
+
+def _beside(
+    others: Sequence[t.Any], entry: Mapping[str, t.Any], where: str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield how a file contradicts one of those before it: the same bytes are one size and one version."""
+    for index, other in enumerate(others):
+        if not isinstance(other, Mapping):
+            continue
+        same = [name for name in ("file", "sha256") if entry.get(name) and entry.get(name) == other.get(name)]
+        if same == ["file"]:
+            message = f"is another one than that of [{index}], and the file is the same"
+            yield f"{where}.sha256", message, "write what sha256sum prints of this file"
+        elif "sha256" in same and entry.get("size") != other.get("size"):
+            message = f"is another one than that of [{index}], and the digest is the same"
+            yield f"{where}.size", message, "write the size of this file"
+        elif "sha256" in same and (
+            entry.get("component") == other.get("component") and entry.get("version") != other.get("version")
+        ):
+            message = f"is the digest of [{index}] too, which is another version"
+            yield f"{where}.sha256", message, "write what sha256sum prints of this version's file"
 
 
 def files_of(settings: t.Any) -> tuple[FirmwareFile, ...]:

@@ -31,8 +31,9 @@ LOGIN: t.Final[Mapping[str, t.Any]] = {
     "ansible_ssh_extra_args": "-o UserKnownHostsFile={{ site_bare_metal_known_hosts | expanduser }}",
 }
 """How every such host is logged in to: the account and the keys that its config drive has."""
-_HEAD = """\
-# Servers that run and are as they were declared, as hosts. Written by `ironspan bare-metal`, which writes it
+MARK = "Written by `ironspan bare-metal`"
+_HEAD = f"""\
+# Servers that run and are as they were declared, as hosts. {MARK}, which writes it
 # anew: do not edit it. What a host shall have beside belongs into group_vars and host_vars.
 ---
 """

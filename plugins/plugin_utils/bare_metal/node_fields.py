@@ -13,6 +13,8 @@ import re
 import typing as t
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import node_values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_values import Fault
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 DRIVERS = ("redfish", "ipmi", "idrac", "intel-ipmi")
@@ -43,10 +45,9 @@ _TEXTS = (
     "boot_mode", "chassis_uuid", "conductor_group", "description", "lessee", "owner", "resource_class",
     "retired_reason", "shard",
 )  # fmt: skip
-_DICTIONARIES = ("driver_info", "properties", "extra", "instance_info")
+_DICTIONARIES = ("driver_info", "properties", "extra", "instance_info", "network_data")
 FIELDS = (
     "driver", *(f"{name}_interface" for name in INTERFACES), *_TRUTHS, *_TEXTS, *_DICTIONARIES,
-    "network_data",
 )  # fmt: skip
 DRIVER_INFO = (
     "agent_verify_ca", "bootloader", "cleaning_network", "config_via_removable", "deploy_forces_oob_reboot",
@@ -71,9 +72,6 @@ OF_DRIVERS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _SECRET = re.compile(r"passw|secret|token|kg_key", re.I)
 
-Fault = tuple[str, str, str]
-"""Where in the variable (``.driver_info.redfish_address``), what is wrong, what to write instead."""
-
 
 def faults(node: Mapping[str, t.Any]) -> Iterator[Fault]:
     """Yield what is wrong with the fields that all servers have.
@@ -82,6 +80,7 @@ def faults(node: Mapping[str, t.Any]) -> Iterator[Fault]:
         node: names of Ironic's API to values, as the site has written them.
     """
     yield from _driver(node.get("driver"))
+    yield from node_values.faults(node)
     for name, value in node.items():
         yield from _field(str(name), value)
     for name in _DICTIONARIES:

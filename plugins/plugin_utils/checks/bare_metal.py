@@ -7,28 +7,37 @@ The servers themselves stand in a file of their own, which the operations about 
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 import typing as t
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import node_fields, values
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_fields import Fault
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import (
+    declared_values,
+    handover,
+    node_fields,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_values import Fault
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of, unusable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 CLOUD, CLOUDS, NODE = "site_bare_metal_cloud", "site_bare_metal_clouds", "site_bare_metal_node"
 RACKS, IMAGE, ACCOUNT = "site_bare_metal_racks", "site_bare_metal_image", "site_bare_metal_account"
+INSPECT, FIRMWARE = "site_bare_metal_inspect", "site_bare_metal_firmware"
 KNOWN_HOSTS, INVENTORY = "site_bare_metal_known_hosts", "site_bare_metal_inventory"
-ERASE = "site_bare_metal_erase"
-FORMATS = ("raw", "qcow2")
-"""As bare_metal/config_drive.py has them; a test compares."""
-SCHEMES = ("https://", "http://", "file://", "oci://")
-_KEY = re.compile(
-    r"((sk-)?(ssh-(ed25519|rsa)|ecdsa-sha2-nistp[0-9]+)(@openssh\.com)?) [A-Za-z0-9+/=]{4,}( .*)?"
-)
+ERASE, LAYOUT, URL = "site_bare_metal_erase", "site_bare_metal_layout", "site_bare_metal_firmware_url"
+STEPS = (
+    "erase_devices", "erase_devices_express", "erase_devices_metadata", "erase_pstore",
+    "delete_configuration", "create_configuration", "apply_configuration", "factory_reset",
+)  # fmt: skip
+"""Of Ironic's agent and its own interfaces."""
+_OWN = ("site_pod_cidr", "site_service_cidr", "site_cni_migration_cidr", "azure_address_space")
 _LOOKED_FOR = ("clouds.yaml", "clouds.yml", "clouds.json")
 
 
@@ -74,17 +83,83 @@ def _clouds(files: list[Path]) -> list[str]:
 def check_declared(draft: Draft) -> None:
     """Each of the variables that describe servers stands for itself."""
     for variable, judge in _JUDGES.items():
-        value = draft.site_value(variable)
-        if isinstance(value, Mapping) and value and draft.writer(variable):
+        value, host = draft.site_value(variable), draft.writer(variable)
+        if isinstance(value, Mapping) and value and host:
             for path, message, remedy in judge(value):
-                draft.problems.add(draft.site_place(variable), f"{variable}{path}", message, remedy)
+                place = draft.inner_place(host, variable, *_steps(value, path))
+                draft.problems.add(place, f"{variable}{path}", message, remedy)
+
+
+def _steps(value: t.Any, path: str) -> Iterator[t.Any]:
+    """Yield the keys and indexes that a path such as ``.rack-1.dns[0]`` leads by, while they are there."""
+    while path:
+        if isinstance(value, Mapping) and path[0] == ".":
+            fitting = [key for key in value if re.match(rf"\.{re.escape(str(key))}(?=[.\[]|$)", path)]
+            step: t.Any = max(fitting, key=lambda key: len(str(key)), default=None)
+            length = 1 + len(str(step))
+        elif isinstance(value, list) and (match := re.match(r"\[([0-9]+)\]", path)):
+            step, length = int(match[1]), len(match[0])
+        else:
+            return
+        if step is None:
+            return
+        yield step
+        value, path = value[step], path[length:]
+
+
+def check_networks(draft: Draft) -> None:
+    """Networks of racks, and what servers ask there, lie outside of the cluster's own and of the estate's."""
+    racks, host = draft.site_value(RACKS), draft.writer(RACKS)
+    own = [(name, network) for name in _OWN if (network := network_of(draft, name))]
+    lab = bool(draft.site_value("site_lab"))
+    for name, entry in racks.items() if isinstance(racks, Mapping) and host else ():
+        network = _ipv4(ipaddress.IPv4Network, entry.get("network") if isinstance(entry, Mapping) else None)
+        if network is None or host is None:
+            continue
+        for variable, taken in own:
+            if network.overlaps(taken):
+                place = draft.inner_place(host, RACKS, name, "network")
+                message = f"{network} overlaps {variable}, which is {taken}"
+                draft.problems.add(place, f"{RACKS}.{name}.network", message, "write the network of the rack")
+        if kind := unusable(network.network_address, lab):
+            place, message = draft.inner_place(host, RACKS, name, "network"), f"{network} is {kind}"
+            draft.problems.add(place, f"{RACKS}.{name}.network", message, "write the network of the rack")
+        for index, text in enumerate(entry["dns"] if isinstance(entry.get("dns"), list) else ()):
+            address = _ipv4(ipaddress.IPv4Address, text)
+            for variable, taken in own[:2] if address else ():
+                if address in taken:
+                    place = draft.inner_place(host, RACKS, name, "dns", index)
+                    message = (
+                        f"{text} lies in {variable} ({taken}), and servers are no part of the cluster yet"
+                    )
+                    path = f"{RACKS}.{name}.dns[{index}]"
+                    draft.problems.add(place, path, message, "write a name server outside the cluster")
+
+
+def _ipv4(kind: Callable[[str], t.Any], text: object) -> t.Any:
+    try:
+        return kind(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def check_deployed(draft: Draft) -> None:
     """Whoever writes systems needs a login to them, and a file for their host keys."""
     account = draft.site_value(ACCOUNT)
+    if not draft.site_value(IMAGE) and draft.site_value(LAYOUT) == "ab":
+        remedy = f"write {IMAGE}, or leave {LAYOUT} out"
+        draft.problems.add(draft.site_place(LAYOUT), LAYOUT, f"does nothing without {IMAGE}", remedy)
     if not draft.site_value(IMAGE) or not isinstance(account, Mapping):
         return
+    node = draft.site_value(NODE)
+    deploys = node.get("deploy_interface") if isinstance(node, Mapping) else None
+    if deploys in ("noop", "ramdisk") and (host := draft.writer(NODE)):
+        draft.problems.add(
+            draft.inner_place(host, NODE, "deploy_interface"),
+            f"{NODE}.deploy_interface",
+            f"{deploys} writes no image to disks, and {IMAGE} is one",
+            f"write direct, or leave {IMAGE} out",
+        )
     if not account.get("authorized_keys"):
         remedy = f"write {ACCOUNT}.authorized_keys, a list of public keys for SSH"
         draft.problems.add(draft.site_place(IMAGE), IMAGE, "nobody could log in to what is deployed", remedy)
@@ -97,21 +172,52 @@ def check_deployed(draft: Draft) -> None:
         )
 
 
+def check_together(draft: Draft) -> None:
+    """What runs do with all servers is not what all servers are told not to let them do."""
+    node, host = draft.site_value(NODE), draft.writer(NODE)
+    for field, value, variable in (
+        ("inspect_interface", "no-inspect", INSPECT),
+        ("firmware_interface", "no-firmware", FIRMWARE),
+    ):
+        if isinstance(node, Mapping) and node.get(field) == value and draft.site_value(variable) and host:
+            message = f"is {value}, and {variable} asks for it"
+            off = f"{variable}: false" if variable == INSPECT else f"no {variable}"
+            remedy = f"write {'agent' if variable == INSPECT else 'redfish'}, or {off}"
+            draft.problems.add(draft.inner_place(host, NODE, field), f"{NODE}.{field}", message, remedy)
+
+
 def check_files(draft: Draft) -> None:
     """What runs write on the controller can be written, and is read by Ansible where it has to be."""
     if draft.site_value("site_lab"):
         return
     inventory, keys = str(draft.site_value(INVENTORY) or ""), str(draft.site_value(KNOWN_HOSTS) or "")
     for variable, text in ((INVENTORY, inventory), (KNOWN_HOSTS, keys)):
-        path = Path(text)
-        message = ""
-        if text and path.exists() and not path.is_file():
-            message = f"{text} is no file"
-        elif variable == INVENTORY and text and path.suffix not in (".yml", ".yaml"):
-            message = f"{text} is none that Ansible reads as YAML"
-        if message:
+        if text and (message := _unfit(Path(text).expanduser(), text, variable == INVENTORY)):
             remedy = "write a path that ends in .yml" if variable == INVENTORY else "write the path of a file"
             draft.problems.add(draft.site_place(variable), variable, message, remedy)
+    if inventory and Path(inventory).expanduser() == Path(keys).expanduser():
+        message = f"is the file of {KNOWN_HOSTS} too"
+        draft.problems.add(draft.site_place(INVENTORY), INVENTORY, message, "write two files")
+
+
+def _unfit(path: Path, text: str, is_inventory: bool) -> str:
+    """Return why a run cannot write a file, or must not."""
+    try:
+        if path.exists() and not path.is_file():
+            return f"{text} is no file"
+        if path.parts[:2] in (("/", "dev"), ("/", "proc"), ("/", "sys")):
+            return f"{text} is no place for a file"
+        if is_inventory and path.suffix not in (".yml", ".yaml"):
+            return f"{text} is none that Ansible reads as YAML"
+        if is_inventory and path.parent.name in ("group_vars", "host_vars"):
+            return f"{text} would be read as variables, not as hosts"
+        if is_inventory and path.is_file():
+            head = path.read_text(encoding="utf-8", errors="replace")
+            if head.strip() and handover.MARK not in head:
+                return f"{text} was written by somebody, and a run would write all of it anew"
+    except OSError:
+        return ""  # Whoever runs the operation may well read it.
+    return ""
 
 
 def check_erasing(draft: Draft) -> None:
@@ -122,127 +228,54 @@ def check_erasing(draft: Draft) -> None:
         draft.problems.add(draft.site_place(ERASE), ERASE, message, "write [deploy.erase_devices]")
     writer = draft.writer(ERASE)
     for index, step in enumerate(steps if isinstance(steps, list) and writer else ()):
-        if not re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", str(step)) and writer:
+        message, remedy = _no_step(str(step))
+        if message and writer:
             place = draft.inner_place(writer, ERASE, index)
-            message = f"{step!r} is no step with its interface"
-            draft.problems.add(place, f"{ERASE}[{index}]", message, "write for example deploy.erase_devices")
+            draft.problems.add(place, f"{ERASE}[{index}]", message, remedy)
 
 
-def _racks(racks: Mapping[str, t.Any]) -> Iterator[Fault]:
-    networks: dict[str, ipaddress.IPv4Network] = {}
-    for name, entry in racks.items():
-        path = f".{name}"
-        try:
-            values.checked(str(name))
-        except values.Refused as refused:
-            yield path, f"the name of the rack {refused.message}", refused.remedy
-            continue
-        if not isinstance(entry, Mapping):
-            yield (
-                path,
-                f"must be a dictionary, is {entry!r}",
-                "write {network: ADDRESS/LENGTH, first: ADDRESS}",
-            )
-            continue
-        yield from _unknown(entry, path, ("network", "first", "gateway", "dns"))
-        network = _read(ipaddress.IPv4Network, entry.get("network"))
-        if network is None or str(network) != entry.get("network"):
-            yield (
-                f"{path}.network",
-                f"{entry.get('network')!r} is no IPv4 network",
-                "write for example 10.2.1.0/24",
-            )
-            continue
-        for other, taken in networks.items():
-            if network.overlaps(taken):
-                yield (
-                    f"{path}.network",
-                    f"{network} overlaps that of {other}, {taken}",
-                    "write networks apart",
-                )
-        networks[str(name)] = network
-        for field in ("first", "gateway"):
-            if field == "gateway" and not entry.get(field):
-                continue
-            address = _read(ipaddress.IPv4Address, entry.get(field))
-            if address is None:
-                yield f"{path}.{field}", f"{entry.get(field)!r} is no IPv4 address", f"write one of {network}"
-            elif address not in network or address in (network.network_address, network.broadcast_address):
-                yield (
-                    f"{path}.{field}",
-                    f"{address} is no address of a host in {network}",
-                    f"write one of {network}",
-                )
-        if entry.get("gateway") and entry.get("gateway") == entry.get("first"):
-            yield f"{path}.first", "is the gateway too", "write the address of the server in the lowest unit"
-        dns = entry.get("dns")
-        if dns is not None and not isinstance(dns, list):
-            yield f"{path}.dns", f"must be a list, is {dns!r}", "write [ADDRESS]"
-        for index, server in enumerate(dns if isinstance(dns, list) else ()):
-            found = _read(ipaddress.ip_address, server)
-            if found is None or found.is_loopback or found.is_unspecified or found.is_multicast:
-                yield (
-                    f"{path}.dns[{index}]",
-                    f"{server!r} is no address of a name server",
-                    "write its IP address",
-                )
+def _no_step(step: str) -> tuple[str, str]:
+    interface, _, name = step.partition(".")
+    if not re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", step):
+        return f"{step!r} is no step with its interface", "write for example deploy.erase_devices"
+    if interface not in node_fields.INTERFACES:
+        near = nearest(interface, node_fields.INTERFACES) or "deploy"
+        return f"Ironic has no interface {interface!r}", f"write {near}.{name}"
+    # Agents may have steps of their own, so only what is nearly one of these is taken for a mistake.
+    near = next(iter(difflib.get_close_matches(name, STEPS, n=1, cutoff=0.93)), name)
+    return ("", "") if near == name else (f"Ironic has no step {name!r}", f"write {interface}.{near}")
 
 
-def _image(image: Mapping[str, t.Any]) -> Iterator[Fault]:
-    yield from _unknown(image, "", ("source", "sha256", "format"))
-    source = image.get("source")
-    if (
-        not isinstance(source, str)
-        or not source.startswith(SCHEMES)
-        or not source.isprintable()
-        or " " in source
-    ):
-        yield ".source", f"{source!r} is no address of an image", f"begin it with {', '.join(SCHEMES)}"
-    if not isinstance(image.get("sha256"), str) or not re.fullmatch("[0-9a-f]{64}", image["sha256"]):
-        yield ".sha256", "is not 64 hexadecimal digits", "write what sha256sum prints, in quotes"
-    if image.get("format", "raw") not in FORMATS:
-        yield ".format", f"{image['format']!r} is none of {', '.join(FORMATS)}", f"write {FORMATS[0]}"
-
-
-def _account(account: Mapping[str, t.Any]) -> Iterator[Fault]:
-    yield from _unknown(account, "", ("user", "authorized_keys"))
-    user, keys = account.get("user", "ironspan"), account.get("authorized_keys", [])
-    if not isinstance(user, str) or not re.fullmatch("[a-z_][a-z0-9_-]{0,31}", user):
-        yield ".user", f"{user!r} is no name of an account", "write lower-case letters, digits, '_' and '-'"
-    if not isinstance(keys, list):
-        yield (
-            ".authorized_keys",
-            f"must be a list, is {keys!r}",
-            "write one '- ssh-ed25519 AAAA...' line for each",
-        )
-    for index, key in enumerate(keys if isinstance(keys, list) else ()):
-        if not isinstance(key, str) or not _KEY.fullmatch(key):
-            remedy = "write the one line of the file that ends in .pub"
-            yield f".authorized_keys[{index}]", "is no public key for SSH", remedy
+def check_firmware_folder(draft: Draft) -> None:
+    """BMCs are given the folder's address with a file's name behind it, and are not the machine itself."""
+    text = str(draft.site_value(URL) or "")
+    if fault_of(text, "url"):
+        return
+    parts, message = urllib.parse.urlsplit(text), ""
+    if parts.query or parts.fragment:
+        message = f"{text} is no folder: names of files are put behind it"
+    elif parts.hostname == "localhost" or (parts.hostname or "").startswith("127."):
+        message = f"{text} is another machine to each BMC: itself"
+    if message:
+        remedy = "write http://ADDRESS/FOLDER, as BMCs reach it"
+        draft.problems.add(draft.site_place(URL), URL, message, remedy)
 
 
 _JUDGES: Mapping[str, Callable[[Mapping[str, t.Any]], Iterator[Fault]]] = {
-    RACKS: _racks,
-    IMAGE: _image,
-    ACCOUNT: _account,
+    RACKS: declared_values.racks,
+    IMAGE: declared_values.image,
+    ACCOUNT: declared_values.account,
     NODE: node_fields.faults,
 }
 
 
-def _unknown(entry: Mapping[str, t.Any], path: str, known: tuple[str, ...]) -> Iterator[Fault]:
-    for name in entry:
-        if name not in known:
-            near = nearest(str(name), known)
-            yield f"{path}.{name}", "unknown key", f"write {near}" if near else f"use only {', '.join(known)}"
-
-
-def _read(kind: Callable[[str], t.Any], text: object) -> t.Any:
-    if not isinstance(text, str) or not text.isascii():
-        return None
-    try:
-        return kind(text)
-    except ValueError:
-        return None
-
-
-CHECKS = (check_cloud, check_declared, check_deployed, check_files, check_erasing)
+CHECKS = (
+    check_cloud,
+    check_declared,
+    check_networks,
+    check_deployed,
+    check_together,
+    check_files,
+    check_erasing,
+    check_firmware_folder,
+)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import config_drive
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import bare_metal, gpu_health
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import config_drive, declared_values
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import gpu_health
 
 from ironspan.gpud.checks import table
 from ironspan.gpud.settings import READINGS
@@ -164,7 +164,7 @@ def test_the_cloud_of_a_file_that_openstacksdk_finds(
 def test_lists_are_those_of_who_reads_them() -> None:
     assert {check.name: tuple(check.limits) for check in table()} == dict(gpu_health.LIMITS)
     assert tuple(READINGS) == gpu_health.READINGS
-    assert config_drive.FORMATS == bare_metal.FORMATS
+    assert config_drive.FORMATS == declared_values.FORMATS
 
 
 def test_inline_variables_of_a_group_do_not_hide_behind_files(example: Example) -> None:
