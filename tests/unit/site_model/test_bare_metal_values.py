@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -224,4 +225,5 @@ def test_firmware_where_nothing_writes_it(example: Example) -> None:
 
 
 def test_a_rack_that_is_called_by_a_number() -> None:
-    assert list(racks_of({1: {"network": "10.2.1.0/24", "first": "10.2.1.11"}})) == ["1"]
+    written: dict[t.Any, t.Any] = {1: {"network": "10.2.1.0/24", "first": "10.2.1.11"}}
+    assert list(racks_of(written)) == ["1"]
