@@ -22,10 +22,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import 
     node_fields,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_values import Fault
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of, unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 CLOUD, CLOUDS, NODE = "site_bare_metal_cloud", "site_bare_metal_clouds", "site_bare_metal_node"
 RACKS, IMAGE, ACCOUNT = "site_bare_metal_racks", "site_bare_metal_image", "site_bare_metal_account"

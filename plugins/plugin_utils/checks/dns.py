@@ -8,10 +8,10 @@ import ipaddress
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     network_of,
-    unusable,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 ADDRESS, RESOLVERS = "dns_node_cache_address", "dns_resolvers"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")

@@ -13,10 +13,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
-    unusable,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 API_ADDRESS = "site_api_address"
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     network_of,
-    unusable,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 GROUP, FIRMWARE = "ironic", firmware.FILES
 ADDRESS, NETWORKS, HARDWARE = "ironic_address", "ironic_media_networks", "ironic_hardware_types"

@@ -17,6 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 WIDEST_SERVICE_PREFIX = 12
 NARROWEST_SERVICE_PREFIX = 28
@@ -28,8 +29,6 @@ _PRIVATE = tuple(
 """What a cluster's own networks may be of. Python calls more private: loopback, link-local, reserved."""
 
 
-_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
-"""RFC 1122, section 3.2.1.3: addresses of a host that does not know its own."""
 _TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(%[A-Za-z0-9_.-]+)?")
 
 
@@ -280,24 +279,6 @@ def _check_management(
                 f"{address} lies in {name} ({network})",
                 f"reach the host at another address, or move {name}",
             )
-
-
-def unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) -> str:
-    """Return which kind of address this is that no other host reaches; empty for one that they do.
-
-    Args:
-        address: the address.
-        lab: hosts on one machine, which have addresses of its loopback.
-    """
-    if address.is_unspecified:
-        return "unspecified"
-    if address.is_multicast:
-        return "multicast"
-    if address.is_loopback and not lab:
-        return "loopback"
-    if address.is_reserved or address in _THIS_NETWORK:
-        return "reserved"
-    return "link-local" if address.is_link_local else ""
 
 
 CHECKS = (check_cidrs, check_addresses)

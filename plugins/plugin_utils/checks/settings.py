@@ -83,8 +83,12 @@ def check_site_wide(draft: Draft) -> None:
         first_host = next(name for name, value in values.items() if str(value) == first)
         said = set()
         for name, value in values.items():
-            place = draft.place(draft.hosts[name], variable)
-            if str(value) == first or place in said:
+            if str(value) == first:
+                continue
+            # What has its default was written by nobody: the other value is, for a part of the site.
+            written = name if variable in draft.hosts[name].settings else first_host
+            place = draft.place(draft.hosts[written], variable)
+            if place in said:
                 continue
             said.add(place)
             draft.problems.add(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader
 
 SIZES_FILE = Path(__file__).absolute().with_name("sizes.yml")
 REGIONS_FILE = Path(__file__).absolute().with_name("regions.yml")
+ARM = frozenset({"Standard_ND128isr_NDR_GB200_v6", "Standard_ND128isr_GB300_v6"})
+"""Sizes whose processors are no x86: Grace."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,5 +86,26 @@ def sizes() -> Mapping[str, Size]:
 @functools.lru_cache(maxsize=1)
 def regions() -> Mapping[str, bool]:
     """Return all regions that are known, and whether they have availability zones."""
-    rows = yaml.load(REGIONS_FILE.read_text(encoding="utf-8"), Loader=LOADER)
-    return {name: key == "with_zones" for key, names in rows.items() for name in names}
+    rows = _regions()
+    return {name: key == "with_zones" for key in ("with_zones", "without_zones") for name in rows[key]}
+
+
+def redundancies(region: str) -> tuple[str, ...]:
+    """Return the kinds of copies that accounts of a region can have; all of those of an unknown one.
+
+    Args:
+        region: its short name.
+    """
+    zones, partner = regions().get(region) is not False, region not in _regions()["without_partner"]
+    return tuple(
+        name
+        for name in ("LRS", "ZRS", "GRS", "RAGRS", "GZRS", "RAGZRS")
+        if (zones or "Z" not in name) and (partner or "G" not in name)
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _regions() -> Mapping[str, list[str]]:
+    return t.cast(
+        "Mapping[str, list[str]]", yaml.load(REGIONS_FILE.read_text(encoding="utf-8"), Loader=LOADER)
+    )

@@ -34,6 +34,8 @@ class Given:
     values: Values
     hosts: Mapping[str, tuple[str, tuple[str, ...]]]
     estate: Estate | None
+    why: str = ""
+    """Why it cannot."""
 
 
 Judge = Callable[[Given], Iterator[Fault]]
@@ -49,8 +51,14 @@ def given(variables: Mapping[str, t.Any], hosts: Mapping[str, tuple[str, tuple[s
     values = filled(variables)
     try:
         return Given(values, hosts, declared(variables))
-    except EstateError:
-        return Given(values, hosts, None)
+    except EstateError as error:
+        return Given(values, hosts, None, error.message)
+
+
+def not_computed(given: Given) -> Iterator[Fault]:
+    """What nothing can be made of is refused, also where no judge knows why."""
+    if given.estate is None and given.values[SUBSCRIPTION]:
+        yield (SUBSCRIPTION,), given.why, "correct the value that it names"
 
 
 def without_subscription(given: Given) -> Iterator[Fault]:

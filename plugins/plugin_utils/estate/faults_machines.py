@@ -18,10 +18,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model impor
     Disk,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import MACHINES, POOLS, Values
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
-_GPU = "gpu"
+_GPU, _RACKS = "gpu", "on_prem"
+_MOST_MEMBERS = 7
+"""etcd FAQ: a cluster should not have more than seven members."""
 _LIMITS = {
     # Azure, Disk types: the least size, operations a second in all and for each GiB (those that even the
     # smallest disk has beside), MB/s in all, and operations for each MB/s.
@@ -39,13 +41,15 @@ def _sets(given: Given) -> Iterator[tuple[int, Values, tuple[str, ...]]]:
 def groups(given: Given) -> Iterator[Fault]:
     """Groups that there are, and an odd count of members."""
     known = [*all_layers().groups]
+    machines = given.estate.machines if given.estate else ()
+    by_default = {machine.name.rpartition("-")[0]: machine.size for machine in machines}
     entries = [((MACHINES, index), entry, found) for index, entry, found in _sets(given)]
     entries += [
         ((POOLS, index), entry, tuple(entry["groups"])) for index, entry in enumerate(given.values[POOLS])
     ]
     for path, entry, found in entries:
         for group in found:
-            if group not in known and not group.startswith("rack_"):
+            if group not in known and not group.startswith(PREFIXES):
                 key = "groups" if entry["groups"] else "name"
                 near = nearest(group, known)
                 yield (
@@ -53,13 +57,15 @@ def groups(given: Given) -> Iterator[Fault]:
                     f"there is no group {group}",
                     f"write {near}" if near else "write groups that there are",
                 )
-        size = sizes().get(entry["size"])
+        called = entry["size"] or by_default.get(entry["name"], "")
+        size = sizes().get(called)
         if _GPU in found and size is not None and not size.gpus:
             yield (
                 (*path, "size"),
-                f"{entry['size']} has no GPU, and its hosts are in the group gpu",
-                "write another size",
+                f"{called} has no GPU, and its hosts are in the group gpu",
+                "write a size with GPUs, such as Standard_NC40ads_H100_v5",
             )
+        yield from _sides(given, path, entry, found)
     members = sum(entry["count"] for _index, entry, found in _sets(given) if ETCD in found)
     if members and members % 2 == 0:
         where = next(index for index, _entry, found in _sets(given) if ETCD in found)
@@ -68,6 +74,29 @@ def groups(given: Given) -> Iterator[Fault]:
             f"{members} members of etcd; an even number has no use",
             "write 3 or 5",
         )
+    elif members > _MOST_MEMBERS:
+        where = next(index for index, _entry, found in _sets(given) if ETCD in found)
+        what = f"{members} members of etcd; every write waits for a majority of them"
+        yield (MACHINES, where, "count"), what, "write 3, 5 or 7"
+
+
+def _sides(given: Given, path: Path, entry: Values, found: tuple[str, ...]) -> Iterator[Fault]:
+    """Machines are on Azure's side of the WAN, and join the cluster once."""
+    key = "groups" if entry["groups"] else "name"
+    racks = {
+        group
+        for _address, groups in given.hosts.values()
+        if _RACKS in groups
+        for group in groups
+        if group.startswith("rack_")
+    }
+    for group in found:
+        if group == _RACKS or group in racks:
+            what = f"{group} is of the racks, on the other side of the WAN"
+            yield (*path, key), what, "leave it out"
+    if NODES in found and CONTROL_PLANE in found:
+        what = "has nodes and control_plane, and a host joins the cluster only once"
+        yield (*path, key), what, "write one of the two"
 
 
 def names(given: Given) -> Iterator[Fault]:
@@ -134,7 +163,7 @@ def machine_sizes(given: Given) -> Iterator[Fault]:
             name = entry["size"]
             size = sizes().get(name)
             if name and size is None:
-                near = nearest(name, sizes())
+                near = nearest(name, sizes()) or nearest(f"Standard_{name}", sizes())
                 remedy = (
                     f"write {near}, or add it to estate/sizes.yml" if near else "add it to estate/sizes.yml"
                 )

@@ -13,13 +13,16 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.facts impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import SUBNETS, Network
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import EXISTING, SPACE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
+_SHARED = Network("100.64.0.0/10")
 _PRIVATE = tuple(map(Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
 _RACKS, _ADMINISTRATORS = "azure_rack_networks", "azure_administrator_networks"
 _LISTS = (_RACKS, _ADMINISTRATORS)
 _ELSEWHERE = {"site_pod_cidr": "pods", "site_cni_migration_cidr": "pods", "site_service_cidr": "services"}
-_RESERVED_ASNS = {8074, 8075, 12076, 23456, *range(65517, 65521)}
-"""Azure, About BGP with VPN Gateway: numbers that it keeps."""
+_MOST_DNS_SERVERS = 20
+"""Azure, Networking limits: DNS servers of a virtual network."""
 
 
 def _network(text: object) -> Network | None:
@@ -94,17 +97,48 @@ def others(given: Given) -> Iterator[Fault]:
                 )
             elif network and name == _RACKS:
                 yield from _overlaps(given, (name, index), network)
+            elif network:
+                yield from _inside(given, (name, index), network)
+
+
+def _inside(given: Given, path: tuple[str | int, ...], network: Network) -> Iterator[Fault]:
+    """A network of people lies in none of the cluster's; a wider one, such as a company's, may hold them."""
+    for variable, whose in _ELSEWHERE.items():
+        other = _network(given.values.get(variable))
+        if other and network.subnet_of(other):
+            message = f"{network} lies in the network of {whose}, {variable} ({other})"
+            yield path, message, "write the one that controllers and people are in"
 
 
 def resolvers(given: Given) -> Iterator[Fault]:
-    """Machines ask resolvers that are outside of the cluster's own networks."""
-    for index, text in enumerate(given.values["azure_dns_servers"] or ()):
-        address = _address(str(text))
-        for variable in ("site_pod_cidr", "site_service_cidr"):
-            network = _network(given.values.get(variable))
-            if address and network and address in network:
-                message = f"{address} lies in {variable} ({network}), where no machine asks"
-                yield ("azure_dns_servers", index), message, "write that of a resolver outside the cluster"
+    """Machines ask resolvers that other hosts are, outside of the cluster's own networks."""
+    servers, name = given.values["azure_dns_servers"] or (), "azure_dns_servers"
+    if len(servers) > _MOST_DNS_SERVERS:
+        yield (name,), f"has {len(servers)}, and Azure takes {_MOST_DNS_SERVERS}", "leave some out"
+    for index, text in enumerate(servers):
+        if message := _unreachable(given, str(text)):
+            yield (name, index), message, "write that of a resolver outside the cluster"
+
+
+def _unreachable(given: Given, text: str) -> str:
+    """Return why no machine reaches an address; empty where nothing speaks against it."""
+    address = _address(text)
+    if address is None:
+        return ""
+    if kind := unusable(address, lab=False):
+        return f"{address} is a {kind} address"
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = _network(given.values.get(variable))
+        if network and address in network:
+            return f"{address} lies in {variable} ({network}), where no machine asks"
+    estate = given.estate
+    if estate is None:
+        return ""
+    if estate.api and text == estate.api.address:
+        return f"{address} is that of the load balancer"
+    subnets = (subnet.network for subnet in estate.subnets.values() if address in subnet.network)
+    kept = next((network for network in subnets if not addresses.usable(network, address)), None)
+    return f"{address} is one that Azure keeps in {kept}" if kept else ""
 
 
 def rack_hosts(given: Given) -> Iterator[Fault]:
@@ -169,6 +203,10 @@ def api(given: Given) -> Iterator[Fault]:
     estate = given.estate
     if estate is None or estate.api is None:
         return
+    if "." not in estate.api.host and fault_of(estate.api.host, "address"):
+        message = f"{estate.api.host} would be a private DNS zone of one label, which Azure does not make"
+        remedy = f"write a name with a domain, for example {estate.api.host}.example.internal"
+        yield ("site_api_endpoint",), message, f"{remedy}:{estate.api.port}"
     if estate.api.port != estate.api.backend_port:
         # By the name of the endpoint a control plane asks itself, which it cannot do through the balancer.
         message = f"port {estate.api.port} is not that of the API servers ({estate.api.backend_port})"
@@ -178,6 +216,15 @@ def api(given: Given) -> Iterator[Fault]:
         message = f"{estate.api.address} is no address of a load balancer in {network} (subnet control)"
         first = network.network_address + addresses.RESERVED_FIRST
         yield ("site_api_address",), message, f"write one of it, for example {first}"
+
+
+def _no_next_hop(given: Given, hop: str, found: ipaddress.IPv4Address) -> str:
+    """Azure hands packets to a firewall that it reaches without a gateway, and that is no machine of ours."""
+    if any(found in network for text in given.values[_RACKS] if (network := _network(text))):
+        return f"{hop} lies in {_RACKS}, behind a gateway, and Azure reaches no next hop through one"
+    machines = given.estate.machines if given.estate else ()
+    name = next((one.name for one in machines if one.address == hop), "")
+    return f"{hop} is the address of {name}" if name else ""
 
 
 def outbound(given: Given) -> Iterator[Fault]:
@@ -199,59 +246,16 @@ def outbound(given: Given) -> Iterator[Fault]:
     if kind != "nat" and entry["addresses"] != 1:
         remedy = "write kind: nat, or take it out"
         yield ("azure_outbound", "addresses"), f"is {entry['addresses']}, and kind is {kind}", remedy
+    path, remedy = ("azure_outbound", "next_hop"), "write the firewall's private one"
     found = _address(hop)
-    if found and not found.is_private:
-        yield ("azure_outbound", "next_hop"), f"{hop} is a public address", "write the firewall's private one"
+    if found and not found.is_private and found not in _SHARED:
+        yield path, f"{hop} is a public address", remedy
+    elif found and (message := _unreachable(given, hop) or _no_next_hop(given, hop, found)):
+        yield path, message, remedy
     if kind != "none" and given.values[EXISTING]["virtual_network"]:
         message = f"is {kind}, and routes of a network that exists are its owner's"
         yield ("azure_outbound", "kind"), message, "write none"
 
 
-def gateway(given: Given) -> Iterator[Fault]:
-    """A VPN has routers, a connection a circuit, and BGP numbers that Azure takes."""
-    entry = given.values["azure_gateway"]
-    kind, peers, name = entry["kind"], entry["peers"], "azure_gateway"
-    if kind == "vpn" and not peers:
-        yield (name, "kind"), "is vpn, and no router is written", "write peers"
-    if kind != "vpn" and peers:
-        yield (name, "peers"), f"is written, and kind is {kind}", "write kind: vpn, or take them out"
-    if kind == "express_route" and not entry["circuit"]:
-        yield (
-            (name, "kind"),
-            "is express_route, and circuit is not written",
-            "write the circuit's resource id",
-        )
-    if entry["circuit"] and "/expressRouteCircuits/" not in entry["circuit"]:
-        yield (name, "circuit"), "is no circuit's id", "write .../Microsoft.Network/expressRouteCircuits/NAME"
-    if kind != "none" and not given.values[_RACKS]:
-        yield (_RACKS,), "is empty, and there is a gateway to the racks", "write the networks of the racks"
-    size = entry["size"]
-    if kind != "none" and size and not size.endswith("AZ"):
-        yield (name, "size"), f"{size} is in one zone only, and Azure ends such gateways", f"write {size}AZ"
-    if entry["asn"] in _RESERVED_ASNS:
-        yield (
-            (name, "asn"),
-            f"{entry['asn']} is a number that Azure keeps for itself",
-            "write another, or 65515",
-        )
-    for index, peer in enumerate(peers):
-        yield from _peer(given, (name, "peers", index), peer["asn"], peer["address"], peer["bgp_address"])
-
-
-def _peer(given: Given, path: tuple[str | int, ...], asn: int, public: str, bgp: str) -> Iterator[Fault]:
-    if asn in _RESERVED_ASNS or asn in (given.values["azure_gateway"]["asn"], 65515):
-        yield (*path, "asn"), f"{asn} is Azure's own number", "write the router's, for example 64512"
-    found = _address(public)
-    if found is None or not found.is_global:
-        yield (
-            (*path, "address"),
-            f"{public} is no public IPv4 address",
-            "write where Azure reaches the router",
-        )
-    inside, network = _address(bgp), _network(given.values[SPACE])
-    if inside is None or (network and inside in network):
-        yield (*path, "bgp_address"), f"{bgp} is no address of the racks", "write the router's own"
-
-
 FIRST: tuple[Judge, ...] = (space, others)
-JUDGES: tuple[Judge, ...] = (rack_hosts, resolvers, subnets, api, outbound, gateway)
+JUDGES: tuple[Judge, ...] = (rack_hosts, resolvers, subnets, api, outbound)

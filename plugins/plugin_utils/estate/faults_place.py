@@ -1,33 +1,26 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of where the estate is, how it is deployed, and of names."""
+"""Faults of where the estate is, how it is deployed, and of names and tags."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import regions
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.named import NAMED, logical_names
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import REGION, SPACE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import (
+    EXISTING,
+    REGION,
+    SPACE,
+    SUBSCRIPTION,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
-_ZONES = "azure_zones"
+_ZONES, _ADMINISTRATORS = "azure_zones", "azure_administrator_networks"
 _MOST_PRINCIPALS, _MOST_ACTIONS, _MOST_TAGS = 5, 200, 45
 """Azure, Deployment stacks: deny settings. Of fifty tags five stay for ironspan's own."""
-_REFUSED_USERS = frozenset(
-    # Azure, Virtual machines FAQ: user names that are refused.
-    re.findall(
-        r"\S+",
-        "admin administrator user user1 test user2 test1 user3 admin1 1 123 a actuser adm admin2 aspnet "
-        "backup console david guest john owner root server sql support support_388945a0 sys test2 test3 "
-        "user4 user5 ",
-    )
-)
-_KEYS = ("ssh-ed25519 ", "ssh-rsa ")
 
 
 def missing(given: Given) -> Iterator[Fault]:
@@ -42,8 +35,8 @@ def missing(given: Given) -> Iterator[Fault]:
             yield (name,), "is not written", f"write {example}"
     machines = given.values["azure_machines"] or given.values["azure_pools"]
     image = given.values["azure_image"]
-    wanted = machines or image["version"] == "latest"
-    if wanted and not image["id"] and image["version"] in (None, "", "latest"):
+    wanted = machines or str(image["version"]).lower() == "latest"
+    if wanted and not image["id"] and str(image["version"] or "").lower() in ("", "latest"):
         what = "is latest, another one each time" if image["version"] else "is not written"
         yield (
             ("azure_image", "version"),
@@ -52,6 +45,14 @@ def missing(given: Given) -> Iterator[Fault]:
         )
     if machines and not given.values["azure_authorized_keys"]:
         yield ("azure_authorized_keys",), "is empty, and nobody could log in", "write public keys of SSH"
+    ours = not given.values[EXISTING]["virtual_network"]
+    if machines and ours and not given.values[_ADMINISTRATORS]:
+        message = "is empty, and security groups would keep everybody from the machines' SSH"
+        yield (_ADMINISTRATORS,), message, "write the private network that the controller is in"
+    tenant, subscription = given.values["azure_tenant"], given.values[SUBSCRIPTION]
+    if tenant and tenant.lower() == subscription.lower():
+        message = "is the identifier of the subscription"
+        yield ("azure_tenant",), message, "write the tenant's, as `az account show --query tenantId` says it"
 
 
 def region(given: Given) -> Iterator[Fault]:
@@ -85,6 +86,13 @@ def deployment(given: Given) -> Iterator[Fault]:
             "a plain deployment deletes nothing",
             "write detach, or azure_deployment: stack",
         )
+    for key in ("excluded_principals", "excluded_actions"):
+        if deny[key] and deny["mode"] == "none" and not plain:
+            yield (
+                ("azure_deny", key),
+                "is written, and mode is none",
+                "write mode: denyDelete, or take it out",
+            )
     for key, most in (("excluded_principals", _MOST_PRINCIPALS), ("excluded_actions", _MOST_ACTIONS)):
         if len(deny[key]) > most:
             yield ("azure_deny", key), f"has {len(deny[key])}, and Azure takes {most}", "leave some out"
@@ -93,11 +101,16 @@ def deployment(given: Given) -> Iterator[Fault]:
 def tags(given: Given) -> Iterator[Fault]:
     """Tags of ironspan are its own."""
     written = given.values["azure_tags"]
+    spelt: dict[str, str] = {}
     for name, value in written.items():
         if str(name).lower().startswith("ironspan-"):
             yield ("azure_tags", name), "is a tag of ironspan's own", "write another name"
-        if isinstance(value, (list, dict)):
+        if not isinstance(value, str):
             yield ("azure_tags", name), f"must be text, is {value!r}", "write one text, in quotes"
+        before = spelt.setdefault(str(name).lower(), name)
+        if before != name:
+            message = f"is the tag {before} too: Azure does not tell capitals apart"
+            yield ("azure_tags", name), message, "write one of them"
     if len(written) > _MOST_TAGS:
         yield (
             ("azure_tags",),
@@ -106,38 +119,20 @@ def tags(given: Given) -> Iterator[Fault]:
         )
 
 
-def login(given: Given) -> Iterator[Fault]:
-    """An account that Azure makes, with public keys, and the file of the machines' own."""
-    user, known_hosts = given.values["azure_user"], given.values["azure_known_hosts"]
-    if known_hosts and Path(known_hosts).exists() and not Path(known_hosts).is_file():
-        yield ("azure_known_hosts",), f"{known_hosts} is no file", "write the path of a file"
-    if user in _REFUSED_USERS:
-        yield (
-            ("azure_user",),
-            f"{user} is an account that Azure refuses",
-            "write another one, such as ironspan",
-        )
-    for index, key in enumerate(given.values["azure_authorized_keys"]):
-        if "PRIVATE KEY" in key:
-            yield (
-                ("azure_authorized_keys", index),
-                "is a private key",
-                "write the public one, and make a new pair",
-            )
-        elif not key.startswith(_KEYS):
-            yield (
-                ("azure_authorized_keys", index),
-                "is no key that Azure takes",
-                "write ssh-ed25519 AAAA... or ssh-rsa AAAA...",
-            )
-
-
 def names(given: Given) -> Iterator[Fault]:
     """Names that Azure takes, each of one thing."""
     if given.estate is None:
         return
+    spelt: dict[str, str] = {}
+    for part, name in given.estate.groups.items():
+        before = spelt.setdefault(name.lower(), name)
+        if before != name:
+            message = f"{name} is the group {before} too: Azure does not tell capitals apart"
+            yield ("azure_resource_groups", part), message, f"write {before}"
     known = logical_names(given.estate)
-    for what in given.values["azure_names"]:
+    for what, name in given.values["azure_names"].items():
+        if not isinstance(name, str) or not name:
+            yield ("azure_names", what), "has no name", "write one, or take it out"
         if what not in known:
             near = nearest(what, known)
             yield (
@@ -158,4 +153,4 @@ def names(given: Given) -> Iterator[Fault]:
             yield path, f"{name} is the name of {other} too", "write another one for one of them"
 
 
-JUDGES: tuple[Judge, ...] = (missing, region, deployment, tags, login, names)
+JUDGES: tuple[Judge, ...] = (missing, region, deployment, tags, names)

@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.azure.routes import ROUTES_OF_A_TABLE
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import addresses
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.facts import most_routes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge, Path
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Network
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import (
+    CONTROL_PLANE,
+    NODES,
+    Network,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import (
     CNI,
     EXISTING,
@@ -65,13 +70,22 @@ def routes(given: Given) -> Iterator[Fault]:
     networks = [estate.subnets[what].network for what in ("control", "nodes")]
     owners: dict[str, str] = {}
     for index, entry in enumerate(entries):
-        part, address = Network(entry["part"]), ipaddress.ip_address(entry["address"])
+        part, address = Network(entry["part"]), ipaddress.IPv4Address(entry["address"])
         if not part.subnet_of(estate.pods) or part.prefixlen != length:
             message = f"{part} is no node's part of site_pod_cidr ({estate.pods}, a /{length} each)"
             yield (POD_ROUTES, index, "part"), message, "ask the cluster: ironspan net routes"
-        if not any(address in network for network in networks):
+        around = next((network for network in networks if address in network), None)
+        whose = {machine.name: machine.address for machine in estate.machines}
+        known = whose.get(entry["node"]) or given.hosts.get(entry["node"], ("", ()))[0]
+        if not around:
             message = f"{address} is in no subnet of machines ({', '.join(map(str, networks))})"
             yield (POD_ROUTES, index, "address"), message, "take the entry out; racks are reached otherwise"
+        elif known and known != entry["address"]:
+            message = f"{address} is not that of {entry['node']}, {known}"
+            yield (POD_ROUTES, index, "address"), message, "ask the cluster: ironspan net routes"
+        elif not addresses.usable(around, address) or (estate.api and entry["address"] == estate.api.address):
+            message = f"{address} is no machine's: Azure or the load balancer has it"
+            yield (POD_ROUTES, index, "address"), message, "ask the cluster: ironspan net routes"
         for key in ("node", "part", "address"):
             if (other := owners.setdefault(f"{key} {entry[key]}", entry["node"])) != entry["node"]:
                 message = f"{entry[key]} is that of {other} too"
@@ -80,4 +94,26 @@ def routes(given: Given) -> Iterator[Fault]:
             yield (POD_ROUTES, index, "node"), f"{entry['node']} has a route already", "take one out"
 
 
-JUDGES: tuple[Judge, ...] = (pools, count, routes)
+def parts(given: Given) -> Iterator[Fault]:
+    """The pod network has a part for every node when pools are at their largest."""
+    values, estate = given.values, given.estate
+    pods = Network(values["site_pod_cidr"])
+    room = 2 ** max(int(values["site_node_cidr_mask"]) - pods.prefixlen, 0)
+    pools = [int(entry["most"]) for entry in values[POOLS]]
+    if estate is None or not pools or next(count(given), None):
+        return
+    # Instances of pools are hosts of the inventory too, in the group azure.
+    hosts = given.hosts.items()
+    nodes = {name for name, (_address, groups) in hosts if "azure" not in groups and _joins(groups)}
+    nodes |= {machine.name for machine in estate.machines if _joins(machine.groups)}
+    if (wanted := len(nodes) + sum(pools)) > room:
+        largest = max(range(len(pools)), key=pools.__getitem__)
+        message = f"{wanted} nodes are there when all pools are full, and site_pod_cidr ({pods}) holds {room}"
+        yield (POOLS, largest, "most"), message, "write less, or a larger site_pod_cidr before day 0"
+
+
+def _joins(groups: Collection[str]) -> bool:
+    return bool({NODES, CONTROL_PLANE} & {*groups})
+
+
+JUDGES: tuple[Judge, ...] = (pools, count, routes, parts)

@@ -6,9 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import redundancies
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.endpoints import ZONES, zone_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge, Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import CONTROL_PLANE, ETCD
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import EXISTING, MACHINES, POOLS
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import (
+    EXISTING,
+    MACHINES,
+    POOLS,
+    REGION,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
@@ -26,6 +33,7 @@ _SERVICES = {
     "postgresqlServer": "Microsoft.DBforPostgreSQL/flexibleServers",
     "Sql": "Microsoft.DocumentDB/databaseAccounts",
 }
+_KEPT_SUBNETS = ("gatewaysubnet", "azurefirewallsubnet", "azurebastionsubnet", "routeserversubnet")
 _ZONE = "Microsoft.Network/privateDnsZones"
 
 
@@ -40,9 +48,15 @@ def existing(given: Given) -> Iterator[Fault]:
     for key, kind in _TYPES.items():
         if entry[key] and not _is(entry[key], kind):
             yield (EXISTING, key), f"is no id of {kind}", f"write .../providers/{kind}/NAME"
+    useful = {zone_of(group) for group in ZONES} | {str(given.values["site_api_endpoint"]).rpartition(":")[0]}
     for zone, identifier in entry["dns_zones"].items():
         if not _is(identifier, _ZONE) or not identifier.lower().endswith(f"/{zone}"):
             yield (EXISTING, "dns_zones", zone), f"is no id of the zone {zone}", f"write .../{_ZONE}/{zone}"
+        elif zone not in useful:
+            near = nearest(zone, useful)
+            remedy = f"write {near}" if near else f"write one of {', '.join(sorted(useful))}"
+            what = "is no zone that private endpoints or the API have names in"
+            yield (EXISTING, "dns_zones", zone), what, remedy
     if entry["subnets"] and not entry["virtual_network"]:
         yield (
             (EXISTING, "subnets"),
@@ -54,6 +68,15 @@ def existing(given: Given) -> Iterator[Fault]:
             near = nearest(what, ("control", "nodes", "endpoints"))
             remedy = f"write {near}" if near else "write control, nodes or endpoints"
             yield (EXISTING, "subnets", what), "is no subnet that has a name of its own", remedy
+        elif str(entry["subnets"][what]).lower() in _KEPT_SUBNETS:
+            message = f"{entry['subnets'][what]} is Azure's own, and no machine can be in it"
+            yield (EXISTING, "subnets", what), message, "write the subnet that the machines are in"
+    named = [str(name).lower() for name in entry["subnets"].values()]
+    for what, name in entry["subnets"].items():
+        if named.count(str(name).lower()) > 1:
+            message = f"{name} is the subnet of more than one of them"
+            yield (EXISTING, "subnets", what), message, "write the name of each one's own"
+            break
 
 
 def vault(given: Given) -> Iterator[Fault]:
@@ -67,6 +90,9 @@ def vault(given: Given) -> Iterator[Fault]:
             "has pki, and administrators, who would use it, is empty",
             "write administrators",
         )
+    if given.values[EXISTING]["vault"] and not keys:
+        remedy = "write keys, or take azure_existing.vault out"
+        yield (_VAULT, "keys"), "is empty, and azure_existing.vault is written", remedy
     if given.values[EXISTING]["vault"] and entry["name"]:
         yield (_VAULT, "name"), "is written, and azure_existing.vault names another", "write one of them"
     if given.values.get("control_plane_secrets_encryption") == "key_vault" and members and "kms" not in keys:
@@ -76,9 +102,25 @@ def vault(given: Given) -> Iterator[Fault]:
 
 def backup(given: Given) -> Iterator[Fault]:
     """One account, and the site's own copies of its data."""
-    if given.values[EXISTING]["backup_account"] and given.values["azure_backup"]["account"]:
+    entry, there = given.values["azure_backup"], given.values[EXISTING]["backup_account"]
+    if not entry["container"] and (there or entry["account"]):
+        what = "azure_existing.backup_account" if there else "account"
+        remedy = f"write container, or take {what} out"
+        yield ("azure_backup", "container"), f"is empty, and {what} is written", remedy
+    if entry["container"] and not there:
+        yield from _copies(given, ("azure_backup", "redundancy"), entry["redundancy"])
+    if there and entry["account"]:
         message = "is written, and azure_existing.backup_account names another"
         yield ("azure_backup", "account"), message, "write one of them"
+
+
+def _copies(given: Given, path: Path, redundancy: str) -> Iterator[Fault]:
+    """Copies are in zones of the region, or in the region that Azure has made its partner."""
+    region = given.values[REGION]
+    if redundancy not in (known := redundancies(region)):
+        lacks = "availability zones" if redundancy in ("ZRS", "GZRS") and "ZRS" not in known else "a partner"
+        message = f"is {redundancy}, and {region} has not got {lacks} for that"
+        yield path, message, f"write redundancy: {'ZRS' if 'ZRS' in known else 'GRS'}"
 
 
 def storage(given: Given) -> Iterator[Fault]:
@@ -103,6 +145,15 @@ def storage(given: Given) -> Iterator[Fault]:
                 "is written, and containers of what exists are its owner's",
                 "write existing alone",
             )
+        for key in ("cool_after_days", "delete_after_days"):
+            if entry["existing"] and entry[key]:
+                remedy = "take it out: rules of what exists are its owner's"
+                yield (*path, key), "is written beside existing", remedy
+        if not entry["existing"]:
+            yield from _copies(given, (*path, "redundancy"), entry["redundancy"])
+        if entry["name"] in ("vault", "backup"):
+            message = f"is {entry['name']}, which the estate's own endpoint is called"
+            yield (*path, "name"), message, "write another one"
         if entry["existing"] and not _is(entry["existing"], _SERVICES["blob"]):
             yield (*path, "existing"), "is no id of a storage account", f"write .../{_SERVICES['blob']}/NAME"
         for key in ("readers", "writers"):
@@ -146,7 +197,12 @@ def endpoints(given: Given) -> Iterator[Fault]:
         for one in given.values[_STORAGE]
         for name in (one["name"], f"{one['name']}-dfs")
     }
+    reached = _reached(given)
     for index, entry in enumerate(given.values[_ENDPOINTS]):
+        about = (entry["resource"].lower(), entry["group"])
+        if (first := reached.setdefault(about, f"{_ENDPOINTS}[{index}]")) != f"{_ENDPOINTS}[{index}]":
+            message = f"has an endpoint of this group already, that of {first}"
+            yield (_ENDPOINTS, index, "resource"), message, "take one of them out"
         kind = _SERVICES.get(entry["group"])
         if kind and not _is(entry["resource"], kind):
             message = f"is no id of {kind}, which has the part {entry['group']}"
@@ -162,6 +218,17 @@ def endpoints(given: Given) -> Iterator[Fault]:
                 f"{entry['name']} is the name of the endpoint of {other}",
                 "write another one",
             )
+
+
+def _reached(given: Given) -> dict[tuple[str, str], str]:
+    """Return what exists and has an endpoint of the estate's without being asked for it."""
+    existing = given.values[EXISTING]
+    found = {(existing["vault"].lower(), "vault"): f"{EXISTING}.vault"}
+    found[existing["backup_account"].lower(), "blob"] = f"{EXISTING}.backup_account"
+    for index, entry in enumerate(given.values[_STORAGE]):
+        for group in ("blob", "dfs")[: 1 + entry["hierarchical"]]:
+            found[entry["existing"].lower(), group] = f"{_STORAGE}[{index}].existing"
+    return found
 
 
 def machines_use_keys(given: Given) -> Iterator[Fault]:

@@ -136,6 +136,13 @@ def shown(file: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that looks most like ``name``, None when none is close."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    """Return the known name that looks most like ``name``, None when none is close.
+
+    One that differs in its case alone is nearer than any other.
+    """
+    known = list(known)
+    same = next((each for each in known if each.casefold() == name.casefold()), None)
+    if same is not None:
+        return same
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return matches[0] if matches else None

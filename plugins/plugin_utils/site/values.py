@@ -84,12 +84,13 @@ def _to_text(value: t.Any, option: Option) -> str:
         return str(value)
     if value is False and "off" in option.choices:
         return "off"  # YAML's own reading of the word without quotes; Ansible takes it so, too
+    known = f"write one of {', '.join(map(str, option.choices))}" if option.choices else ""
     if isinstance(value, bool | int | float):
         raise Rejected(
             f"must be text, is {kind_of(value)} ({_shown(value, option)})",
-            f'write it in quotes, for example "{value}"',
+            known or f'write it in quotes, for example "{value}"',
         )
-    raise Rejected(f"must be text, is {kind_of(value)}", "write one text in quotes")
+    raise Rejected(f"must be text, is {kind_of(value)}", known or "write one text in quotes")
 
 
 def _to_int(value: t.Any, option: Option) -> int:

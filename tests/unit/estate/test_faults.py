@@ -7,11 +7,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate import faults
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.declared import EstateError
 
 from tests.unit.site_model.conftest import Example
 from tests.unit.site_model.mutations import ALL, HOSTS
 
+from .mistakes import _CIRCUIT as CIRCUIT
+from .mistakes import _VAULT_ID as VAULT
 from .mistakes import MISTAKES, Mistake
+from .mistakes_reached import MORE
 
 
 @pytest.fixture
@@ -35,10 +40,10 @@ def test_the_estate_of_the_example_is_right(estate: Example) -> None:
 
 def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
     assert len(MISTAKES) >= 60
-    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+    assert len({mistake.name for mistake in (*MISTAKES, *MORE)}) == len(MISTAKES) + len(MORE)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", (*MISTAKES, *MORE), ids=lambda mistake: mistake.name)
 def test_mistake(estate: Example, mistake: Mistake) -> None:
     for old, new in mistake.changes:
         if old:
@@ -65,3 +70,39 @@ def test_a_rack_that_security_groups_would_keep_out(estate: Example) -> None:
     (problem,) = estate.problems()
     assert "host gpu-a-01 (10.40.1.11) is in none of them" in problem.message
     assert problem.line == estate.line(ALL, "azure_rack_networks:")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", 'azure_backup: {container: ""}\nazure_vault: {keys: [kms]}'),
+        ("", f"azure_gateway: {{kind: express_route, circuit: {CIRCUIT}, size: ErGwScale}}"),
+        ("[etcd, control_plane]", "[etcd, control_plane, user_quiet]"),
+        ("azure_administrator_networks: [10.31.0.0/24]", "azure_administrator_networks: [10.0.0.0/8]"),
+        ("azure_region: westeurope", "azure_region: polandcentral\nazure_backup: {redundancy: ZRS}"),
+        ("", f"azure_existing: {{vault: {VAULT.replace('resourceGroups', 'resourcegroups')}}}"),
+        ("", "azure_existing: {dns_zones: {privatelink.azurecr.io: ZONES/privatelink.azurecr.io}}"),
+        ("", "azure_outbound: {kind: firewall, next_hop: 100.64.1.4}\nazure_dns_servers: [168.63.129.16]"),
+        ("", "azure_management: {kind: workload_identity, url: 'https://management.chinacloudapi.cn/'}"),
+        ("", "azure_resource_groups: {network: one, data: one, machines: one, nodes: one}"),
+    ],
+)
+def test_what_is_unusual_and_right(estate: Example, old: str, new: str) -> None:
+    new = new.replace("ZONES", f"{CIRCUIT.rpartition('/expressRoute')[0]}/privateDnsZones")
+    if old:
+        estate.replace(ALL, old, new)
+    else:
+        estate.append(ALL, f"{new}\n")
+    assert estate.problems() == []
+
+
+def test_what_nothing_can_be_made_of_is_refused_where_no_judge_knows_why(
+    estate: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_variables: object) -> None:
+        raise EstateError("no estate can be made of the data: 7", "run ironspan validate, which says where")
+
+    monkeypatch.setattr(faults, "declared", fails)
+    (problem,) = estate.problems()
+    assert (problem.path, problem.line) == ("azure_subscription", estate.line(ALL, "azure_subscription: "))
+    assert problem.message == "no estate can be made of the data: 7"

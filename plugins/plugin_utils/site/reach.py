@@ -1,0 +1,28 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Which addresses no other host reaches."""
+
+from __future__ import annotations
+
+import ipaddress
+
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+"""RFC 1122, section 3.2.1.3: addresses of a host that does not know its own."""
+
+
+def unusable(address: ipaddress.IPv4Address | ipaddress.IPv6Address, lab: bool) -> str:
+    """Return which kind of address this is that no other host reaches; empty for one that they do.
+
+    Args:
+        address: the address.
+        lab: hosts on one machine, which have addresses of its loopback.
+    """
+    if address.is_unspecified:
+        return "unspecified"
+    if address.is_multicast:
+        return "multicast"
+    if address.is_loopback and not lab:
+        return "loopback"
+    if address.is_reserved or address in _THIS_NETWORK:
+        return "reserved"
+    return "link-local" if address.is_link_local else ""
