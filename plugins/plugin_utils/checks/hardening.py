@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.ssh_settings import text_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
@@ -56,12 +57,12 @@ def check_ssh(draft: Draft) -> None:
         settings = host.values.get("base_sshd_settings")
         for keyword, value in settings.items() if isinstance(settings, Mapping) else ():
             wanted = REFUSED.get(str(keyword).lower())
-            if wanted and str(value).lower() != wanted:
+            if wanted and text_of(value).lower() != wanted:
                 place = draft.inner_place(host, "base_sshd_settings", str(keyword))
                 if place not in said:
                     said.add(place)
                     path = f"base_sshd_settings.{keyword}"
-                    message = f"is {value}, and every run relies on {wanted}"
+                    message = f"is {text_of(value)}, and every run relies on {wanted}"
                     draft.problems.add(place, path, message, "remove it, or write base_sshd: unmanaged")
 
 

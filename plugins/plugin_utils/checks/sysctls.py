@@ -135,7 +135,7 @@ def check_sysctls(draft: Draft) -> None:
             continue
         looked_at.add(key)
         seen: dict[str, str] = {}
-        for variable, index, item in _settings(host):
+        for variable, index, item in settings_of(host):
             name, value = str(item.get("name")), str(item.get("value"))
             place = draft.inner_place(host, variable, index)
             for why, message, remedy in _wrong(host, name, value, seen, rules):
@@ -167,7 +167,7 @@ def _wrong(
             yield rule.why, f"{name} = {value} {what}: {rule.why}", remedy
 
 
-def _settings(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, object]]]:
+def settings_of(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     for variable in VARIABLES:
         value = host.values.get(variable)
         for index, item in enumerate(value if isinstance(value, list) else ()):

@@ -112,8 +112,10 @@ def check_said_once(draft: Draft) -> None:
     for host in draft.hosts.values():
         for variable, former in TWICE.items():
             value, other = host.values.get(variable), host.values.get(former)
+            if value is None or other is None or value == other:
+                continue
             place = draft.place(host, former)
-            if value is None or other is None or value == other or place in said:
+            if place in said:
                 continue
             said.add(place)
             message = f"is {other} for host {host.name}, and {variable} is {value}; Ansible takes this one"
@@ -148,8 +150,8 @@ def check_timeouts(draft: Draft) -> None:
     for host in draft.hosts.values():
         for variable in TIMEOUTS:
             value = host.values.get(variable)
-            place = draft.place(host, variable)
-            if isinstance(value, int) and value < 1 and place not in said:
+            place = draft.place(host, variable) if isinstance(value, int) and value < 1 else None
+            if place and place not in said:
                 said.add(place)
                 draft.problems.add(
                     place, variable, f"{value} is no time to wait", "write seconds, such as 15"

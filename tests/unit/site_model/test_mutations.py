@@ -35,7 +35,8 @@ def test_what_says_where_backups_go_rightly(example: Example, stores: str, keys:
 UNUSUAL = """
 base_packages: [g++, "libc6:i386"]
 base_sysctls:
-  - {name: net.ipv4.conf.eth0/100.rp_filter, value: "4096\\t87380 16777216"}
+  - {name: net.ipv4.conf.eth0/100.rp_filter, value: "0"}
+  - {name: net.ipv4.tcp_rmem, value: "4096\\t87380 16777216"}
   - {name: vm.x, value: "-1"}
 base_kernel_modules: [nvme-tcp, 8021q]
 base_sshd_settings: {AllowGroups: "admins ops@10.0.0.0/8", MaxAuthTries: 3}
