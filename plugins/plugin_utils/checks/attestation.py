@@ -1,6 +1,6 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""TPMs are asked of workers, for at least one PCR, and vouched for by authorities that are some."""
+"""TPMs are asked of workers, for at least one PCR, each host has one, and authorities vouch for them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import 
 
 MODE, PCRS, TCTI = "node_attestation", "node_attestation_pcrs", "node_attestation_tcti"
 AUTHORITIES = "node_attestation_ek_authorities"
-_WAY = re.compile(r"device:/[^ ]+|(swtpm|mssim|tabrmd|cmd|libtpms)(:[^ ]*)?")
+DIGEST = "node_attestation_ek_sha256"
+_WAY = re.compile(r"device:/dev/[^ ]*tpm[^ ]*|cmd:[^ ]+|(swtpm|mssim|tabrmd|libtpms)(:[^ ]*)?")
 """tss2-tctildr(7)."""
 
 
 def check_attestation(draft: Draft) -> None:
-    """What is asked of a TPM is something, and of a host that it counts for."""
+    """TPMs are asked of hosts that it counts for."""
     for host in draft.hosts.values():
         if host.values.get(MODE) not in ("record", "require"):
             continue
@@ -27,14 +28,33 @@ def check_attestation(draft: Draft) -> None:
                 f"{host.name} is a control plane, and only workers are attested",
                 "write it for the group nodes, or one inside it",
             )
-        way = str(host.values.get(TCTI))
-        if not _WAY.fullmatch(way):
+
+
+def check_asked(draft: Draft) -> None:
+    """A way that is written leads to a TPM, and PCRs are some, whether they are asked yet or not."""
+    for host in draft.hosts.values():
+        way, asked = str(host.values.get(TCTI)), host.values.get(MODE) in ("record", "require")
+        if (asked or TCTI in host.settings) and not _WAY.fullmatch(way):
             message, remedy = f"{way!r} is no way to a TPM", "write device:/dev/tpmrm0"
             draft.problems.add(draft.place(host, TCTI), TCTI, message, remedy)
         if host.values.get(PCRS) == []:
             draft.problems.add(
                 draft.place(host, PCRS), PCRS, "is empty, so a quote says nothing", "write [0, 2, 4, 7]"
             )
+
+
+def check_one_each(draft: Draft) -> None:
+    """No two hosts have the TPM of one endorsement key."""
+    owners: dict[str, str] = {}
+    said = set()
+    for host in draft.hosts.values():
+        digest = str(host.values.get(DIGEST) or "")
+        other = owners.setdefault(digest, host.name) if digest else host.name
+        place = draft.place(host, DIGEST)
+        if other != host.name and place not in said:
+            said.add(place)
+            message = f"is that of host {other} too, and {host.name} has a TPM of its own"
+            draft.problems.add(place, DIGEST, message, "write it in host_vars, and for one host")
 
 
 def check_authorities(draft: Draft) -> None:
@@ -62,4 +82,4 @@ def _fault_of(texts: tuple[str, ...]) -> tuple[str, str] | None:
     return None
 
 
-CHECKS = (check_attestation, check_authorities)
+CHECKS = (check_attestation, check_asked, check_one_each, check_authorities)

@@ -16,6 +16,8 @@ OWN = ("site_pod_cidr", "site_service_cidr")
 METRICS = (
     "control_plane_kms_metrics_address",
     "etcd_backup_metrics_address",
+    "events_address",
+    "events_metrics_address",
     "gpu_repair_metrics_address",
     "nvidia_health_metrics_address",
 )

@@ -381,11 +381,8 @@ def test_a_worker_s_certificates_wait_for_its_tpm_where_the_inventory_says_so(re
 
 def test_who_vouches_for_a_tpm_stands_in_the_document_as_the_inventory_has_it(render: Render) -> None:
     pem = Maker("a maker").pem
-    said = {
-        "node_attestation": "require",
-        "node_attestation_ek_authorities": [pem],
-        "node_attestation_ek_sha256": "a1" * 32,
-    }
-    rendered = render(more=f"all: {{children: {{nodes: {{vars: {json.dumps(said)}}}}}}}\n")
+    said = {"node_attestation": "require", "node_attestation_ek_authorities": [pem]}
+    own = {"rack-1": {"node_attestation_ek_sha256": "a1" * 32}}
+    rendered = render(more=json.dumps({"all": {"hosts": own, "children": {"nodes": {"vars": said}}}}))
     attestation = rendered.resources("rack-1")["node/join"]["attestation"]
     assert (attestation["authorities"], attestation["endorsement"]) == ([pem], "a1" * 32)

@@ -114,6 +114,8 @@ WRONG = (
     ("ironic_media_networks: [10.96.0.0/24]", "overlaps site_service_cidr"),
     ("egress_proxy_clients: [10.0.0.1/24]", "'10.0.0.1/24' is no network"),
     ("control_plane_kms_metrics_address: 224.0.0.1", "nothing can listen at 224.0.0.1"),
+    ("events_address: 224.0.0.1", "nothing can listen at 224.0.0.1"),
+    ("events_metrics_address: 169.254.1.1", "nothing can listen at 169.254.1.1"),
     ("control_plane_extra_names: [1.2.3.4.5]", "'1.2.3.4.5' is no host name or address"),
     ("containerd_cni_plugins: [bridge, hostlocal]", "write host-local"),
     ("etcd_backup_gc_calendar: someday", "'someday' is no time of systemd.time(7)"),
