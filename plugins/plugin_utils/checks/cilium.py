@@ -12,7 +12,8 @@ CNI, MIGRATION = day_zero.CNI, day_zero.MIGRATION
 LAB_ONLY = ("cilium_agent_capabilities_dropped", "cilium_kernel_sysctl_folder")
 """Variables that weaken something, for labs on machines that cannot do without."""
 POD_INTERFACES = ["lxc*"]
-_KUBE_PROXY = "control_plane_kube_proxy_mode"
+OVERLAY = "cilium_vxlan"
+_KUBE_PROXY = ("control_plane_kube_proxy_mode", "control_plane_conntrack_")
 
 
 def has_cilium(draft: Draft) -> bool:
@@ -27,10 +28,11 @@ def check_one_network(draft: Draft) -> None:
         return
     others = [name for name in all_layers().pod_networks if name != chosen]
     for option in draft.specification.options.values():
-        foreign = option.role in others or (option.name == _KUBE_PROXY and chosen == "cilium")
+        is_proxy = option.name.startswith(_KUBE_PROXY) and chosen == "cilium"
+        foreign = option.role in others or is_proxy
         if not foreign or draft.writer(option.name) is None or _only_lab(draft, option.name):
             continue
-        meant = "kube-proxy, whose place Cilium takes" if option.name == _KUBE_PROXY else option.role
+        meant = "kube-proxy, whose place Cilium takes" if is_proxy else option.role
         draft.problems.add(
             draft.site_place(option.name),
             option.name,
@@ -41,7 +43,18 @@ def check_one_network(draft: Draft) -> None:
 
 def _only_lab(draft: Draft, name: str) -> bool:
     """Tell whether a lab's inventory may have it at hand for the case that this network is chosen."""
-    return name in (*LAB_ONLY, "cilium_kernel_modules") and bool(draft.site_value("site_lab"))
+    of_lab = (*LAB_ONLY, "cilium_kernel_modules", _KUBE_PROXY[1])
+    return name.startswith(of_lab) and bool(draft.site_value("site_lab"))
+
+
+def check_operators(draft: Draft) -> None:
+    """No two pods of the operator are on one node."""
+    variable = "cilium_operator_replicas"
+    wanted = draft.site_value(variable)
+    nodes = {host.name for group in ("nodes", "control_plane") for host in draft.members(group)}
+    if has_cilium(draft) and isinstance(wanted, int) and nodes and wanted > len(nodes):
+        message = f"{wanted} pods of the operator are more than {len(nodes)} nodes take, one each"
+        refuse(draft, variable, message, "write 2, or 0 for as many as the site needs")
 
 
 def check_mtu(draft: Draft) -> None:
@@ -97,6 +110,16 @@ def check_beside(draft: Draft) -> None:
             "does not name the interfaces that Cilium gives to pods: the hosts' tables would see no packet",
             'write egress_pod_interfaces: ["lxc*"] and egress_overlay_interfaces: [cilium_vxlan]',
         )
+    overlay = draft.site_value("egress_overlay_interfaces")
+    is_tunnel = draft.site_value("cilium_routing") == "tunnel" and isinstance(overlay, list)
+    if draft.site_value("egress_enabled") and not moving and is_tunnel and OVERLAY not in overlay:
+        variable = "egress_overlay_interfaces" if draft.writer("egress_overlay_interfaces") else CNI
+        draft.problems.add(
+            draft.site_place(variable),
+            "egress_overlay_interfaces",
+            f"lacks {OVERLAY}, by which packets leave for pods of other hosts: they would be dropped",
+            f"write egress_overlay_interfaces: [{OVERLAY}]",
+        )
     _check_proxies(draft)
     for host in draft.hosts.values():
         if host.values.get("dns_node_cache"):
@@ -143,4 +166,4 @@ def refuse(draft: Draft, variable: str, message: str, remedy: str) -> None:
     draft.problems.add(draft.site_place(variable), variable, message, remedy)
 
 
-CHECKS = (check_one_network, check_mtu, check_lab_only, check_beside, check_unchanged)
+CHECKS = (check_one_network, check_operators, check_mtu, check_lab_only, check_beside, check_unchanged)

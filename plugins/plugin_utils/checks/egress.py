@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import ipaddress
 import re
 import typing as t
@@ -18,9 +19,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 ALLOW = "egress_allow"
+BRIDGE = "cni0"
+"""Flannel's, on every node."""
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}|[A-Za-z0-9_.-]{1,14}\*")
 """Names of interfaces have 15 characters (IFNAMSIZ); a star at the end stands for any rest."""
 
@@ -107,16 +111,30 @@ def _check_network(entry: Entry, network: ipaddress.IPv4Network) -> None:
 def check_addresses(draft: Draft) -> None:
     """Resolvers are addresses, the hosts' networks are networks."""
     for index, text in _items(draft, "egress_resolvers"):
-        try:
-            ipaddress.IPv4Address(str(text))
-        except ValueError:
-            message = f"{text!r} is no IPv4 address"
+        if text is not None and (message := _wrong_resolver(draft, str(text))):
             _report(draft, "egress_resolvers", index, message, "write that of a resolver, such as 10.0.0.53")
     for index, text in _items(draft, "egress_node_networks"):
         try:
             egress.network_of(str(text))
         except Rejected as rejected:
             _report(draft, "egress_node_networks", index, rejected.message, rejected.remedy)
+
+
+def _wrong_resolver(draft: Draft, text: str) -> str:
+    """Return why no pod gets an answer there; empty where it may."""
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        return f"{text!r} is no IPv4 address"
+    # Some clouds have theirs at a link-local address.
+    kind = unusable(address, bool(draft.site_value("site_lab")))
+    if kind and kind != "link-local":
+        return f"{text} is a {kind} address"
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and address in network:
+            return f"{text} lies in {variable} ({network})"
+    return ""
 
 
 def check_node_ports(draft: Draft) -> None:
@@ -133,6 +151,22 @@ def check_node_ports(draft: Draft) -> None:
             "is empty, so no host's port can be opened",
             "write the networks that the hosts' addresses lie in",
         )
+    _check_hosts_in_networks(draft)
+
+
+def _check_hosts_in_networks(draft: Draft) -> None:
+    """At least one host lies in the networks that hosts are said to lie in."""
+    variable = "egress_node_networks"
+    networks = []
+    for _index, text in _items(draft, variable):
+        try:
+            networks.append(egress.network_of(str(text)))
+        except Rejected:
+            return  # reported where networks are read
+    addresses = [address_of(host) for host in draft.hosts.values()]
+    if networks and not any(address in network for network in networks for address in addresses if address):
+        remedy = "write the networks that the hosts' addresses lie in"
+        draft.problems.add(draft.site_place(variable), variable, "holds the address of no host", remedy)
 
 
 def check_interfaces(draft: Draft) -> None:
@@ -149,9 +183,16 @@ def check_interfaces(draft: Draft) -> None:
                 )
     tunnel = f"flannel.{draft.site_value('flannel_vni')}"
     for index, name in _items(draft, "egress_overlay_interfaces"):
-        if draft.site_value("egress_enabled") and str(name).startswith("flannel.") and name != tunnel:
+        if draft.site_value("egress_enabled") and str(name).startswith("flannel.") and not _is(name, tunnel):
+            variable = "egress_overlay_interfaces"
             message = f"{name} is not flannel's interface with its flannel_vni"
-            _report(draft, "egress_overlay_interfaces", index, message, f"write [{tunnel}]")
+            if draft.writer(variable):
+                _report(draft, variable, index, message, f"write [{tunnel}]")
+            else:
+                remedy = f"write {variable}: [{tunnel}]"
+                draft.problems.add(draft.site_place("flannel_vni"), variable, message, remedy)
+    if draft.site_value("egress_enabled") and draft.site_value("site_cni") == "flannel":
+        _check_flannel(draft, tunnel)
     if draft.site_value("egress_pod_interfaces") == []:
         draft.problems.add(
             draft.site_place("egress_pod_interfaces"),
@@ -159,6 +200,28 @@ def check_interfaces(draft: Draft) -> None:
             "is empty, so pods could use any source address",
             "write the interface that pods' packets come in by, cni0 with flannel",
         )
+
+
+def _is(pattern: object, name: str) -> bool:
+    return fnmatch.fnmatchcase(name, str(pattern))
+
+
+def _check_flannel(draft: Draft, tunnel: str) -> None:
+    """Flannel's own interfaces are among those of pods, and of other hosts' pods."""
+    for variable, needed, consequence in (
+        ("egress_pod_interfaces", BRIDGE, "by which pods' packets come in: the table would see none"),
+        ("egress_overlay_interfaces", tunnel, "by which packets leave for pods of other hosts"),
+    ):
+        value = draft.site_value(variable)
+        is_list = isinstance(value, list) and all(_INTERFACE.fullmatch(str(name)) for name in value)
+        if not is_list or not draft.writer(variable):
+            continue
+        # Names of another tunnel, and a list of pods' interfaces that is empty, are reported by themselves.
+        is_tunnel = variable == "egress_overlay_interfaces"
+        is_said = not value if not is_tunnel else any(str(name).startswith("flannel.") for name in value)
+        if not is_said and not any(_is(name, needed) for name in value):
+            message = f"lacks {needed}, {consequence}"
+            draft.problems.add(draft.site_place(variable), variable, message, f"write [{needed}]")
 
 
 def _items(draft: Draft, variable: str) -> Iterator[tuple[int, t.Any]]:

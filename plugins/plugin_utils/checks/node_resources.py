@@ -12,6 +12,13 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 RESERVED = ("node_kubelet_system_reserved", "node_kubelet_kube_reserved")
 EVICTION, PREFLIGHT, CGROUPS = "node_kubelet_eviction_hard", "node_ignore_preflight", "node_cgroup_versions"
+RESOLV, FAIL_V1 = "node_kubelet_resolv_conf", "node_kubelet_fail_cgroup_v1"
+SETTINGS, OPTIONS = "node_kubelet_settings", "cpuManagerPolicyOptions"
+POLICY = "node_kubelet_cpu_manager_policy"
+FEWEST_BYTES = 65_536
+MOST_CPUS = 100
+"""Nobody keeps so many from pods."""
+_STUBS = ("/run/systemd/resolve/stub-resolv.conf", "/lib/systemd/resolv.conf", "/usr/lib/systemd/resolv.conf")
 _RESOURCES: Mapping[str, tuple[str, str]] = {
     # Resource -> suffixes that mean something for it, and an example.
     "cpu": (r"[0-9.]+m?", "500m"),
@@ -45,20 +52,90 @@ def check_reserved(draft: Draft) -> None:
             for name, quantity in value.items() if isinstance(value, Mapping) else ():
                 if name not in _RESOURCES:
                     _unknown(draft, host, variable, str(name), "resource that a kubelet keeps", _RESOURCES)
-                elif not re.fullmatch(_RESOURCES[name][0], str(quantity)):
-                    message = f"{quantity!r} is no amount of {name}"
+                elif quantity is not None and (why := _amount(str(name), str(quantity))):
+                    message = f"{quantity!r} is {why} {name}"
                     remedy = f"write for example {_RESOURCES[name][1]}"
                     draft.problems.add(
                         draft.inner_place(host, variable, name), f"{variable}.{name}", message, remedy
                     )
 
 
+def _amount(name: str, quantity: str) -> str:
+    """Return what a quantity of a resource is, where it is not one that anybody means."""
+    if not re.fullmatch(_RESOURCES[name][0], quantity):
+        return "no amount of"
+    if _in_bytes(name) and is_too_few(quantity):
+        return "a handful of bytes of"
+    # The m is easily left out.
+    if name == "cpu" and not quantity.endswith("m") and float(quantity) >= MOST_CPUS:
+        return "more than any host has of"
+    return ""
+
+
+def _in_bytes(name: str) -> bool:
+    return name in ("memory", "ephemeral-storage") or (
+        name.endswith(".available") and not name.startswith("pid")
+    )
+
+
+def is_too_few(quantity: str) -> bool:
+    """Tell whether an amount of bytes is less than any page or file: somebody has left out its unit."""
+    return bool(re.fullmatch(r"[0-9]+(\.[0-9]*)?", quantity)) and 0 < float(quantity) < FEWEST_BYTES
+
+
 def check_eviction(draft: Draft) -> None:
-    """Signals that a kubelet knows."""
+    """Signals that a kubelet knows, at amounts that are not always reached."""
     for host, value in _each(draft, EVICTION):
-        for name in value if isinstance(value, Mapping) else ():
+        for name, amount in value.items() if isinstance(value, Mapping) else ():
+            message = ""
             if name not in _SIGNALS:
                 _unknown(draft, host, EVICTION, str(name), "signal for evictions", _SIGNALS)
+            elif re.fullmatch(r"100(\.0*)?%", str(amount)):
+                message = f"{amount} is never free, so that no pod would ever stay"
+            elif _in_bytes(str(name)) and is_too_few(str(amount)):
+                message = f"{amount!r} is a handful of bytes"
+            if message:
+                place = draft.inner_place(host, EVICTION, name)
+                draft.problems.add(place, f"{EVICTION}.{name}", message, "write for example 10%, or 1Gi")
+
+
+def check_resolvers(draft: Draft) -> None:
+    """Pods get the file as it is: what is on the host's loopback interface is nothing there."""
+    for host, value in _each(draft, RESOLV):
+        text = str(value or "")
+        if text.endswith("/") or text in _STUBS:
+            what = "is a folder" if text.endswith("/") else "names the host's own resolver, which pods lack"
+            place = draft.place(host, RESOLV)
+            draft.problems.add(place, RESOLV, what, "write /run/systemd/resolve/resolv.conf, or remove it")
+
+
+def check_cgroups(draft: Draft) -> None:
+    """A kubelet starts on what is accepted."""
+    said = set()
+    for host in draft.hosts.values():
+        versions = host.values.get(CGROUPS)
+        if not isinstance(versions, list) or 1 not in versions or not host.values.get(FAIL_V1):
+            continue
+        place = draft.place(host, CGROUPS)
+        if place not in said:
+            said.add(place)
+            message = f"has 1, and there the kubelet refuses to start ({FAIL_V1})"
+            draft.problems.add(place, CGROUPS, message, f"write [2], or {FAIL_V1}: false")
+
+
+def check_options_of_cpus(draft: Draft) -> None:
+    """The policy none takes no options: the kubelet would not start."""
+    said = set()
+    for host in draft.hosts.values():
+        settings = host.values.get(SETTINGS)
+        if not isinstance(settings, Mapping) or not settings.get(OPTIONS):
+            continue
+        place = draft.inner_place(host, SETTINGS, OPTIONS)
+        if host.values.get(POLICY) != "static" and place not in said:
+            said.add(place)
+            message = f"are for the policy static, and that of host {host.name} is none ({POLICY})"
+            remedy = f"take them out, or write them for hosts with {POLICY}: static"
+            draft.problems.add(place, f"{SETTINGS}.{OPTIONS}", message, remedy)
 
 
 def check_lists(draft: Draft) -> None:
@@ -97,4 +174,11 @@ def _unknown(
     draft.problems.add(place, path, f"{name} is no {what}", f"write {near}" if near else "take it out")
 
 
-CHECKS = (check_reserved, check_eviction, check_lists)
+CHECKS = (
+    check_reserved,
+    check_eviction,
+    check_lists,
+    check_resolvers,
+    check_cgroups,
+    check_options_of_cpus,
+)

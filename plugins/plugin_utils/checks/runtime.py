@@ -150,4 +150,17 @@ def check_overhead(draft: Draft) -> None:
                 draft.problems.add(draft.site_place(variable), variable, rejected.message, rejected.remedy)
 
 
-CHECKS = (check_classes, check_served, check_flags, check_hosts, check_overhead)
+def check_shim(draft: Draft) -> None:
+    """What makes up for a lab's machine stays in labs."""
+    variable, said = "gvisor_shim_artifact", set()
+    if any(host.values.get("site_lab") for host in draft.hosts.values()):
+        return
+    for host in concerned(draft, "gvisor", variable):
+        place = draft.place(host, variable)
+        if str(host.values.get(variable)).endswith("-lab") and place not in said:
+            said.add(place)
+            message = "is for machines that may not lower an OOM score, which only labs are"
+            draft.problems.add(place, variable, message, "remove it: hosts of a site get the one of gVisor")
+
+
+CHECKS = (check_classes, check_served, check_flags, check_hosts, check_overhead, check_shim)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import math
 import re
@@ -90,6 +91,8 @@ def _to_text(value: t.Any, option: Option) -> str:
             f"must be text, is {kind_of(value)} ({_shown(value, option)})",
             known or f'write it in quotes, for example "{value}"',
         )
+    if isinstance(value, datetime.date):  # YAML's own reading of what looks like one
+        raise Rejected(f"must be text, is a date ({value})", f'write it in quotes: "{value}"')
     raise Rejected(f"must be text, is {kind_of(value)}", known or "write one text in quotes")
 
 
