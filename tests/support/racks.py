@@ -97,7 +97,9 @@ def servers(draw: st.DrawFn) -> ExpectedServer:
         memory_gib=draw(st.none() | st.integers(1, 1 << 20)),
         nvlink_domain=draw(st.just("") | _label),
         tpm_ek_sha256=draw(st.just("") | st.from_regex(r"[0-9a-f]{64}", fullmatch=True)),
-        nics=tuple(draw(st.lists(_nic, max_size=4, unique_by=lambda nic: nic.mac))),
+        nics=tuple(
+            draw(st.lists(_nic, max_size=4, unique_by=(lambda nic: nic.mac, lambda nic: nic.called.lower())))
+        ),
         disks=tuple(draw(st.lists(_disks, max_size=3))),
         firmware=tuple(
             sorted(

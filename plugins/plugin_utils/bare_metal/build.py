@@ -130,6 +130,14 @@ def _check_together(
             if there in fields and lacking not in fields:
                 at = record[f"nic{number}_{there}"]
                 found.at(at, f"a {there} without a {lacking}", f"write nic{number}_{lacking} too, or neither")
+    names: dict[str, int] = {}
+    for number, fields in parts["nic"].items():
+        if "name" in fields and (first := names.setdefault(fields["name"], number)) != number:
+            at = record[f"nic{number}_name"]
+            found.at(at, f"is the name of nic{first} too", "give each port a name of its own, or none")
+    own = values.rack_group(plain["rack"])
+    if plain.get("group", "").startswith("rack_") and plain["group"] != own:
+        found.at(record["group"], f"is another rack's, and its own makes the group {own}", "leave it out")
     if plain.get("gpu_count") and "gpu_model" not in plain:
         found.at(
             record["gpu_count"], "a number of GPUs without their model", "write gpu_model, for example H100"

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.build import servers_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.expected import ExpectedServer, Nic
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.listing import records_of_yaml
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.lldp import port_parts, same_port
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.mapping import Mapping, read_mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.problems import CellProblem, Findings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.table import records_of_csv
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import shown
 
 TABLES = (".csv", ".tsv", ".txt")
@@ -126,7 +128,22 @@ def _twice(servers: Sequence[ExpectedServer]) -> Iterator[CellProblem]:
     """Yield what two servers, or two ports of one, cannot both have: at the later one."""
     seen: dict[tuple[str, str], ExpectedServer] = {}
     units: dict[tuple[str, int], ExpectedServer] = {}
+    # Groups to the first server in one, and racks (with = in front) to the one that was named.
+    racks: dict[str, ExpectedServer] = {}
+    ports: dict[tuple[str, str], list[tuple[ExpectedServer, Nic]]] = {}
     for server in servers:
+        other = racks.setdefault(rack_group(server.rack), server)
+        if other.rack != server.rack and racks.setdefault(f"={server.rack}", server) is server:
+            yield _shared(server, "rack", f"the group {rack_group(server.rack)} by rack {server.rack}", other)
+        for nic in server.nics:
+            at = (nic.switch.lower(), port_parts(nic.port)[1])
+            taken = ports.setdefault(at, []) if nic.switch else []
+            for owner, one in taken:
+                if same_port(one.port, nic.port):
+                    yield _shared(server, "switch port", f"switch port {nic.switch} {nic.port}", owner)
+                    break
+            else:
+                taken.append((server, nic))
         for path, value in _marks_of(server):
             if first := seen.get((path, value)):
                 yield _shared(server, path, f"{path} {value}", first)
@@ -150,8 +167,6 @@ def _marks_of(server: ExpectedServer) -> Iterator[tuple[str, str]]:
         yield "tpm_ek_sha256", server.tpm_ek_sha256
     for nic in server.nics:
         yield "mac", nic.mac
-        if nic.switch:
-            yield "switch port", f"{nic.switch} {nic.port}"
 
 
 def _shared(server: ExpectedServer, path: str, what: str, first: ExpectedServer) -> CellProblem:

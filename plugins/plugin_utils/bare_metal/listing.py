@@ -57,6 +57,10 @@ def _record(node: Node, path: str, found: Findings) -> Record:
                 if not schema.COMPONENT.fullmatch(component):
                     remedy = "write small letters, digits, . _ -"
                     found.add(version.line, version.column, called, "is not a name of a component", remedy)
+                elif near := schema.meant(component):
+                    found.add(
+                        version.line, version.column, called, "no component is called so", f"write {near}"
+                    )
                 elif cell := scalar(version, found, called):
                     record[f"firmware_{component}"] = cell
         elif key in ("nics", "disks"):

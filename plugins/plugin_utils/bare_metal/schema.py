@@ -46,6 +46,7 @@ DISK: dict[str, Reader] = {
 MOST_NICS = 32
 MOST_DISKS = 16
 COMPONENT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_USUAL = ("bios", "bmc")
 _NUMBERED = re.compile(r"(nic|disk)([1-9][0-9]?)_([a-z_]+)")
 
 
@@ -70,12 +71,18 @@ def reader_of(key: str) -> Reader | None:
     if key in PLAIN:
         return PLAIN[key]
     if key.startswith("firmware_"):
-        return values.free_text if COMPONENT.fullmatch(key.removeprefix("firmware_")) else None
+        component = key.removeprefix("firmware_")
+        return values.free_text if COMPONENT.fullmatch(component) and not meant(component) else None
     part = part_of(key)
     if part is None:
         return None
     fields, most = (NIC, MOST_NICS) if part.kind == "nic" else (DISK, MOST_DISKS)
     return fields.get(part.field) if part.number <= most else None
+
+
+def meant(component: str) -> str:
+    """Return the component whose letters these are in another order, "" for one of a name of its own."""
+    return next((name for name in _USUAL if name != component and sorted(name) == sorted(component)), "")
 
 
 def nearest_key(key: str) -> str | None:

@@ -40,10 +40,9 @@ _OF_A_SPREADSHEET = re.compile(r"[0-9](?:[.,][0-9]+)?[Ee]\+?[0-9]{1,3}")
 _MAC = re.compile(
     r"(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}|[0-9a-f]{12}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}"
 )
-_NO_SERIAL = re.compile(r"0+|none|na|n/a|null|unknown|default|tbd|test|serial|xxx+")
+_NO_SERIAL = re.compile(r"0+|0?123456789|none|na|n/a|null|unknown|default|tbd|test|serial|xxx+")
 _OF_AZURE = ("azure", "etcd", "control_plane")
 """Groups of hosts on the other side of the WAN (checks/membership.py)."""
-_BROADCAST = ipaddress.ip_address("255.255.255.255")
 DIGITS = re.compile(r"\d+")
 _FORMULA = "=+-@"
 
@@ -90,6 +89,8 @@ def name(text: str) -> str:
         )
     if text == "localhost" or text.endswith(".localhost"):
         raise Refused(f"'{quoted(text)}' is the machine that Ansible runs on", "write the server's own name")
+    if text in ("all", "ungrouped") or text in all_layers().groups:
+        raise Refused(f"'{text}' is a group of the inventory", "write the server's own name")
     return text
 
 
@@ -112,8 +113,19 @@ def address(text: str) -> str:
                 f"'{quoted(text)}' is not an address",
                 "write an IP address, for example 10.20.1.11, or a host name",
             ) from None
+        if text.lower() == "localhost" or text.lower().endswith(".localhost"):
+            remedy = "write the address of the management controller"
+            raise Refused(f"'{quoted(text)}' is the machine that Ansible runs on", remedy) from None
         return text.lower()
-    if found.is_unspecified or found.is_multicast or found.is_link_local or found == _BROADCAST:
+    if found.is_loopback:
+        remedy = "write the address of the management controller"
+        raise Refused(f"{found} is the machine that Ansible runs on", remedy)
+    if (
+        found.is_unspecified
+        or found.is_multicast
+        or found.is_link_local
+        or (found.version, found.is_reserved) == (4, True)
+    ):
         raise Refused(
             f"{found} is not the address of one machine", "write the address of the management controller"
         )

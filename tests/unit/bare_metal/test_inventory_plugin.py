@@ -28,6 +28,7 @@ def site(tmp_path: Path) -> Path:
         site_bare_metal_cloud="",
         site_bare_metal_inventory="",
         site_pki_key_file=str(key),
+        ironic_hardware_types=["fake-hardware"],
         ironic_api_port=9,
         ironic_address="127.0.0.1",
         site_lab=True,

@@ -136,6 +136,14 @@ def test_a_wrong_value_is_refused_where_it_stands(case: dict[str, t.Any]) -> Non
         ({"group": "etcd"}, "is no group for servers in racks"),
         ({"group": "all"}, "is no group for servers in racks"),
         ({"nic1_speed_gbit": "401"}, "no link has 401 Gbit/s; write for example 400"),
+        ({"name": "gpu"}, "'gpu' is a group of the inventory"),
+        ({"name": "all"}, "'all' is a group of the inventory"),
+        ({"bmc_address": "127.0.0.1"}, "is the machine that Ansible runs on"),
+        ({"bmc_address": "::1"}, "is the machine that Ansible runs on"),
+        ({"bmc_address": "LocalHost"}, "is the machine that Ansible runs on"),
+        ({"bmc_address": "240.0.0.1"}, "is not the address of one machine"),
+        ({"serial": "0123456789"}, "says that there is none"),
+        ({"group": "rack_b"}, "is another rack's, and its own makes the group rack_1; leave it out"),
     ],
 )
 def test_a_value_that_no_server_has(cells: dict[str, str], says: str) -> None:
@@ -148,6 +156,31 @@ def test_a_value_that_no_server_has(cells: dict[str, str], says: str) -> None:
     assert table(",".join(row.values()), heading=heading) == []
     (problem,) = table(",".join((row | cells).values()), heading=heading)
     assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "says"),
+    [
+        ("firmware_bois", "1", "no column 'firmware_bois' is known; write firmware_bios"),
+        ("firmware_mbc", "1", "no column 'firmware_mbc' is known; write firmware_bmc"),
+        (
+            "nic1_name,nic2_name,nic2_mac",
+            "a,a,5c:25:73:00:00:02",
+            "nic2_name: is the name of nic1 too; give each port a name of its own",
+        ),
+    ],
+)
+def test_columns_that_cannot_be(columns: str, cells: str, says: str) -> None:
+    (problem,) = table(f"{LINE},{cells}", heading=f"{HEADING},{columns}")
+    assert says in problem
+
+
+def test_a_component_in_another_order_is_refused_in_a_list_too() -> None:
+    text = (
+        "servers: [{name: a, bmc_address: 10.0.0.1, rack: r, position: 1, firmware: {bois: '1', bmc2: '2'}}]"
+    )
+    (problem,) = problems(Source("racks.yml", text.encode()))
+    assert "firmware.bois: no component is called so; write bios" in problem
 
 
 @pytest.mark.parametrize("data", [HEADING.encode(), b"servers: []"])
@@ -198,6 +231,23 @@ def test_servers_one_above_the_other_are_no_duplicates() -> None:
         nic1_port="Ethernet1/2",
     )
     assert not table(LINE, above)
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (
+            {"nic1_port": "Eth1/1", "nic1_switch": "LEAF-1"},
+            "b has switch port LEAF-1 Eth1/1, and so has gpu-1",
+        ),
+        ({"rack": "Rack.1"}, "b has the group rack_1 by rack Rack.1, and so has gpu-1"),
+    ],
+)
+def test_what_is_the_same_in_other_words(cells: dict[str, str], says: str) -> None:
+    other = {"name": "b", "bmc_address": "10.20.1.12", "position": "9", "serial": "SN2"}
+    other |= {"nic1_mac": "5c2573000002", "nic1_port": "Ethernet1/2"}
+    (problem,) = table(LINE, changed(**(other | cells)))
+    assert says in problem
 
 
 def test_one_port_twice_in_a_server_is_refused() -> None:
