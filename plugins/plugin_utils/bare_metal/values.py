@@ -117,15 +117,11 @@ def address(text: str) -> str:
             remedy = "write the address of the management controller"
             raise Refused(f"'{quoted(text)}' is the machine that Ansible runs on", remedy) from None
         return text.lower()
-    if found.is_loopback:
+    if str(found) in ("127.0.0.1", "::1"):
         remedy = "write the address of the management controller"
         raise Refused(f"{found} is the machine that Ansible runs on", remedy)
-    if (
-        found.is_unspecified
-        or found.is_multicast
-        or found.is_link_local
-        or (found.version, found.is_reserved) == (4, True)
-    ):
+    reserved = found.version == 4 and found.is_reserved
+    if found.is_unspecified or found.is_multicast or found.is_link_local or reserved:
         raise Refused(
             f"{found} is not the address of one machine", "write the address of the management controller"
         )

@@ -60,7 +60,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing impor
     Step,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import value_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 STORE, KEY, FACTORY = "site_pki_store", "site_pki_key_file", "ironspan_factory"
 VARIABLES = ("site", STORE, KEY, FACTORY, CLOUD, CLOUDS)
@@ -76,13 +75,6 @@ def declared(variables: Mapping[str, t.Any], arguments: Mapping[str, t.Any]) -> 
         BmcError: the file of expected servers has problems, or a name is none of it.
     """
     closed = [str(name) for name in value_of(arguments, "ironspan_close")]
-    for name in closed:
-        if name not in protocols.KNOWN:
-            near = nearest(name, protocols.KNOWN)
-            raise BmcError(
-                f"ironspan_close names {name!r}, which is no network service of Redfish",
-                f"write {near}" if near else f"write some of {', '.join(protocols.KNOWN)}",
-            )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     servers = expected_servers(
         value_of(arguments, "ironspan_expected"),

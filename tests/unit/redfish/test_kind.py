@@ -27,6 +27,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.run import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds import bmc as kind_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote_kinds.bmc import BmcKind
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.step import OperationError
 
 from ironspan.lab.bmc.faults import Fault
 from ironspan.lab.bmc.front import Front
@@ -202,7 +203,7 @@ def test_other_accounts_are_named(kind: BmcKind, racks: Path, fronts: dict[str, 
 def test_names_that_are_wrong(racks: Path) -> None:
     with pytest.raises(BmcError, match="write gpu-3"):
         wanted(racks, ironspan_servers=["gpu-33"])
-    with pytest.raises(BmcError, match="write IPMI"):
+    with pytest.raises(OperationError, match="write IPMI"):
         wanted(racks, ironspan_close=["IPNI"])
     racks.write_text("name,bmc_adress\nx,y\n")
     with pytest.raises(BmcError, match="write bmc_address"):
