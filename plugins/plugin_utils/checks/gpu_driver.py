@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.fitness import version_tuple
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy, ofed
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import matrix, nvproxy, ofed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned, is_there
 
@@ -29,6 +29,8 @@ JUDGED = (
     *OFED.values(),
 )
 
+_DEBIANS = re.compile(r".*(?:[+~](?:deb|bpo)[0-9].*|-(?:amd64|arm64))")
+_OF_A_KERNEL = re.compile(r"(linux-[a-z-]+?-)([0-9]+\.[0-9]+\.[0-9]+-.*)")
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
 
@@ -76,7 +78,7 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
     if cuda and not re.fullmatch(r"[0-9]{2}\.[0-9]{1,2}", cuda):
         yield "nvidia_driver_cuda", f"{cuda!r} is no version of CUDA", 'write for example "12.8"'
     packages = value("nvidia_driver_package_version")
-    if packages and not str(packages).startswith(f"{version}-"):
+    if packages and nvproxy.is_driver(version) and not str(packages).startswith(f"{version}-"):
         yield (
             "nvidia_driver_package_version",
             f"{packages} are no packages of the driver {version}",
@@ -89,6 +91,7 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             f"{name} has no version",
             "write the version that apt shows, or leave it out",
         )
+    yield from _of_another(host, version, kernel)
     if value("nvidia_driver_distribution") == "debian" and value("nvidia_driver_build") == "precompiled":
         yield (
             "nvidia_driver_build",
@@ -102,6 +105,37 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
         yield "gvisor_gpu_driver", f"is {sandboxed}, and {VERSION} is {version}", f'write "{version}"'
 
 
+def _of_another(host: HostDraft, version: str, kernel: str) -> Iterator[Problem]:
+    """Packages are of this driver's branch and of this kernel, and the kernel is of their distribution."""
+    value, branch = host.values.get, version.split(".")[0]
+    named = value("nvidia_driver_packages")
+    for name in map(str, named if isinstance(named, Mapping) else ()):
+        if nvproxy.is_driver(version) and matrix.branch_of(name) not in ("", branch):
+            own = name.replace(matrix.branch_of(name), branch, 1)
+            yield (
+                "nvidia_driver_packages",
+                f"{name} is of branch {matrix.branch_of(name)}, and the driver is {version}",
+                f"write {own}, or leave it out",
+            )
+    if _DEBIANS.fullmatch(kernel) and value("nvidia_driver_distribution") == "ubuntu":
+        message = f"{kernel} is a kernel of Debian, and nvidia_driver_distribution is ubuntu"
+        remedy = "write nvidia_driver_distribution: debian, or a kernel of Ubuntu"
+        yield "nvidia_driver_kernel", message, remedy
+    listed = value("nvidia_driver_kernel_packages")
+    for name in map(str, listed if isinstance(listed, list) else ()):
+        found = _OF_A_KERNEL.fullmatch(name)
+        if found and found[2] != kernel:
+            yield (
+                "nvidia_driver_kernel_packages",
+                f"{name} is not of the kernel {kernel}",
+                f"write {found[1]}{{}}",
+            )
+    is_written = "nvidia_driver_rdma" in host.settings and value("nvidia_driver_rdma") == "dma-buf"
+    if is_written and value("nvidia_driver_modules") == "proprietary":
+        message = "is dma-buf, which needs open modules, and nvidia_driver_modules is proprietary"
+        yield "nvidia_driver_rdma", message, "write peermem, or leave it out"
+
+
 def _ofed(host: HostDraft) -> Iterator[Problem]:
     packages = host.values.get(OFED["packages"])
     texts = {str(name): str(text) for name, text in packages.items()} if isinstance(packages, Mapping) else {}
@@ -109,6 +143,11 @@ def _ofed(host: HostDraft) -> Iterator[Problem]:
     rdma, build = (str(host.values.get(name)) for name in (OFED["rdma"], "nvidia_driver_build"))
     for field, message, remedy in ofed.findings(version, texts, rdma, build):
         yield OFED[field], message, remedy
+    others = host.values.get("nvidia_driver_packages")
+    for name, other in (others if isinstance(others, Mapping) else {}).items():
+        if texts.get(str(name), other) != other:
+            message = f"{name} is {other} here, and {texts[str(name)]} in {OFED['packages']}"
+            yield "nvidia_driver_packages", message, "leave it out here"
 
 
 def _lonely(draft: Draft, host: HostDraft, said: set[tuple[str, ...]]) -> None:

@@ -41,6 +41,8 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
             yield PACKAGES, f"{name} manages switches, and {model} has none", f"leave it out; {with_switches}"
     if value(IMEX) and not enabled:
         yield IMEX, f"does nothing without {ENABLED}", f"write {ENABLED}: true beside it"
+    elif value(IMEX) and model in fabric.alone():
+        yield IMEX, f"joins GPUs of several hosts, and NVLink of {model} ends at its own", "write false"
     if not enabled:
         return
     if not model:

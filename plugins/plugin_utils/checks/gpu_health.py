@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import fabric
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 CHANGED, LEFT_OUT = "nvidia_health_checks", "nvidia_health_readings_off"
+LINKS, MODEL = "nvidia_health_links_count", "nvidia_driver_model"
 OFF = "off"
 LIMITS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("H01", "H02", "H03", "H06", "H10", "H16", "H17", "H20", "H21", "H22"), ()),
@@ -91,7 +93,9 @@ def _changed(draft: Draft, host: HostDraft) -> None:
     for name, limits in value.items() if isinstance(value, Mapping) else ():
         place, path = draft.inner_place(host, CHANGED, str(name)), f"{CHANGED}.{name}"
         if name not in LIMITS:
-            draft.problems.add(place, path, "there is no such check", f"write one of {', '.join(LIMITS)}")
+            near = str(name).upper() if str(name).upper() in LIMITS else ""
+            remedy = f"write {near}" if near else f"write one of {', '.join(sorted(LIMITS))}"
+            draft.problems.add(place, path, "there is no such check", remedy)
         elif not isinstance(limits, Mapping):
             draft.problems.add(
                 place, path, f"must be a dictionary, is {limits!r}", "write for example {'off': true}"
@@ -111,6 +115,8 @@ def _fault(name: str, limit: str, number: object) -> tuple[str, str] | None:
         return f"{name} has no such limit", f"write {near}" if near else f"write {' or '.join(known)}"
     if limit == OFF:
         return None if isinstance(number, bool) else (f"is {number!r}", "write true or false")
+    if limit.endswith("percent") and isinstance(number, int) and number > 100:
+        return f"is {number}", "write a whole number from 0 to 100"
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 1_000_000_000:
         return f"is {number!r}", "write a whole number from 0 on"
     return None
@@ -129,4 +135,18 @@ def _left_out(draft: Draft, host: HostDraft) -> None:
             )
 
 
-CHECKS = (check_checks,)
+def check_counts(draft: Draft) -> None:
+    """No more NVLinks of a GPU have to be up than it has."""
+    said: set[str] = set()
+    for host in concerned(draft, "gpu", LINKS):
+        wanted, model = host.values.get(LINKS), str(host.values.get(MODEL) or "")
+        most, place = fabric.links(model), draft.place(host, LINKS)
+        if LINKS not in host.settings or not isinstance(wanted, int) or str(place) in said:
+            continue
+        if most is not None and wanted > most:
+            said.add(str(place))
+            message = f"{wanted} is more NVLinks than a {model} has ({host.name})"
+            draft.problems.add(place, LINKS, message, f"write at most {most}" if most else "leave it out")
+
+
+CHECKS = (check_checks, check_counts)

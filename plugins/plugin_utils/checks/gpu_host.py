@@ -24,7 +24,12 @@ _OURS = {
     "amd_iommu": "gpu_host_iommu",
     "hugepages": PAGES_1GIB,
     "hugepagesz": PAGES_1GIB,
+    "nvidia.NVreg_EnablePCIERelaxedOrderingMode": "gpu_host_relaxed_ordering",
 }
+_ENDS_BOOT = {"init", "rdinit", "root", "single", "emergency", "rescue"}
+"""kernel-parameters.txt, kernel-command-line(7): with these a host comes up without its services, or not."""
+_UNITS = re.compile(r"(?:emergency|rescue)\.(?:target|service)")
+_BLOCKING = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
 _MOST_PERCENT = 75
 """Of a host's memory that may be huge pages: the kernel sets them aside before anything else starts."""
 
@@ -55,6 +60,31 @@ def _arguments(host: HostDraft) -> Iterator[Problem]:
             own = "gpu_host_acs"
         if own:
             yield ARGUMENTS, f"has {word}, for which there is a variable", f"write {own} instead"
+        elif message := _harm(host, word):
+            yield ARGUMENTS, f"has {word}: {message}", "take it out"
+
+
+def _harm(host: HostDraft, word: str) -> str:
+    """Return why an argument is none, or why no node comes of a host that boots with it; empty otherwise."""
+    name, _, value = word.partition("=")
+    if not name or name.startswith(("-", "GRUB_")):
+        return "that is no argument of a kernel, which is NAME or NAME=VALUE"
+    if name in _ENDS_BOOT or (name == "systemd.unit" and _UNITS.fullmatch(value)):
+        return "the host would not come up with its services"
+    if name in _BLOCKING and any(each.startswith("nvidia") for each in value.split(",")):
+        return "the driver would not be loaded"
+    if name == "cgroup_disable" and {"memory", "cpu", "cpuset", "pids"} & {*value.split(",")}:
+        return "the kubelet does not start without it"
+    versions = host.values.get("node_cgroup_versions")
+    is_off = value.lower() in ("0", "no", "false", "off")
+    if (
+        name == "systemd.unified_cgroup_hierarchy"
+        and is_off
+        and isinstance(versions, list)
+        and 1 not in versions
+    ):
+        return "cgroups would have version 1, which node_cgroup_versions refuses"
+    return ""
 
 
 def _pages(host: HostDraft) -> Iterator[Problem]:
@@ -85,12 +115,17 @@ def _cpus(host: HostDraft, has_gpus: bool) -> Iterator[Problem]:
     if not has_gpus:
         remedy = "write it for hosts of the group gpu; on others its state is not changed with it"
         yield POLICY, "is static for a host without GPUs", remedy
-    elif not reserved:
+    elif not reserved and not _was_refused(host):
         yield (
             POLICY,
             "is static, and no CPUs are reserved",
             f"write into {RESERVED} those that pods never get",
         )
+
+
+def _was_refused(host: HostDraft) -> bool:
+    """Tell whether CPUs are reserved in a form that has been named."""
+    return RESERVED in host.settings and host.settings[RESERVED].value not in ("", None)
 
 
 def _is_ascending(text: str) -> bool:

@@ -38,6 +38,9 @@ def check_together(draft: Draft) -> None:
         found = list(matrix.findings(wanted, supported, tested)) if wanted else []
         if wanted is None or not found:
             continue
+        if any(field == "model" for field, _ in found):
+            _unknown_model(draft, host, wanted.model, said)
+            continue
         remedy = _remedy(wanted, matrix.good(wanted, supported, tested))
         for field, message in found:
             variable = VARIABLES[field]
@@ -45,6 +48,15 @@ def check_together(draft: Draft) -> None:
             if (str(place), message) not in said:
                 said.add((str(place), message))
                 draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+
+
+def _unknown_model(draft: Draft, host: HostDraft, model: str, said: set[tuple[str, str]]) -> None:
+    """Of a GPU that nobody knows nothing else can be said."""
+    variable = VARIABLES["model"]
+    place, message = draft.place(host, variable), f"{model} is no GPU that is known"
+    if (str(place), message) not in said:
+        said.add((str(place), message))
+        draft.problems.add(place, variable, f"{message} ({host.name})", matrix.instead(model))
 
 
 def together(host: HostDraft) -> Together | None:
@@ -60,11 +72,11 @@ def together(host: HostDraft) -> Together | None:
         if field not in ("packages", "gvisor")
     }
     # Sandboxes with GPUs are judged by checks/runtime_gpu.py, which asks the program itself where it can;
-    # texts that are no versions by checks/gpu_driver.py.
+    # texts that are no versions, and packages of other branches, by checks/gpu_driver.py.
     named = {
         str(name): str(version)
         for name, version in (packages.items() if isinstance(packages, Mapping) else ())
-        if not re.search(r"\s", str(version))
+        if not re.search(r"\s", str(version)) and matrix.branch_of(str(name)) in ("", driver.split(".")[0])
     }
     if not re.fullmatch(r"[0-9]+\.[0-9]+", texts["cuda"]):
         texts["cuda"] = ""

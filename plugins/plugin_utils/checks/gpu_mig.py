@@ -13,6 +13,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
+COUNT = "nvidia_health_gpus_count"
 LAYOUT, LAYOUTS, MODEL = "nvidia_mig_layout", "nvidia_mig_layouts", "nvidia_driver_model"
 
 
@@ -71,6 +72,20 @@ def check_layouts(draft: Draft) -> None:
             draft.problems.add(place, LAYOUT, message, remedy)
         else:
             _fits(host, model, known[name])
+            _are_there(host, known[name])
+
+
+def _are_there(host: HostDraft, layout: list[Entry]) -> None:
+    """GPUs that a layout names are some of those that the host is said to have."""
+    count = host.values.get(COUNT)
+    for entry in layout if isinstance(count, int) and count >= 0 else ():
+        gpus = entry.value.get("gpus")
+        beyond = [
+            gpu for gpu in (gpus if isinstance(gpus, list) else ()) if isinstance(gpu, int) and gpu >= count
+        ]
+        if beyond:
+            message = f"{beyond[0]} is no GPU of {host.name}, which has {count} ({COUNT})"
+            entry.problem("gpus", message, f"write indexes from 0 to {count - 1}")
 
 
 def _fits(host: HostDraft, model: str, layout: list[Entry]) -> None:

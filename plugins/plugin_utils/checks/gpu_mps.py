@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
 
 ENABLED, PODS = "nvidia_mps_enabled", "nvidia_mps_pods_count"
 THREADS, PLUGIN, LAYOUT = "nvidia_mps_threads_percent", "nvidia_device_plugin_enabled", "nvidia_mig_layout"
+MEMORY, MODEL = "nvidia_mps_memory_mib", "nvidia_driver_model"
+_LEAST_MIB = 64
+"""A context of CUDA takes more than that on every GPU."""
 SANDBOXES = "gvisor_gpu", "kata_gpu"
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -49,10 +53,24 @@ def _problems(host: HostDraft, sandboxes: list[str]) -> Iterator[Problem]:
             f"shares GPUs of a host in the group {name}, whose sandboxes reach no MPS daemon",
             remedy,
         )
+    yield from _memory(host)
     threads, pods = value(THREADS), value(PODS)
     if isinstance(threads, int) and isinstance(pods, int) and threads and threads * pods < 100:
         remedy = f"write at least {-(-100 // pods)}, or 0 for equal shares"
         yield THREADS, f"{pods} pods with {threads} % each leave {100 - threads * pods} % to nobody", remedy
+
+
+def _memory(host: HostDraft) -> Iterator[Problem]:
+    """A pod computes in what it gets, and gets no more than a GPU has."""
+    mib, model = host.values.get(MEMORY), str(host.values.get(MODEL) or "")
+    if not isinstance(mib, int) or mib <= 0:
+        return
+    if mib < _LEAST_MIB:
+        remedy = f"write MiB, for example {mib * 1024}, or 0 for equal shares"
+        yield MEMORY, f"{mib} MiB are less than CUDA itself needs of a GPU", remedy
+    most = mig.largest_gb(model) * 1024
+    if most and mib > most:
+        yield MEMORY, f"{mib} MiB are more than a {model} has", f"write at most {most}, or 0 for equal shares"
 
 
 CHECKS = (check_mps,)

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import entries
 
+_WITHOUT_FIGURES = ("A01", "A04")
 OVERRIDES, REFERENCES = "gpu_policy_overrides", "gpu_policy_references"
 
 
@@ -52,11 +55,25 @@ def check_references(draft: Draft) -> None:
         except PolicyError as error:
             entry.problem(error.field, error.message, error.remedy)
             continue
+        message = _compares_nothing(found.model, found.test) if found.value else ""
+        if message:
+            entry.problem("test", message, "write another test, or take the entry out")
+            continue
         about = (found.model.lower(), found.test)
         if about in seen:
             message = f"{found.test} of {found.model} is there already, as {seen[about]}"
             entry.problem("model", message, "write one figure for it")
         seen[about] = entry.path
+
+
+def _compares_nothing(model: str, test: str) -> str:
+    """Return why a figure is not compared: A01 has none, A04 that of what is wrong, A10 that of adapters."""
+    if test in _WITHOUT_FIGURES:
+        return f"{test} is passed or not, and has no figure to reach"
+    is_speed = re.fullmatch(r"[0-9]+[Gg]", model) is not None
+    if is_speed != (test == "A10"):
+        return f"{test} is not of {model}: A10 compares speeds of adapters, such as 10G, and others GPUs"
+    return ""
 
 
 CHECKS = (check_overrides, check_references)

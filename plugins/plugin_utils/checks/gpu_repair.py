@@ -9,6 +9,7 @@ import re
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 
 ENABLED, TESTS, WINDOWS = "gpu_repair_enabled", "gpu_repair_tests", "gpu_repair_windows"
+MODE, AGENT = "gpu_repair_mode", "nvidia_health_enabled"
 AT_ONCE, PER_RACK, OUT = "gpu_repair_most_at_once", "gpu_repair_most_per_rack", "gpu_repair_most_out"
 _DAY, _TIME = "(?:mon|tue|wed|thu|fri|sat|sun)", "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 WINDOW = re.compile(f"{_DAY}(?:,{_DAY})* {_TIME}-{_TIME}")
@@ -20,6 +21,11 @@ def check_repair(draft: Draft) -> None:
     _check_windows(draft)
     if draft.site_value(ENABLED) and not draft.members("gpu"):
         _problem(draft, ENABLED, "there is no host in the group gpu", "put GPU hosts into it, or turn it off")
+    hosts, mode = draft.members("gpu"), draft.site_value(MODE)
+    agents = any(host.values.get(AGENT) for host in hosts)
+    if draft.site_value(ENABLED) and hosts and not agents and mode in ("gate", "repair"):
+        message = f"is {mode}, and no host of the group gpu has the agent: every node would end in triage"
+        _problem(draft, MODE, message, f"write {AGENT}: true in group_vars/gpu.yml, or watch here")
     if not any(map(draft.writer, (ENABLED, TESTS, AT_ONCE, PER_RACK, OUT))):
         return
     # Only sites that say something of repairs pay for reading the tests.
@@ -39,7 +45,13 @@ def check_repair(draft: Draft) -> None:
             counts = draft.site_value(ENABLED) or (draft.writer(less) and draft.writer(more))
             if counts and numbers[less] > numbers[more]:
                 message = f"{numbers[less]} is more than {more}, which is {numbers[more]}"
-                _problem(draft, less, message, f"write at most {numbers[more]}")
+                if draft.writer(less) or not draft.writer(more):
+                    _problem(draft, less, message, f"write at most {numbers[more]}")
+                    continue
+                message = f"{numbers[more]} is less than {less}, which is {numbers[less]} by default"
+                _problem(
+                    draft, more, message, f"write at least {numbers[less]}, or {less}: {numbers[more]} too"
+                )
 
 
 def _check_windows(draft: Draft) -> None:

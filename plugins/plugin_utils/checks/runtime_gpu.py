@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import entries
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
@@ -67,4 +69,24 @@ def _asked(draft: Draft) -> dict[str, tuple[str, ...]]:
     return {release: drivers for release, drivers in answers.items() if drivers}
 
 
-CHECKS = (check_gate,)
+def check_written(draft: Draft) -> None:
+    """Versions of the driver and releases of gVisor are some, whether a host has them or not."""
+    sandboxed, said = {host.name for host in draft.members("gvisor_gpu")}, set()
+    for host in draft.hosts.values():
+        driver, place = str(host.values.get(DRIVER) or ""), draft.place(host, DRIVER)
+        if DRIVER not in host.settings or host.name in sandboxed or not driver or nvproxy.is_driver(driver):
+            continue
+        if str(place) not in said:
+            said.add(str(place))
+            message = f"{driver!r} is no version of the driver ({host.name})"
+            draft.problems.add(place, DRIVER, message, 'write for example "580.159.03"')
+    for entry in entries(draft, TESTED):
+        if (driver := entry.text("driver")) and not nvproxy.is_driver(driver):
+            entry.problem(
+                "driver", f"{driver!r} is no version of the driver", 'write for example "580.159.03"'
+            )
+        if (release := entry.text("gvisor")) and not re.fullmatch(r"[0-9]{8}\.[0-9]+", release):
+            entry.problem("gvisor", f"{release!r} is no release of gVisor", 'write for example "20260817.0"')
+
+
+CHECKS = (check_gate, check_written)

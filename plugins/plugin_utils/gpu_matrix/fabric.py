@@ -34,6 +34,17 @@ def models() -> tuple[str, ...]:
     return tuple(model for fabric in nvproxy.data()["fabrics"].values() for model in fabric["models"])
 
 
+def alone() -> tuple[str, ...]:
+    """Return the GPUs whose NVLink never leaves the host."""
+    return tuple(nvproxy.data()["imex"]["never"])
+
+
+def links(model: str) -> int | None:
+    """Return how many NVLinks a GPU has at most; None where that is not known."""
+    found = nvproxy.data()["nvlinks"].get(model)
+    return None if found is None else int(found)
+
+
 def needs(model: str, driver: str, between_hosts: bool) -> Needs:
     """Return what a host needs.
 

@@ -15,6 +15,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix.nvproxy
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
+_OF_A_BRANCH = re.compile(
+    r"(?:lib|linux-modules-|linux-objects-|xserver-xorg-video-)?nvidia-(?:[a-z0-9]+-)*?([0-9]{3})(?:-.*)?"
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Together:
@@ -56,6 +60,13 @@ def models() -> tuple[str, ...]:
     return tuple(nvproxy.data()["models"])
 
 
+def instead(model: str) -> str:
+    """Return what to write in the place of a GPU that nobody knows, such as NVML's whole name of one."""
+    words = re.split(r"[\s_-]+", model.upper())
+    near = next((word for word in words if word in models()), None) or nearest(model, models())
+    return f"write {near}" if near else f"known are {', '.join(models())}"
+
+
 def findings(wanted: Together, supported: Supported, tested: frozenset[Triple]) -> Iterator[Finding]:
     """Yield everything that does not go together.
 
@@ -68,9 +79,7 @@ def findings(wanted: Together, supported: Supported, tested: frozenset[Triple]) 
     if wanted.model:
         generation = data["models"].get(wanted.model)
         if generation is None:
-            near = nearest(wanted.model, models())
-            known = f"write {near}" if near else f"known are {', '.join(models())}"
-            yield Finding("model", f"{wanted.model} is no GPU that is known; {known}")
+            yield Finding("model", f"{wanted.model} is no GPU that is known; {instead(wanted.model)}")
         else:
             yield from _generation(wanted, str(generation), data["generations"][generation])
     if wanted.modules == "open" and wanted.branch < data["open_modules_since"]:
@@ -111,6 +120,12 @@ def _generation(wanted: Together, name: str, generation: Mapping[str, t.Any]) ->
         )
     if last and wanted.branch > last:
         yield Finding("driver", f"drivers for {wanted.model} ({name}) end with branch {last}")
+
+
+def branch_of(package: str) -> str:
+    """Return the branch of the driver that a package is of by its name; empty where it names none."""
+    found = _OF_A_BRANCH.fullmatch(package)
+    return found[1] if found else ""
 
 
 def _is_of(version: str, driver: str) -> bool:

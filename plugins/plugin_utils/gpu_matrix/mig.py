@@ -54,6 +54,11 @@ def models() -> tuple[str, ...]:
     return tuple(_cards())
 
 
+def largest_gb(model: str) -> int:
+    """Return how many GB the largest card of a GPU has; 0 where that is not known."""
+    return max((int(card.split()[0]) for card in _cards().get(model, ())), default=0)
+
+
 def fitting(instances: Sequence[str]) -> tuple[str, ...]:
     """Return the GPUs that can be divided so.
 

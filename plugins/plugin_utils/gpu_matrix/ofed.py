@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import nvproxy
 
-META = "doca-ofed"
+META, MODULES = "doca-ofed", "mlnx-ofed-kernel-dkms"
 
 
 class Finding(t.NamedTuple):
@@ -43,6 +43,7 @@ def findings(version: str, packages: Mapping[str, str], rdma: str, build: str) -
         )
     releases: Mapping[str, str] = nvproxy.data()["ofed"]["releases"]
     release = ".".join(doca.split("-")[0].split(".")[:2])
+    built = packages.get(MODULES, "")
     if doca and version and release in releases and not version.startswith(f"{releases[release]}-"):
         others = [other for other, brings in releases.items() if version.startswith(f"{brings}-")]
         instead = f"; or {META} {others[0]}, which brings {releases[others[0]]}" if others else ""
@@ -50,6 +51,12 @@ def findings(version: str, packages: Mapping[str, str], rdma: str, build: str) -
             "version",
             f"is {version}, and DOCA {release} brings {releases[release]}",
             f"write that of the package mlnx-ofed-kernel-dkms, {releases[release]}-...{instead}",
+        )
+    elif built and version and not built.startswith(version.split("-")[0]):
+        yield Finding(
+            "packages",
+            f"{MODULES} is {built}, and the version of OFED is {version}",
+            f"write that of OFED {version.split('-')[0]}, as the mirror has it",
         )
     if rdma == "peermem" and build == "precompiled":
         yield Finding(

@@ -158,9 +158,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
     "ipv4": Grammar(
-        "IPv4 address",
-        lambda text: _is_address(text) and ":" not in text,
-        "write one address, for example 10.20.0.10",
+        "IPv4 address", lambda text: _is_address(text) and ":" not in text, "write for example 10.20.0.10"
     ),
     "cidr": Grammar("IPv4 network", _is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
     "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces and without a login"),

@@ -87,10 +87,8 @@ def _to_text(value: t.Any, option: Option) -> str:
         return "off"  # YAML's own reading of the word without quotes; Ansible takes it so, too
     known = f"write one of {', '.join(map(str, option.choices))}" if option.choices else ""
     if isinstance(value, bool | int | float):
-        raise Rejected(
-            f"must be text, is {kind_of(value)} ({_shown(value, option)})",
-            known or f'write it in quotes, for example "{value}"',
-        )
+        found = f"must be text, is {kind_of(value)} ({_shown(value, option)})"
+        raise Rejected(found, known or f'write it in quotes, for example "{value}"')
     if isinstance(value, datetime.date):  # YAML's own reading of what looks like one
         raise Rejected(f"must be text, is a date ({value})", f'write it in quotes: "{value}"')
     raise Rejected(f"must be text, is {kind_of(value)}", known or "write one text in quotes")

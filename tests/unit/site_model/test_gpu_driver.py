@@ -98,7 +98,7 @@ MISTAKES = (
         "write dma-buf, or nvidia_driver_build: dkms",
         "nvidia_driver_rdma: peermem",
     ),
-    wrong("GPU", "H100", "H1000", "H1000 is no GPU that is known; write H100", "nvidia_driver_model: H1000"),
+    wrong("GPU", "H100", "H1000", "H1000 is no GPU that is known (gpu-a-01)", "nvidia_driver_model: H1000"),
     wrong("generation", "H100", "V100", "takes proprietary modules only", "nvidia_driver_version: "),
     wrong(
         "fabric manager",

@@ -16,6 +16,7 @@ from .test_mutations import test_mutation as insist
 VARIABLES = """
 gpu_repair_enabled: true
 gpu_repair_mode: repair
+nvidia_health_enabled: true
 gpu_repair_most_out: 8
 gpu_repair_most_out_percent: 20
 gpu_repair_most_at_once: 3
