@@ -78,7 +78,9 @@ def check_layouts(draft: Draft) -> None:
 def _are_there(host: HostDraft, layout: list[Entry]) -> None:
     """GPUs that a layout names are some of those that the host is said to have."""
     count = host.values.get(COUNT)
-    for entry in layout if isinstance(count, int) and count >= 0 else ():
+    if not isinstance(count, int) or count < 0:
+        return
+    for entry in layout:
         gpus = entry.value.get("gpus")
         beyond = [
             gpu for gpu in (gpus if isinstance(gpus, list) else ()) if isinstance(gpu, int) and gpu >= count

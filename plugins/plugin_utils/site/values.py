@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -106,12 +107,9 @@ def _to_int(value: t.Any, option: Option) -> int:
 
 def _to_float(value: t.Any, option: Option) -> float:
     if isinstance(value, int | float | str) and not isinstance(value, bool) and str(value).isascii():
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            return number
+        with contextlib.suppress(ValueError):
+            if math.isfinite(number := float(value)):
+                return number
     raise Rejected(f"must be a number, is {kind_of(value)} ({_shown(value, option)})", "write a number")
 
 
