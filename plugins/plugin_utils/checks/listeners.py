@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
@@ -54,10 +55,13 @@ def check_addresses(draft: Draft) -> None:
         each.address: each for each in all_listeners() if each.address in draft.specification.options
     }
     said = set()
+    shared: dict[tuple[str, str], HostDraft] = {}
     for host in draft.hosts.values():
         layers = layers_of(host.groups, cni)
         for variable, listener in variables.items():
             owner = owners.get(str(host.values.get(variable)))
+            if owner is None and listener.layer in layers and listener.is_on(host.values):
+                _check_shared(draft, host, variable, shared)
             if owner is None or owner is host or listener.layer not in layers:
                 continue
             place = draft.place(host, variable)
@@ -71,6 +75,28 @@ def check_addresses(draft: Draft) -> None:
                 "would listen there",
                 f"leave it out, or write it in host_vars/{owner.name}.yml",
             )
+
+
+def _check_shared(
+    draft: Draft, host: HostDraft, variable: str, shared: dict[tuple[str, str], HostDraft]
+) -> None:
+    """An address that several hosts would listen at is that of one of them at most."""
+    text = str(host.values.get(variable) or "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return  # Empty, which is the host's own, or named as none.
+    if address.is_loopback or address.is_unspecified:
+        return
+    first = shared.setdefault((variable, text), host)
+    if first is not host and (variable, "said") not in shared:
+        shared[variable, "said"] = host
+        draft.problems.add(
+            draft.place(host, variable),
+            variable,
+            f"{text} would be the address of {first.name} and of {host.name}",
+            "write 0.0.0.0 or 127.0.0.1, or each host's own in host_vars",
+        )
 
 
 def _blamed(host: HostDraft, first: Listener, second: Listener) -> tuple[Listener, Listener]:

@@ -146,6 +146,25 @@ def addresses_of_machines(given: Given) -> Iterator[Fault]:
             said.discard(where)
 
 
+def hosts(given: Given) -> Iterator[Fault]:
+    """The inventory and the set agree what a machine is for: its disk and its open ports follow from it."""
+    said: set[int] = set()
+    for machine in given.estate.machines if given.estate else ():
+        where = _set_of(given, machine.name)
+        if machine.name not in given.hosts or where in said:
+            continue
+        _address, written = given.hosts[machine.name]
+        for group in (ETCD, CONTROL_PLANE):
+            if (group in written) != (group in machine.groups):
+                said.add(where)
+                key = "groups" if given.values[MACHINES][where]["groups"] else "name"
+                what = "lists it in" if group in written else "does not list it in"
+                message = (
+                    f"{machine.name} is in {', '.join(machine.groups)}, and the inventory {what} {group}"
+                )
+                yield (MACHINES, where, key), message, f"write {group} in both places, or in none"
+
+
 def zones(given: Given) -> Iterator[Fault]:
     """Zones of machines are some of the estate's."""
     known = given.values["azure_zones"] or []
@@ -270,4 +289,4 @@ def pools(given: Given) -> Iterator[Fault]:
 
 
 FIRST: tuple[Judge, ...] = (groups, names)
-JUDGES: tuple[Judge, ...] = (addresses_of_machines, zones, machine_sizes, disks, fabrics, pools)
+JUDGES: tuple[Judge, ...] = (addresses_of_machines, hosts, zones, machine_sizes, disks, fabrics, pools)

@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, shape
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.child_groups import circles, only_named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_ranges import expanded
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.plugin_file import wrong_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import (
@@ -183,6 +184,7 @@ def _read_yaml(text: str, source: Source, marks: Marks) -> None:
             _read_values(name, found.root, file, marks)
         return
     if found.root is not None and shape.is_plugin(found.root):
+        _refuse(wrong_plugin(found.root, file), file, marks)
         return
     _refuse(shape.wrong_inventory(found.root), file, marks)
     if isinstance(found.root, yaml.MappingNode):

@@ -324,4 +324,10 @@ MORE = (
         "is not that of gpu-a-01",
         {**_ROUTE, "node": "gpu-a-01", "address": "10.20.8.20"},
     ),
+    Mistake(
+        "machines of another purpose",
+        (("[etcd, control_plane]", "[control_plane]"), ("", "azure_vault: {keys: [kms]}")),
+        "az-1 is in control_plane, and the inventory lists it in etcd",
+        "[control_plane]",
+    ),
 )

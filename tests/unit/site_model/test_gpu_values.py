@@ -18,7 +18,7 @@ OFED = f"""{H100}nvidia_driver_rdma_stack: ofed
 nvidia_driver_ofed_version: "25.10-1.7.1"
 """
 SHARED = "nvidia_toolkit_enabled: true\nnvidia_device_plugin_enabled: true\nnvidia_mps_enabled: true\n"
-BOOT = "gpu_host_kernel_arguments: "
+BOOT, UNIFIED = "gpu_host_kernel_arguments: ", "systemd.unified_cgroup_hierarchy"
 
 WRONG = (
     # Names of GPUs, as people and NVML write them: the last column is the remedy.
@@ -187,7 +187,10 @@ RIGHT = (
         GPU,
         "gpu_host_kernel_arguments: modprobe.blacklist=nouveau rd.driver.blacklist=nouveau quiet",
     ),
-    (GPU, "node_cgroup_versions: [1, 2]\ngpu_host_kernel_arguments: systemd.unified_cgroup_hierarchy=0"),
+    (
+        GPU,
+        f"node_cgroup_versions: [1, 2]\nnode_kubelet_fail_cgroup_v1: false\n{BOOT}{UNIFIED}=0",
+    ),
     (GPU, "gpu_host_kernel_arguments: default_hugepagesz=1G isolcpus=2-5 mitigations=off"),
     (
         GPU,
@@ -234,6 +237,18 @@ def test_a_value_of_the_site(example: Example, before: str, line: str, says: str
 @pytest.mark.parametrize(("file", "lines"), RIGHT)
 def test_what_is_unusual_and_right(example: Example, file: str, lines: str) -> None:
     example.append(file, f"{lines}\n")
+    assert example.problems() == []
+
+
+def test_an_address_of_all_hosts_is_that_of_none(example: Example) -> None:
+    line = "nvidia_health_metrics_address: 10.30.9.9"
+    says = "10.30.9.9 would be the address of gpu-a-01 and of gpu-a-02"
+    insist(example, GPU, "nvidia_health_enabled: true\n", line, says, "0.0.0.0")
+
+
+def test_an_address_of_one_host_is_its_own_matter(example: Example) -> None:
+    example.append(GPU, "nvidia_health_enabled: true\n")
+    example.append("host_vars/gpu-a-01.yml", "nvidia_health_metrics_address: 10.30.9.9\n")
     assert example.problems() == []
 
 
