@@ -16,6 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.variable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
 
+_ACCOUNT = "system:serviceaccount:"
 OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
 """Mutating policies are stable since the first, and policies from files are on by default since the second
 (apiserver/pkg/features/kube_features.go)."""
@@ -64,13 +65,29 @@ def check_addresses(draft: Draft) -> None:
         if text is None:
             continue  # It has been named as none.
         try:
-            ipaddress.ip_network(text)
+            network = ipaddress.ip_network(text)
         except ValueError as error:
             _add(draft, ADDRESSES, index, f"is no network: {error}", "write one such as 203.0.113.0/28")
+            continue
+        api = _address_of_api(draft)
+        if network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
+            message = f"{network} has no addresses that a service is reached at"
+            _add(draft, ADDRESSES, index, message, "write one such as 203.0.113.0/28")
+        elif api is not None and api in network:
+            message = f"{network} has the API's address {api}, which a service could take over"
+            _add(draft, ADDRESSES, index, message, "write networks without it")
     for index, text in enumerate(draft.site_value(PROGRAMS) or ()):
-        if not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)):
+        is_account = str(text).startswith(_ACCOUNT)
+        if not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)) or (is_account and str(text).count(":") != 3):
             remedy = "write one such as system:serviceaccount:metallb-system:controller"
             _add(draft, PROGRAMS, index, f"{text!r} is no name of a user", remedy)
+
+
+def _address_of_api(draft: Draft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(str(draft.site_value("site_api_address")))
+    except ValueError:
+        return None
 
 
 def _add(draft: Draft, variable: str, index: int, message: str, remedy: str) -> None:

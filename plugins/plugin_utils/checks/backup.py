@@ -40,6 +40,11 @@ OF_OTHERS: Mapping[str, tuple[str, ...]] = {
     "file": ("account_url", "container", "credential", "ca"),
 }
 OF_OTHER_KEYS: Mapping[str, tuple[str, ...]] = {"file": ("vault_url", "key", "credential", "ca")}
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "account_url": (".vault.", ".file.core.", ".dfs.core.", ".queue.core.", ".table.core."),
+    "vault_url": (".blob.core.", ".file.core.", ".dfs.core."),
+}
+"""Field -> what other services have in their names."""
 HELPERS = ("etcd_drill", "etcd_collector")
 """Groups of hosts that work on the backups and are no members, or need not be."""
 _PLACE = ("account_url", "container", "path", "prefix")
@@ -180,6 +185,10 @@ def check_url(entry: Entry, name: str, example: str) -> None:
         )
     elif parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
         entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
+    elif name == "vault_url" and parts.path.strip("/"):
+        entry.problem(name, f"{url!r} has a path; the key has its own field", f"write {example}")
+    elif any(text in parts.hostname for text in OTHERS[name]):
+        entry.problem(name, f"{parts.hostname} is a name of another service", f"write {example}")
     elif fault := _fault_of_name(parts.hostname, urllib.parse.urlsplit(example).hostname or ""):
         entry.problem(name, f"{parts.hostname.partition('.')[0]!r} {fault[0]}", fault[1])
 
@@ -201,6 +210,9 @@ def check_credential(entry: Entry) -> None:
     credential = entry.inner("credential")
     if credential is None:
         return
+    if credential.text("kind") == "arc" and credential.text("client_id"):
+        message = "is of an identity that somebody made, and a machine of Arc has its own alone"
+        credential.problem("client_id", message, "take it out")
     if credential.text("kind") == "workload_identity":
         for name in ("client_id", "tenant_id", "token_file"):
             if not credential.has(name):

@@ -22,6 +22,9 @@ AGREE = {
     "flannel_port": ("nodes", "control_plane"),
     "flannel_vni": ("nodes", "control_plane"),
     "control_plane_port": ("control_plane",),
+    # etcd, tuning guide: other values for members disturb the cluster.
+    "etcd_heartbeat_ms": ("etcd",),
+    "etcd_election_ms": ("etcd",),
     "egress_proxy_port": ("egress_proxy",),
 }
 """Variable -> groups whose hosts, taken together, have one value."""

@@ -29,7 +29,7 @@ def check_address(draft: Draft) -> None:
     except ValueError:
         draft.problems.add(place, ADDRESS, f"{text!r} is no IPv4 address", remedy)
         return
-    if address not in LINK_LOCAL:
+    if address not in LINK_LOCAL or address in (LINK_LOCAL[0], LINK_LOCAL[-1]):
         draft.problems.add(place, ADDRESS, f"{address} is no link-local address ({LINK_LOCAL})", remedy)
     elif address in ipaddress.IPv4Network("169.254.169.254/32") or str(address) in METADATA:
         draft.problems.add(place, ADDRESS, f"{address} is where a cloud hands out credentials", remedy)

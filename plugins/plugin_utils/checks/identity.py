@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import 
 
 TENANT, ISSUER, CA_FILE = "identity_tenant_id", "identity_issuer", "identity_issuer_ca_file"
 AUDIENCES, BINDINGS = "identity_audiences", "identity_bindings"
-_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GUID = re.compile(r"(?!0{8}-0{4}-0{4}-0{4}-0{12})[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _APP_ROLE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,118}[A-Za-z0-9])?")
 """Entra ID allows more; these need no escaping in the names of bindings."""
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -63,6 +63,8 @@ def check_audiences(draft: Draft) -> None:
         remedy = "write the Application (client) ID of the cluster's own application"
         if not _GUID.fullmatch(str(audience)):
             draft.problems.add(place, path, f"{audience!r} is no GUID in small letters", remedy)
+        elif audience == draft.site_value(TENANT):
+            draft.problems.add(place, path, f"is the tenant ({TENANT}), and no application", remedy)
         elif audience in _OF_MICROSOFT:
             message = f"is {_OF_MICROSOFT[audience]}, for which other programs have tokens too"
             draft.problems.add(place, path, message, remedy)

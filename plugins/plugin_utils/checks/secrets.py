@@ -50,16 +50,29 @@ def _clause(sentence: str) -> str:
 
 def check_pki_store(draft: Draft) -> None:
     """The store is a folder, or does not exist yet; then what is above it is none but folders."""
+    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki.folder import Folder
+
     store = draft.site_value("site_pki_store")
     if not isinstance(store, str) or not store:
         return
     folder = Path(store).expanduser()
     # The one that is there decides whether the store can be made in it.
     there = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), None)
+    message, remedy = "", "write a folder of its own, which need not be there yet"
     if there is not None and not there.is_dir():
-        draft.problems.add(
-            draft.site_place("site_pki_store"), "site_pki_store", f"{there} is no folder", "write a folder"
-        )
+        message, remedy = f"{there} is no folder", "write a folder"
+    elif there == folder and not Folder(folder, bytes).exists():
+        try:
+            strangers = Folder(folder, bytes).strangers()
+        except OSError:
+            strangers = []  # It cannot be read, which is said when it is used.
+        if strangers:
+            message = f"{folder} is not empty and no PKI store: it has {', '.join(strangers[:3])}"
+        elif folder.stat().st_mode & 0o022:
+            message = f"others can write to {folder}"
+            remedy = f"run chmod go-w {folder}, or write another folder"
+    if message:
+        draft.problems.add(draft.site_place("site_pki_store"), "site_pki_store", message, remedy)
 
 
 CHECKS = (check_pki_key, check_pki_store)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import remote_kinds
@@ -128,6 +129,8 @@ def check_plan_policy(draft: Draft) -> None:
             f"is not set, and {approvals} approvals are wanted",
             "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS",
         )
+    elif isinstance(approvals, int) and approvals > 0:
+        _check_signers(draft, approvals, Path(str(signers)).expanduser())
     kinds, writer = draft.site_value(UNAPPROVED), draft.writer(UNAPPROVED)
     known = sorted({*_resources.NAMES, *remote_kinds.names(), *PLANNED, CLUSTER_OBJECT})
     for index, kind in enumerate(kinds if isinstance(kinds, list) and writer else ()):
@@ -140,6 +143,25 @@ def check_plan_policy(draft: Draft) -> None:
             f"{kind} is no kind of resource and no operation, so it would allow nothing",
             f"write {near}" if near else "write for example hosts_entries or cluster_object",
         )
+
+
+def _check_signers(draft: Draft, approvals: int, file: Path) -> None:
+    """As many people may approve a plan as have to."""
+    variable = "site_plan_allowed_signers"
+    place = draft.site_place(variable)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        remedy = "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS"
+        draft.problems.add(place, variable, f"{file} cannot be read: {reason}", remedy)
+        return
+    # Its first name stands for a line; whoever is a pattern approves nothing.
+    firsts = {line.split()[0].split(",")[0] for line in lines if line.strip() and line.lstrip()[0] != "#"}
+    people = [name for name in firsts if not set(name) & set("*?!")]
+    if len(people) < approvals:
+        message = f"{file} names {len(people)} people, and a plan needs {approvals} (site_plan_approvals)"
+        draft.problems.add(place, variable, message, "add a line NAME KEY for each who may approve")
 
 
 def check_certificates(draft: Draft) -> None:

@@ -18,7 +18,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 Fault = tuple[str, int, str, str]
 """Variable, index in it, what is wrong, what to write."""
-MODULES, BRIDGE = "base_kernel_modules", "br_netfilter"
 
 
 ANY = 2**64
@@ -139,27 +138,4 @@ def _order(host: HostDraft) -> Iterator[Fault]:
             yield variable, index, message, "write them in ascending order"
 
 
-def check_bridge(draft: Draft) -> None:
-    """Settings of bridges are there once their module is loaded."""
-    said: set[object] = set()
-    for host in draft.hosts.values():
-        modules = host.values.get(MODULES)
-        if host.values.get("site_lab") or not isinstance(modules, list) or None in modules:
-            continue
-        needs = next(_of_bridges(host), "")
-        has = any(str(module).replace("-", "_") == BRIDGE for module in modules)
-        place = draft.place(host, MODULES)
-        if MODULES in host.settings and needs and not has and place not in said:
-            said.add(place)
-            message = f"lacks {BRIDGE}, without which there is no {needs} (base_sysctls)"
-            draft.problems.add(place, MODULES, message, f"write {BRIDGE} too")
-
-
-def _of_bridges(host: HostDraft) -> Iterator[str]:
-    for _variable, _index, item in settings_of(host):
-        name = str(item.get("name"))
-        if name.startswith("net.bridge."):
-            yield name
-
-
-CHECKS = (check_values, check_bridge)
+CHECKS = (check_values,)

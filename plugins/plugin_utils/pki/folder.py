@@ -74,12 +74,16 @@ class Folder:
             self._put_others_aside()
             yield made
 
-    def _make_header(self, key: bytes) -> None:
-        strangers = sorted(
+    def strangers(self) -> list[str]:
+        """Return what is in the folder and of no store, so that none can be made there."""
+        return sorted(
             entry.name
             for entry in self.path.iterdir()
             if entry.name != "lock" and not (entry.name in PARTS and not any(entry.iterdir()))
         )
+
+    def _make_header(self, key: bytes) -> None:
+        strangers = self.strangers()
         if strangers:
             remedy = "Name another folder in site_pki_store, or restore store.json from a backup."
             if header.newest_of(self.path):

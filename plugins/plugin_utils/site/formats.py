@@ -153,7 +153,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     "disk": Grammar(
         # Names such as /dev/sdc are given in the order in which disks are found, anew with each boot.
         "lasting name of a disk",
-        _no_climbing(lambda text: _PATH(text) and text.startswith("/dev/disk/") and text[-1] != "/"),
+        _no_climbing(_like(r"/dev/disk/[A-Za-z0-9._-]+/[A-Za-z0-9._/@:+,=~-]*[A-Za-z0-9._@:+,=~-]", 4095)),
         "write a path below /dev/disk, for example /dev/disk/by-id/..., as 'ls -lR /dev/disk' shows them",
     ),
     "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),

@@ -9,6 +9,7 @@ import datetime
 import functools
 import typing as t
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
@@ -49,6 +50,10 @@ class Site:
         for child in self.children.get(group, ()):
             found.update(dict.fromkeys(self.members(child)))
         return list(self.hosts) if group == "all" else list(found)
+
+
+SIGNERS = Path(__file__).absolute().with_name("signers")
+"""Three people who may approve plans."""
 
 
 def _ports(rng: Random) -> Values:
@@ -107,8 +112,27 @@ def _cilium(rng: Random) -> Values:
     }
 
 
+def _nodes(rng: Random) -> Values:
+    """Return what nodes cannot do without, and more."""
+    more = rng.choice([[], ["localhost:5000"], ["registry.example.com", "nvcr.io"]])
+    return {
+        "containerd_registries": ["registry.k8s.io", "ghcr.io", "quay.io", *more],
+        "containerd_cni_plugins": [
+            "bridge",
+            "host-local",
+            "loopback",
+            "portmap",
+            rng.choice(["vlan", "tuning"]),
+        ],
+        "node_prepull_images": [f"{name}/a/b:1" for name in more],
+        "node_cgroup_versions": rng.choice([[2], [1, 2]]),
+        "node_kubelet_fail_cgroup_v1": False,
+        "node_kubelet_resolv_conf": rng.choice(["", "/etc/resolv.pods", "/run/systemd/resolve/resolv.conf"]),
+    }
+
+
 def _plans(rng: Random) -> Values:
-    return {"site_plan_approvals": rng.randint(1, 3), "site_plan_allowed_signers": "~/signers"}
+    return {"site_plan_approvals": rng.randint(1, 3), "site_plan_allowed_signers": str(SIGNERS)}
 
 
 def _timing(rng: Random) -> Values:
@@ -230,6 +254,7 @@ BUNDLES: tuple[Callable[[Random], Values], ...] = (
     _egress,
     _labels,
     _cilium,
+    _nodes,
     _plans,
     _timing,
     _servers,
@@ -254,7 +279,11 @@ NOT_ALONE = (
     "base_security_sysctls",
     "base_sshd_settings",
     "cilium_",
+    "containerd_cni_plugins",
+    "containerd_direct_registries",
     "containerd_image_policy",
+    "containerd_registries",
+    "control_plane_conntrack_",
     "control_plane_secrets_encryption",
     "control_plane_key_vault",
     "control_plane_kube_proxy_mode",
@@ -276,6 +305,10 @@ NOT_ALONE = (
     "ironic_",
     "node_kubelet_cpu_manager_policy",
     "node_attestation",
+    "node_cgroup_versions",
+    "node_kubelet_fail_cgroup_v1",
+    "node_kubelet_resolv_conf",
+    "node_prepull_images",
     "node_ignore_preflight",
     "node_kubelet_eviction_hard",
     "node_kubelet_kube_reserved",

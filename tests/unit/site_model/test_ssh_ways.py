@@ -110,11 +110,3 @@ def test_thresholds_that_the_kernel_never_gets_to(example: Example) -> None:
     )
     (problem,) = example.problems()
     assert problem.line == example.line(ALL, "gc_thresh2")
-
-
-def test_settings_of_bridges_without_their_module(example: Example) -> None:
-    example.append(ALL, "base_kernel_modules: [overlay]\n")
-    (problem,) = example.problems()
-    assert "lacks br_netfilter" in problem.message
-    example.append(ALL, 'base_sysctls: [{name: net.ipv4.ip_forward, value: "1"}]\n')
-    assert example.problems() == []
