@@ -11,6 +11,7 @@ from pathlib import Path
 from ansible import context
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.asked_files import problems_of_files
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader import (
     Loaded,
     load_from_ansible,
@@ -85,7 +86,10 @@ def site_of_run(variables: Mapping[str, t.Any], roles_folder: Path = ROLES_FOLDE
     remembered = _remembered(variables, str(roles_folder), is_slice)
     if remembered and (site := remembered.recall()):
         return site
-    asked = problems_of_run(extra_variables(variables), variables)
+    given = extra_variables(variables)
+    asked = problems_of_run(given, variables)
+    # A plan has what it was made from.
+    asked += [] if planned else problems_of_files(given, variables)
     site, problems = load_from_variables(variables, roles_folder, is_slice)
     if asked:
         raise SiteError([*asked, *problems])

@@ -116,7 +116,7 @@ def load_expected(files: Sequence[str | Path], mapping_file: str | Path | None =
 
 def _bytes_of(file: str | Path, found: Findings) -> bytes | None:
     try:
-        return Path(file).read_bytes()
+        return Path(file).expanduser().read_bytes()
     except OSError as error:
         found.add(
             0, 0, "", f"cannot be read: {error.strerror}", "name a file that is there and that you may read"
