@@ -236,10 +236,10 @@ def test_a_warning_lets_it_through_and_the_log_has_it(site: Hardened) -> None:
 
 def test_settings_that_sshd_refuses_never_reach_it(site: Hardened, monkeypatch: pytest.MonkeyPatch) -> None:
     before = site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1")
-    monkeypatch.setattr(site, "more", {"base_sshd_settings": {"Ciphers": "rot13"}}, raising=False)
+    monkeypatch.setattr(site, "more", {"base_sshd_settings": {"IPQoS": "rot13"}}, raising=False)
     played = site.site("--limit", "rack-1,localhost")
     assert played.status != 0
-    assert "Bad SSH2 cipher spec" in played.output
+    assert "Bad IPQoS value" in played.output
     assert site.on("rack-1", "sshd -T -C user=root,host=x,addr=127.0.0.1") == before
     assert site.on("rack-1", "systemctl is-active ssh ironspan-sshd-check").split() == ["active", "active"]
 

@@ -106,7 +106,7 @@ def check_api_address(draft: Draft) -> None:
     place = draft.site_place(API_ADDRESS)
     if not address:
         if parts is not None and is_address(parts[0]):
-            _check_who_answers(draft, "site_api_endpoint", *parts)
+            _check_who_answers(draft, "site_api_endpoint", parts[0])
         elif parts is not None and len(draft.members("haproxy")) != 1:
             draft.problems.add(
                 place,
@@ -134,17 +134,16 @@ def check_api_address(draft: Draft) -> None:
             f"{address} is not the address in site_api_endpoint ({parts[0]})",
             "write the same address in both",
         )
-    _check_who_answers(draft, API_ADDRESS, str(address), parts[1] if parts else 0)
+    _check_who_answers(draft, API_ADDRESS, str(address))
 
 
-def _check_who_answers(draft: Draft, variable: str, address: str, port: int) -> None:
+def _check_who_answers(draft: Draft, variable: str, address: str) -> None:
     """Check that nobody else is at the address of the API, and that hosts reach it.
 
     Args:
         draft: the site.
         variable: the one that says the address.
         address: an address.
-        port: of the endpoint, 0 where that cannot be read.
     """
     place = draft.site_place(variable)
     if ipaddress.ip_address(address).version == 6 and not draft.site_value("site_pod_cidr_ipv6"):
@@ -166,13 +165,6 @@ def _check_who_answers(draft: Draft, variable: str, address: str, port: int) -> 
                 variable,
                 f"{address} is the address of host {host.name}, which has no API server",
                 "write the address of the load balancer, or of a control plane host",
-            )
-        elif not balancers and port and port != (own := host.values.get("control_plane_port")):
-            draft.problems.add(
-                draft.site_place("site_api_endpoint"),
-                "site_api_endpoint",
-                f"{address} is host {host.name} itself, whose API server listens at {own}, not at {port}",
-                f"write the port {own}, or the address of a load balancer",
             )
     for name in ("site_pod_cidr", "site_service_cidr"):
         network = network_of(draft, name)
