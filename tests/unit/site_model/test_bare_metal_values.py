@@ -165,6 +165,7 @@ RIGHT = (
     "site_bare_metal_erase: [deploy.site_erase]",
     "site_bare_metal_inventory: /srv/site/servers.yaml\nsite_bare_metal_known_hosts: ~/.ssh/servers",
     "site_bare_metal_firmware_url: http://10.2.0.5:8088/firmware/",
+    "site_lab: true\nsite_bare_metal_firmware_url: http://127.0.0.1:8088",
     bare("redfish_address: 'http://10.1.1.1:8000', redfish_system_id: '/redfish/v1/Systems/{bmc_address}'"),
     bare("redfish_address: 'https://{bmc_address}:8443/bmc', redfish_verify_ca: 'False'"),
     told("redfish_verify_ca: /etc/ironic/bmc.pem, redfish_auth_type: session, vendor_words: '{x}'"),
