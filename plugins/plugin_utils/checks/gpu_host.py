@@ -39,6 +39,7 @@ def check_hosts(draft: Draft) -> None:
     said: set[tuple[str, ...]] = set()
     gpus = {host.name for host in draft.members("gpu")}
     found = [(host, problem) for host in draft.hosts.values() for problem in _cpus(host, host.name in gpus)]
+    found += [(host, problem) for host in draft.members("kata_gpu") for problem in _isolation(host)]
     booted = concerned(draft, "gpu", ARGUMENTS, PAGES_1GIB, PAGES_2MIB)
     found += [(host, problem) for host in booted for problem in (*_arguments(host), *_pages(host))]
     for host, (variable, message, remedy) in found:
@@ -85,6 +86,15 @@ def _harm(host: HostDraft, word: str) -> str:
     ):
         return "cgroups would have version 1, which node_cgroup_versions refuses"
     return ""
+
+
+def _isolation(host: HostDraft) -> Iterator[Problem]:
+    """Virtual machines get GPUs by the IOMMU, and are isolated from each other by access control."""
+    for variable in ("gpu_host_iommu", "gpu_host_acs"):
+        if host.values.get(variable) == "disabled":
+            message = "is disabled, and hosts of the group kata_gpu hand GPUs to virtual machines"
+            instead = "passthrough" if variable == "gpu_host_iommu" else "unmanaged"
+            yield variable, message, f"write {instead}, or take the host out of kata_gpu"
 
 
 def _pages(host: HostDraft) -> Iterator[Problem]:

@@ -15,6 +15,8 @@ WIDEST, NARROWEST = 8, 22
 """Prefix lengths of a space from which four subnets can be cut."""
 NARROWEST_WRITTEN = 24
 """The same where the site writes its subnets."""
+LEAST_PREFIX = 29
+"""Azure's least size of any subnet."""
 GATEWAY_PREFIX = 27
 """Azure's least size of a gateway's subnet."""
 SET = 16

@@ -193,6 +193,9 @@ def subnets(given: Given) -> Iterator[Fault]:
                 "write a larger network",
             )
     gateway = found["gateway"].network
+    if not given.estate.gateway and gateway.prefixlen > addresses.LEAST_PREFIX:
+        message = f"{gateway} is smaller than the /{addresses.LEAST_PREFIX} that every subnet has"
+        yield path("gateway"), message, f"write a /{addresses.GATEWAY_PREFIX} or larger"
     if given.estate.gateway and gateway.prefixlen > addresses.GATEWAY_PREFIX:
         message = f"{gateway} is smaller than the /{addresses.GATEWAY_PREFIX} that a gateway needs"
         yield path("gateway"), message, f"write a /{addresses.GATEWAY_PREFIX} or larger"

@@ -97,17 +97,24 @@ def routes(given: Given) -> Iterator[Fault]:
 def parts(given: Given) -> Iterator[Fault]:
     """The pod network has a part for every node when pools are at their largest."""
     values, estate = given.values, given.estate
-    pods = Network(values["site_pod_cidr"])
-    room = 2 ** max(int(values["site_node_cidr_mask"]) - pods.prefixlen, 0)
     pools = [int(entry["most"]) for entry in values[POOLS]]
+    try:
+        pods = Network(str(values.get("site_pod_cidr")))
+    except ValueError:
+        return  # It has been named as none.
+    room = 2 ** max(int(values["site_node_cidr_mask"]) - pods.prefixlen, 0)
     if estate is None or not pools or next(count(given), None):
         return
     # Instances of pools are hosts of the inventory too, in the group azure.
     hosts = given.hosts.items()
     nodes = {name for name, (_address, groups) in hosts if "azure" not in groups and _joins(groups)}
     nodes |= {machine.name for machine in estate.machines if _joins(machine.groups)}
-    if (wanted := len(nodes) + sum(pools)) > room:
-        largest = max(range(len(pools)), key=pools.__getitem__)
+    largest = max(range(len(pools)), key=pools.__getitem__)
+    wanted, planned = len(nodes) + sum(pools), int(values["site_planned_nodes"] or 0)
+    if 0 < planned < wanted:
+        message = f"{wanted} nodes are there when all pools are full, and site_planned_nodes is {planned}"
+        yield (POOLS, largest, "most"), message, f"write less, or site_planned_nodes: {wanted}"
+    elif wanted > room:
         message = f"{wanted} nodes are there when all pools are full, and site_pod_cidr ({pods}) holds {room}"
         yield (POOLS, largest, "most"), message, "write less, or a larger site_pod_cidr before day 0"
 

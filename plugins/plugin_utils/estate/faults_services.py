@@ -48,7 +48,9 @@ def existing(given: Given) -> Iterator[Fault]:
     for key, kind in _TYPES.items():
         if entry[key] and not _is(entry[key], kind):
             yield (EXISTING, key), f"is no id of {kind}", f"write .../providers/{kind}/NAME"
-    useful = {zone_of(group) for group in ZONES} | {str(given.values["site_api_endpoint"]).rpartition(":")[0]}
+    useful = {zone_of(group) for group in ZONES} | {
+        str(given.values.get("site_api_endpoint")).rpartition(":")[0]
+    }
     for zone, identifier in entry["dns_zones"].items():
         if not _is(identifier, _ZONE) or not identifier.lower().endswith(f"/{zone}"):
             yield (EXISTING, "dns_zones", zone), f"is no id of the zone {zone}", f"write .../{_ZONE}/{zone}"

@@ -330,4 +330,11 @@ MORE = (
         "az-1 is in control_plane, and the inventory lists it in etcd",
         "[control_plane]",
     ),
+    add("subnet smaller than any", "azure_subnets: {gateway: 10.20.2.0/30}", "is smaller than the /29"),
+    Mistake(
+        "pools larger than the plan",
+        (("most: 8", "most: 150"), ("", "site_planned_nodes: 100")),
+        "163 nodes are there when all pools are full, and site_planned_nodes is 100",
+        "most: 150",
+    ),
 )

@@ -106,3 +106,12 @@ def test_what_nothing_can_be_made_of_is_refused_where_no_judge_knows_why(
     (problem,) = estate.problems()
     assert (problem.path, problem.line) == ("azure_subscription", estate.line(ALL, "azure_subscription: "))
     assert problem.message == "no estate can be made of the data: 7"
+
+
+@pytest.mark.parametrize("value", ["10.244.0.1/16", "fd00::/48", "''"])
+@pytest.mark.parametrize("variable", ["site_pod_cidr: 10.244.0.0/16", "site_service_cidr: 10.96.0.0/16"])
+def test_a_wrong_network_of_the_site_is_named_alone(estate: Example, variable: str, value: str) -> None:
+    estate.replace(ALL, f"{variable}\n", f"{variable.partition(':')[0]}: {value}\n")
+    problems = estate.problems()
+    assert problems
+    assert not any(problem.path.startswith("azure_") for problem in problems), problems

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Example
-from .mutations import ALL, GPU
+from .mutations import ALL, GPU, HOSTS
 
 DRIVER = """
 nvidia_driver_version: "580.159.03"
@@ -250,6 +250,15 @@ def test_an_address_of_one_host_is_its_own_matter(example: Example) -> None:
     example.append(GPU, "nvidia_health_enabled: true\n")
     example.append("host_vars/gpu-a-01.yml", "nvidia_health_metrics_address: 10.30.9.9\n")
     assert example.problems() == []
+
+
+@pytest.mark.parametrize("line", ["gpu_host_iommu: disabled", "gpu_host_acs: disabled"])
+def test_devices_of_virtual_machines_are_isolated(example: Example, line: str) -> None:
+    example.append(GPU, f"{line}\n")
+    assert example.problems() == []
+    example.replace(HOSTS, "    haproxy: {}\n", "    haproxy: {}\n    kata_gpu: {hosts: {gpu-a-01: }}\n")
+    (problem,) = example.problems()
+    assert (problem.line, "hand GPUs to virtual" in problem.message) == (example.line(GPU, line), True)
 
 
 def test_a_layout_names_gpus_that_there_are(example: Example) -> None:
