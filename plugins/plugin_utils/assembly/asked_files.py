@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 
 EXPECTED, MAPPING, SERVERS = "ironspan_expected", "ironspan_mapping", "ironspan_servers"
 FACTORY, HOSTS = "ironspan_factory", "ironspan_hosts"
+LOGS, REPORT = "ironspan_audit_logs", "ironspan_report"
 _OF_A_PATTERN = frozenset("*?!&:[]~")
 
 
@@ -44,6 +45,12 @@ def problems_of_files(given: Mapping[str, t.Any], variables: Mapping[str, t.Any]
     found = [*_hosts(said, variables.get("groups")), *_servers(said)]
     if FACTORY in said:
         found += _accounts(said)
+    for text in parts_of(said[LOGS]) if LOGS in said else ():
+        if not _path(text).is_file():
+            place = of_command_line(LOGS, said[LOGS])
+            found.append(Problem(*place, LOGS, f"{text} is no file", "name files that are there"))
+    if REPORT in said:
+        found += _report(str(said[REPORT]))
     return sorted(found)
 
 
@@ -78,6 +85,15 @@ def _servers(said: Mapping[str, t.Any]) -> Iterator[Problem]:
             place = of_command_line(SERVERS, said[SERVERS])
             remedy = f"write {near}" if near else "write a name that stands there"
             yield Problem(*place, SERVERS, f"{file} has no server {name!r}", remedy)
+
+
+def _report(text: str) -> Iterator[Problem]:
+    """Yield why a report could not be written once everything else is done."""
+    path, place = _path(text), of_command_line(REPORT, text)
+    if path.is_dir():
+        yield Problem(*place, REPORT, f"{text} is a folder", "write the path of a file")
+    elif not path.parent.is_dir():
+        yield Problem(*place, REPORT, f"there is no folder {path.parent}", "make it, or write another path")
 
 
 def _path(text: str) -> Path:

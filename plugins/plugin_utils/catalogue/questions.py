@@ -137,7 +137,12 @@ OPERATIONS = (
                 name="ironspan_location",
                 what="the region, such as westeurope; that of the estate, if there is one",
             ),
-            Argument(name="ironspan_table", what="name of the route table"),
+            Argument(
+                name="ironspan_table",
+                what="name of the route table",
+                pattern="[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?",
+                example="letters, digits and ._-, such as pods",
+            ),
             Argument(
                 name="ironspan_managed",
                 what="Virtual Network Manager keeps the table: 1,000 routes, not 400",

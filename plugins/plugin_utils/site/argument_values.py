@@ -88,7 +88,8 @@ def _wrong_time(argument: Argument, value: t.Any, shown: str) -> Wrong | None:
 
 def _wrong_number(argument: Argument, value: t.Any, shown: str) -> Wrong | None:
     try:
-        if isinstance(value, (bool, float)):
+        # Python reads digits of other scripts, and 1_000, too.
+        if isinstance(value, (bool, float)) or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", str(value)):
             raise ValueError
         number = int(value)
     except (TypeError, ValueError):

@@ -104,6 +104,16 @@ def refused(given: dict[str, t.Any], **inventory: t.Any) -> list[str]:
         ),
         (
             "upgrade",
+            {"ironspan_snapshots_kept": "\u0663"},
+            ["ironspan_snapshots_kept: '\u0663' is no whole number; write one in digits"],
+        ),
+        (
+            "upgrade",
+            {"ironspan_snapshots_kept": "1_0"},
+            ["ironspan_snapshots_kept: '1_0' is no whole number; write one in digits"],
+        ),
+        (
+            "upgrade",
             {"ironspan_snapshots_kept": "two"},
             ["ironspan_snapshots_kept: 'two' is no whole number; write one in digits"],
         ),

@@ -89,6 +89,8 @@ def test_what_is_not_there(found: t.Callable[..., list[str]], playbook: str, giv
         ("server_attest", {"hosts": "rack_a"}),
         ("server_attest", {"hosts": "gpu-*,nodes:!control_plane"}),
         ("node_add", {}),
+        ("doctor", {"report": "~/doctor.json"}),
+        ("access_review", {"audit_logs": ["racks.csv"]}),
         ("site", {"expected": "none.csv"}),
     ],
 )
