@@ -94,7 +94,7 @@ def check_interpreter(draft: Draft) -> None:
     """What runs on hosts was written for Python 3.9 and later."""
     said = set()
     for host in draft.hosts.values():
-        written = str(host.values.get(INTERPRETER) or "")
+        written = str(host.values.get(INTERPRETER) or "").removeprefix("/usr/bin/env ")
         place = draft.place(host, INTERPRETER)
         message = ""
         if _OLD_PYTHON.fullmatch(written.rpartition("/")[2]):

@@ -23,7 +23,7 @@ CONNECTION = {
         name="ansible_become_method", role="ansible", format="plugin", default="sudo"
     ),
     "ansible_python_interpreter": Option(
-        name="ansible_python_interpreter", role="ansible", format="word", default="python3"
+        name="ansible_python_interpreter", role="ansible", format="interpreter", default="python3"
     ),
     "ansible_ssh_host": Option(name="ansible_ssh_host", role="ansible"),
     "ansible_ssh_port": Option(name="ansible_ssh_port", role="ansible", type="int"),

@@ -100,6 +100,7 @@ def _is_line(text: str) -> bool:
     return bool(text.strip()) and all(char.isprintable() or char == "\u00a0" for char in text)
 
 
+_WORD = _like(r"[A-Za-z0-9_./:@*+%=,~\[\]#][A-Za-z0-9_./:@*+%=,~\[\]#-]*")
 _URL_TEXT = _like(r"https?://[A-Za-z0-9._~:/?#@!&'()*+,=%\[\]-]+")
 _QUALIFIED = _like(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _HEX = "[0-9a-fA-F]"
@@ -131,7 +132,13 @@ GRAMMARS: Mapping[str, Grammar] = {
     "line": Grammar("line of text", _is_line, "write it in one line, without control characters"),
     "word": Grammar(
         "single word",
-        _like(r"[A-Za-z0-9_./:@*+%=,~\[\]#][A-Za-z0-9_./:@*+%=,~\[\]#-]*"),
+        _WORD,
+        "write it without spaces, quotes, semicolons, $ or a hyphen in front",
+    ),
+    "interpreter": Grammar(
+        # Ansible gives it to a shell, and its own documentation has /usr/bin/env in front of a name.
+        "single word",
+        lambda text: _WORD(text.removeprefix("/usr/bin/env ")),
         "write it without spaces, quotes, semicolons, $ or a hyphen in front",
     ),
     "path": Grammar(

@@ -58,6 +58,7 @@ RIGHT = (
     "ansible_host: 10.30.1.11, ansible_become: false, ansible_user: root",
     "ansible_host: 10.30.1.11, ansible_become_user: root, ansible_timeout: 60",
     "ansible_host: 10.30.1.11, ansible_python_interpreter: /opt/py/bin/python3.12",
+    "ansible_host: 10.30.1.11, ansible_python_interpreter: /usr/bin/env python3",
     "ansible_host: 10.30.1.11, ansible_shell_type: ansible.posix.fish",
 )
 
