@@ -140,10 +140,10 @@ def check_counts(draft: Draft) -> None:
     said: set[str] = set()
     for host in concerned(draft, "gpu", LINKS):
         wanted, model = host.values.get(LINKS), str(host.values.get(MODEL) or "")
-        most, place = fabric.links(model), draft.place(host, LINKS)
-        if LINKS not in host.settings or not isinstance(wanted, int) or str(place) in said:
+        if LINKS not in host.settings or not isinstance(wanted, int):
             continue
-        if most is not None and wanted > most:
+        most, place = fabric.links(model), draft.place(host, LINKS)
+        if most is not None and wanted > most and str(place) not in said:
             said.add(str(place))
             message = f"{wanted} is more NVLinks than a {model} has ({host.name})"
             draft.problems.add(place, LINKS, message, f"write at most {most}" if most else "leave it out")

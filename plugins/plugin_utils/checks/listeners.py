@@ -60,7 +60,8 @@ def check_addresses(draft: Draft) -> None:
         layers = layers_of(host.groups, cni)
         for variable, listener in variables.items():
             owner = owners.get(str(host.values.get(variable)))
-            if owner is None and listener.layer in layers and listener.is_on(host.values):
+            is_own = owner is None and variable in host.settings
+            if is_own and listener.layer in layers and listener.is_on(host.values):
                 _check_shared(draft, host, variable, shared)
             if owner is None or owner is host or listener.layer not in layers:
                 continue

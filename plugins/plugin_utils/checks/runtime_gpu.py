@@ -73,10 +73,10 @@ def check_written(draft: Draft) -> None:
     """Versions of the driver and releases of gVisor are some, whether a host has them or not."""
     sandboxed, said = {host.name for host in draft.members("gvisor_gpu")}, set()
     for host in draft.hosts.values():
-        driver, place = str(host.values.get(DRIVER) or ""), draft.place(host, DRIVER)
-        if DRIVER not in host.settings or host.name in sandboxed or not driver or nvproxy.is_driver(driver):
+        if DRIVER not in host.settings or host.name in sandboxed:
             continue
-        if str(place) not in said:
+        driver, place = str(host.values.get(DRIVER) or ""), draft.place(host, DRIVER)
+        if driver and not nvproxy.is_driver(driver) and str(place) not in said:
             said.add(str(place))
             message = f"{driver!r} is no version of the driver ({host.name})"
             draft.problems.add(place, DRIVER, message, 'write for example "580.159.03"')
