@@ -47,6 +47,7 @@ def check_listed(draft: Draft) -> None:
 def check_metrics(draft: Draft) -> None:
     """A program listens at an address of its host."""
     said = set()
+    own = [(name, given) for name in OWN if (given := network_of(draft, name))]
     for host in draft.hosts.values():
         for variable in METRICS:
             try:
@@ -55,10 +56,12 @@ def check_metrics(draft: Draft) -> None:
                 continue  # It has been named as none.
             place = draft.place(host, variable)
             is_wrong = address.is_multicast or address.is_link_local or str(address) == "255.255.255.255"
-            if is_wrong and place not in said:
+            inside = next((name for name, network in own if address in network), "")
+            if (is_wrong or inside) and place not in said:
                 said.add(place)
                 remedy = "write 127.0.0.1, or an address of the host"
-                draft.problems.add(place, variable, f"nothing can listen at {address}", remedy)
+                why = f": it lies in {inside}" if inside else ""
+                draft.problems.add(place, variable, f"nothing can listen at {address}{why}", remedy)
 
 
 CHECKS = (check_listed, check_metrics)

@@ -115,6 +115,8 @@ WRONG = (
     ("egress_proxy_clients: [10.0.0.1/24]", "'10.0.0.1/24' is no network"),
     ("control_plane_kms_metrics_address: 224.0.0.1", "nothing can listen at 224.0.0.1"),
     ("events_address: 224.0.0.1", "nothing can listen at 224.0.0.1"),
+    ("events_address: 10.244.0.9", "nothing can listen at 10.244.0.9: it lies in site_pod_cidr"),
+    ("nvidia_health_metrics_address: 10.96.0.9", "it lies in site_service_cidr"),
     ("events_metrics_address: 169.254.1.1", "nothing can listen at 169.254.1.1"),
     ("control_plane_extra_names: [1.2.3.4.5]", "'1.2.3.4.5' is no host name or address"),
     ("containerd_cni_plugins: [bridge, hostlocal]", "write host-local"),
