@@ -48,9 +48,11 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
 HELPERS = ("etcd_drill", "etcd_collector")
 """Groups of hosts that work on the backups and are no members, or need not be."""
 _PLACE = ("account_url", "container", "path", "prefix")
-_PREFIX = re.compile(r"([A-Za-z0-9._-]+/)*")
+_PREFIX = re.compile(r"((?!\.{1,2}/)[A-Za-z0-9._-]+/)*")
 _NAMES = {"blob.core": "azure_storage_account", "vault": "azure_vault"}
 """What follows a name in the addresses of all of Azure's clouds -> grammar of the name."""
+_NOT_LASTING = ("dev", "etc", "proc", "run", "sys")
+"""Folders of the root that are gone with a boot, or are no place for data."""
 _SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
 
 
@@ -185,8 +187,9 @@ def check_url(entry: Entry, name: str, example: str) -> None:
         )
     elif parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
         entry.problem(name, f"{url!r} is not of the form https://HOST", f"write {example}")
-    elif name == "vault_url" and parts.path.strip("/"):
-        entry.problem(name, f"{url!r} has a path; the key has its own field", f"write {example}")
+    elif (name == "vault_url" or ".blob." in parts.hostname) and parts.path.strip("/"):
+        what = "key" if name == "vault_url" else "container"
+        entry.problem(name, f"{url!r} has a path; the {what} has its own field", f"write {example}")
     elif any(text in parts.hostname for text in OTHERS[name]):
         entry.problem(name, f"{parts.hostname} is a name of another service", f"write {example}")
     elif fault := _fault_of_name(parts.hostname, urllib.parse.urlsplit(example).hostname or ""):
@@ -219,9 +222,21 @@ def check_credential(entry: Entry) -> None:
                 credential.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
 
 
+def check_management(draft: Draft) -> None:
+    """A projected token is of somebody."""
+    variable = "etcd_backup_management"
+    host, value = draft.writer(variable), draft.site_value(variable)
+    if host and isinstance(value, Mapping) and value.get("kind") == "workload_identity":
+        entry = Entry(draft, host, variable, value, host.settings[variable].value)
+        for name in ("client_id", "tenant_id", "token_file"):
+            if not entry.has(name):
+                entry.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
+
+
 def _check_folder(entry: Entry) -> None:
     path = PurePosixPath(entry.text("path"))
-    if path.is_absolute() and (len(path.parts) < 3 or path.is_relative_to("/var/lib/etcd")):
+    is_lost = (path.parts[1:2] and path.parts[1] in _NOT_LASTING) or path.is_relative_to("/var/run")
+    if path.is_absolute() and (is_lost or len(path.parts) < 3 or path.is_relative_to("/var/lib/etcd")):
         entry.problem(
             "path",
             f"{path} is no place for backups",
@@ -229,4 +244,4 @@ def _check_folder(entry: Entry) -> None:
         )
 
 
-CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree)
+CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree, check_management)

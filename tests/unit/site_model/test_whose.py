@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .backup_mutations import AZURE, VAULT
+from .backup_mutations import AZURE, FILE, VAULT
 from .conftest import Example
 from .mutations import ALL
 
@@ -32,6 +32,11 @@ WRONG = (
         "a machine of Arc has its own alone",
         "kind: arc, client_id",
     ),
+    (AZURE.replace("windows.net", "windows.net/etcd"), "the container has its own field", "account_url"),
+    (FILE.replace("/srv/etcd-backup", "/dev/shm/backup"), "is no place for backups", "path: /dev"),
+    (FILE.replace("/srv/etcd-backup", "/run/backup"), "is no place for backups", "path: /run"),
+    (f"{FILE}    prefix: ../", "is no prefix", "prefix:"),
+    ("etcd_backup_management: {kind: workload_identity}", "token_file: is missing", ""),
     ("etcd_disk_devices: [/dev/disk/by-id]", "is no lasting name of a disk", ""),
 )
 
