@@ -223,7 +223,7 @@ def _racked(rng: Random) -> Values:
         },
         "site_bare_metal_racks": {"rack-1": rack},
         "site_bare_metal_account": {"user": "ironspan", "authorized_keys": [_SSH]},
-        "site_bare_metal_known_hosts": "~/known_hosts",
+        "site_bare_metal_known_hosts": "/srv/known_hosts",
         "site_bare_metal_at_once": rng.randint(1, 100),
         "site_bare_metal_image": {
             "source": "http://10.2.0.5/server.raw",
@@ -299,6 +299,7 @@ NOT_ALONE = (
     "etcd_election_ms",
     "etcd_backup_stores",
     "etcd_backup_keys",
+    "etcd_backup_management",
     "gpu_",
     "gvisor_",
     "identity_",
