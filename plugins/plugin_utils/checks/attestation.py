@@ -50,8 +50,7 @@ def check_one_each(draft: Draft) -> None:
     for host in draft.hosts.values():
         digest = str(host.values.get(DIGEST) or "")
         other = owners.setdefault(digest, host.name) if digest else host.name
-        place = draft.place(host, DIGEST)
-        if other != host.name and place not in said:
+        if other != host.name and (place := draft.place(host, DIGEST)) not in said:
             said.add(place)
             message = f"is that of host {other} too, and {host.name} has a TPM of its own"
             draft.problems.add(place, DIGEST, message, "write it in host_vars, and for one host")

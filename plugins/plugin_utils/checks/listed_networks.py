@@ -57,6 +57,8 @@ def check_metrics(draft: Draft) -> None:
             place = draft.place(host, variable)
             is_wrong = address.is_multicast or address.is_link_local or str(address) == "255.255.255.255"
             inside = next((name for name, network in own if address in network), "")
+            # A loopback address is right where pods have that network by mistake.
+            inside = "" if address.is_loopback else inside
             if (is_wrong or inside) and place not in said:
                 said.add(place)
                 remedy = "write 127.0.0.1, or an address of the host"
