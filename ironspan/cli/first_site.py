@@ -90,7 +90,11 @@ QUESTIONS: t.Final = (
         "endpoint",
         "Name under which the API is found, for the life of the cluster",
         "api.example.internal",
-        _pattern(rf"{_LABEL}(\.{_LABEL}){{1,4}}", "a DNS name, such as api.example.internal"),
+        # A last part of digits is taken for an address; localhost and cluster.local are answered on the spot.
+        _pattern(
+            rf"(?!(?:.*\.)?(?:localhost|cluster\.local)$){_LABEL}(\.{_LABEL}){{0,3}}\.(?=[a-z]){_LABEL}",
+            "a DNS name of two parts or more, such as api.example.internal",
+        ),
     ),
     Question("endpoint-address", "Address behind it (of a load balancer)", "10.20.0.10", _address),
     Question("racks", "How many racks on premises (1 to 20)", "1", _number(*range(1, 21))),

@@ -54,6 +54,7 @@ DRAWN = st.fixed_dictionaries(
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answers=DRAWN)
 @example(answers={"name": "0", "endpoint": "0.0"})
+@example(answers={"endpoint": "api.cluster.local"})
 @example(answers={"azure-first": "255.255.255.254"})
 def test_all_that_can_be_answered_is_valid_or_refused(
     answers: dict[str, str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
