@@ -110,16 +110,16 @@ def check_resolvers(draft: Draft) -> None:
 
 
 def check_cgroups(draft: Draft) -> None:
-    """A kubelet starts on what is accepted."""
+    """A kubelet starts on some host that is accepted; with 1 and 2 that is one with 2."""
     said = set()
     for host in draft.hosts.values():
         versions = host.values.get(CGROUPS)
-        if not isinstance(versions, list) or 1 not in versions or not host.values.get(FAIL_V1):
+        if versions != [1] or not host.values.get(FAIL_V1):
             continue
         place = draft.place(host, CGROUPS)
         if place not in said:
             said.add(place)
-            message = f"has 1, and there the kubelet refuses to start ({FAIL_V1})"
+            message = f"is 1, and there the kubelet refuses to start ({FAIL_V1})"
             draft.problems.add(place, CGROUPS, message, f"write [2], or {FAIL_V1}: false")
 
 
