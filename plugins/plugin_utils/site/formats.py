@@ -4,24 +4,31 @@
 
 Role variables name one as their ``format`` in ``meta/argument_specs.yml``. A text that its target would read
 otherwise than it was meant (a line break, a space, ``;``, ``$()``, ``..``, a leading ``-``) is refused before
-anything is made from it. Patterns name the digits and letters that they take: Python's classes also hold
-those of other scripts. What a value means beside its form is for the checks of its domain.
+anything is made from it. What a value means beside its form is for the checks of its domain.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
-import re
-import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.calendars import is_calendar
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.judges import (
+    HOST,
+    Judge,
+    is_address,
+    is_git_ref,
+    is_git_url,
+    is_line,
+    is_network,
+    is_url,
+    like,
+    no_climbing,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.strict_reader import LOADER
 
-Judge = Callable[[str], bool]
 _OF_KERNEL = ("dev", "proc", "sys")
 
 
@@ -40,83 +47,15 @@ class Grammar:
     instead: str
 
 
-def _like(pattern: str, longest: int = 0) -> Judge:
-    compiled = re.compile(pattern, re.ASCII)
-
-    def is_right(text: str) -> bool:
-        return compiled.fullmatch(text) is not None and not (longest and len(text) > longest)
-
-    return is_right
-
-
-def _no_climbing(judge: Judge) -> Judge:
-    """Let a judge refuse ``..`` between slashes."""
-    return lambda text: judge(text) and ".." not in text.split("/")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return "%" not in text and str(ipaddress.ip_address(text)) != ""
-    except ValueError:
-        return False
-
-
-def _is_network(text: str) -> bool:
-    try:
-        return "/" in text and text.isascii() and str(ipaddress.IPv4Network(text)) == text
-    except ValueError:
-        return False
-
-
-def _is_url(text: str) -> bool:
-    if not _URL_TEXT(text):
-        return False
-    try:
-        parts = urllib.parse.urlsplit(text)
-        # A login would be in every log that has the address.
-        is_open = "@" not in parts.netloc
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and is_open
-    except ValueError:
-        return False
-
-
-def _is_git_url(text: str) -> bool:
-    if not _GIT_URL(text):
-        return False
-    try:
-        return "://" not in text or urllib.parse.urlsplit(text).port != 0
-    except ValueError:
-        return False
-
-
-def _is_git_ref(text: str) -> bool:
-    # git-check-ref-format(1); a commit is one too.
-    parts = text.split("/")
-    return _GIT_REF(text) and ".." not in text and not any(part.endswith((".", ".lock")) for part in parts)
-
-
-def _is_line(text: str) -> bool:
-    # A non-breaking space is no printable character to Python; people's keyboards make them.
-    return bool(text.strip()) and all(char.isprintable() or char == "\u00a0" for char in text)
-
-
-_WORD = _like(r"[A-Za-z0-9_./:@*+%=,~\[\]#][A-Za-z0-9_./:@*+%=,~\[\]#-]*")
-_URL_TEXT = _like(r"https?://[A-Za-z0-9._~:/?#@!&'()*+,=%\[\]-]+")
-_QUALIFIED = _like(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_WORD = like(r"[A-Za-z0-9_./:@*+%=,~\[\]#][A-Za-z0-9_./:@*+%=,~\[\]#-]*")
+_QUALIFIED = like(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _HEX = "[0-9a-fA-F]"
-_PATH = _like(r"/[A-Za-z0-9._/@:+,=~-]*", 4095)
+_PATH = like(r"/[A-Za-z0-9._/@:+,=~-]*", 4095)
 _REPOSITORY = r"[a-z0-9]+([._/-]+[a-z0-9]+)*"
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
-_GIT_URL = _like(
-    rf"https?://{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
-    rf"|(ssh|git)://([A-Za-z0-9._-]+@)?{_HOST}(:[0-9]{{1,5}})?/[A-Za-z0-9._~/%+-]+"
-    rf"|[A-Za-z0-9._-]+@{_HOST}:[A-Za-z0-9._~/%+-]+|file:///[A-Za-z0-9._~/%+-]+"
-)
-_GIT_REF = _like(r"[A-Za-z0-9_][A-Za-z0-9._@+,=%#-]*(/[A-Za-z0-9_@+,=%#-][A-Za-z0-9._@+,=%#-]*)*")
 _SHARE = r"(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)%"
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 
-is_taken_for_address = _like(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)")
+is_taken_for_address = like(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)")
 """Tell whether resolvers read a name as an address, as inet_aton(3) does: 1001 is 0.0.3.233."""
 
 AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
@@ -125,11 +64,11 @@ AZURE_FILE = Path(__file__).absolute().with_name("azure_names.yml")
 
 def _of_azure() -> Iterator[tuple[str, Grammar]]:
     for name, entry in yaml.load(AZURE_FILE.read_text(encoding="utf-8"), Loader=LOADER).items():
-        yield f"azure_{name}", Grammar(entry["what"], _like(entry["pattern"]), entry["instead"])
+        yield f"azure_{name}", Grammar(entry["what"], like(entry["pattern"]), entry["instead"])
 
 
 GRAMMARS: Mapping[str, Grammar] = {
-    "line": Grammar("line of text", _is_line, "write it in one line, without control characters"),
+    "line": Grammar("line of text", is_line, "write it in one line, without control characters"),
     "word": Grammar(
         "single word",
         _WORD,
@@ -143,7 +82,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "path": Grammar(
         "path on a host",
-        _no_climbing(_PATH),
+        no_climbing(_PATH),
         "write it from / on, of letters, digits and ._@:+,=~-, without ..",
     ),
     "local_path": Grammar(
@@ -154,44 +93,44 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "folder": Grammar(
         "folder on a host",
-        _no_climbing(lambda text: _PATH(text) and text.strip("/").split("/")[0] not in ("", *_OF_KERNEL)),
+        no_climbing(lambda text: _PATH(text) and text.strip("/").split("/")[0] not in ("", *_OF_KERNEL)),
         "write it from / on, of letters, digits and ._@:+,=~-, without .. and not below /dev, /proc or /sys",
     ),
     "disk": Grammar(
         # Names such as /dev/sdc are given in the order in which disks are found, anew with each boot.
         "lasting name of a disk",
-        _no_climbing(_like(r"/dev/disk/[A-Za-z0-9._-]+/[A-Za-z0-9._/@:+,=~-]*[A-Za-z0-9._@:+,=~-]", 4095)),
+        no_climbing(like(r"/dev/disk/[A-Za-z0-9._-]+/[A-Za-z0-9._/@:+,=~-]*[A-Za-z0-9._@:+,=~-]", 4095)),
         "write a path below /dev/disk, for example /dev/disk/by-id/..., as 'ls -lR /dev/disk' shows them",
     ),
-    "address": Grammar("IP address", _is_address, "write one address, for example 10.20.0.10"),
+    "address": Grammar("IP address", is_address, "write one address, for example 10.20.0.10"),
     "ipv4": Grammar(
-        "IPv4 address", lambda text: _is_address(text) and ":" not in text, "write for example 10.20.0.10"
+        "IPv4 address", lambda text: is_address(text) and ":" not in text, "write for example 10.20.0.10"
     ),
-    "cidr": Grammar("IPv4 network", _is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
-    "url": Grammar("http or https URL", _is_url, "write https://NAME, without spaces and without a login"),
+    "cidr": Grammar("IPv4 network", is_network, "write it as ADDRESS/LENGTH, for example 10.20.0.0/20"),
+    "url": Grammar("http or https URL", is_url, "write https://NAME, without spaces and without a login"),
     "git_url": Grammar(
         "address of a git repository",
-        _is_git_url,
+        is_git_url,
         "write https://HOST/PATH or ssh://git@HOST/PATH, without a password",
     ),
     "git_ref": Grammar(
-        "branch, tag or commit of git", _is_git_ref, "write it as git shows it, for example main or v1.2"
+        "branch, tag or commit of git", is_git_ref, "write it as git shows it, for example main or v1.2"
     ),
     "inner_path": Grammar(
         "path inside of a folder",
-        _no_climbing(_like(r"[A-Za-z0-9._@:+,=][A-Za-z0-9._/@:+,=~-]*", 4095)),
+        no_climbing(like(r"[A-Za-z0-9._@:+,=][A-Za-z0-9._/@:+,=~-]*", 4095)),
         "write it without a slash, ~ or hyphen in front and without ..",
     ),
     "host_or_address": Grammar(
         "host name or address",
         lambda text: (
-            _is_address(text)
-            or (_like(rf"(\*\.)?{_HOST}", 253)(text) and not is_taken_for_address(text))
+            is_address(text)
+            or (like(rf"(\*\.)?{HOST}", 253)(text) and not is_taken_for_address(text))
         ),
         "write a name of letters, digits, '-' and '.', or an address",
     ),
     "registry": Grammar(
-        "registry", _like(rf"{_HOST}(:[0-9]{{1,5}})?", 259), "write NAME or NAME:PORT, without https://"
+        "registry", like(rf"{HOST}(:[0-9]{{1,5}})?", 259), "write NAME or NAME:PORT, without https://"
     ),
     "label_value": Grammar(
         "value of labels",
@@ -201,45 +140,45 @@ GRAMMARS: Mapping[str, Grammar] = {
     "path_segment": Grammar(
         # apimachinery, pkg/api/validation/path: what RBAC takes for a name.
         "name of RBAC",
-        lambda text: _is_line(text) and text not in (".", "..") and not set(text) & {"/", "%"},
+        lambda text: is_line(text) and text not in (".", "..") and not set(text) & {"/", "%"},
         "write one line without / and %",
     ),
     "version": Grammar(
         "version",
-        _like(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]*", 128),
+        like(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]*", 128),
         'write it as it is released, in quotes, for example "1.36.4"',
     ),
     "release": Grammar(
         "release of a kernel",
-        _like(r"[0-9]{1,4}(\.[0-9]{1,5}){0,3}"),
+        like(r"[0-9]{1,4}(\.[0-9]{1,5}){0,3}"),
         'write it in quotes, for example "5.15"',
     ),
     "account": Grammar(
         # Of a directory it may have a domain, in front or behind.
         "name of an account",
-        _like(r"[A-Za-z0-9_]([A-Za-z0-9_.@\\+-]{0,254}[A-Za-z0-9_$])?"),
+        like(r"[A-Za-z0-9_]([A-Za-z0-9_.@\\+-]{0,254}[A-Za-z0-9_$])?"),
         "write the name that ssh takes, without spaces",
     ),
     "package": Grammar(
-        "name of a package", _like(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", 255), "write it as apt or dnf does"
+        "name of a package", like(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", 255), "write it as apt or dnf does"
     ),
     "package_of_kernel": Grammar(
         "name of a package",
-        _like(r"[a-z0-9][a-z0-9+._-]*(\{\}[a-z0-9+._-]*)?", 255),
+        like(r"[a-z0-9][a-z0-9+._-]*(\{\}[a-z0-9+._-]*)?", 255),
         "write for example linux-image-{}",
     ),
     "package_version": Grammar(
         "version of a package",
-        _like(r"([A-Za-z0-9][A-Za-z0-9.+~:_-]*)?\*?", 255),
+        like(r"([A-Za-z0-9][A-Za-z0-9.+~:_-]*)?\*?", 255),
         "write it as apt does; a * at its end stands for the rest",
     ),
     "module": Grammar(
-        "name of a kernel module", _like(r"[A-Za-z0-9_][A-Za-z0-9_-]*", 55), "write it as lsmod does"
+        "name of a kernel module", like(r"[A-Za-z0-9_][A-Za-z0-9_-]*", 55), "write it as lsmod does"
     ),
     "sysctl_key": Grammar(
         # Dots in the names of interfaces are slashes there, sysctl.d(5).
         "name of a kernel setting",
-        _like(r"[A-Za-z0-9_][A-Za-z0-9_/:@-]*(\.[A-Za-z0-9_][A-Za-z0-9_/:@-]*)+", 255),
+        like(r"[A-Za-z0-9_][A-Za-z0-9_/:@-]*(\.[A-Za-z0-9_][A-Za-z0-9_/:@-]*)+", 255),
         "write it with dots, as sysctl prints it",
     ),
     "sysctl_value": Grammar(
@@ -247,40 +186,40 @@ GRAMMARS: Mapping[str, Grammar] = {
         lambda text: all(char.isprintable() or char == "\t" for char in text),
         "write it in one line",
     ),
-    "keyword": Grammar("keyword", _like(r"[A-Za-z][A-Za-z0-9]*"), "write letters and digits"),
+    "keyword": Grammar("keyword", like(r"[A-Za-z][A-Za-z0-9]*"), "write letters and digits"),
     "plugin": Grammar(
         "name of a plugin",
-        _like(r"([a-z_][a-z0-9_]*\.){0,2}[a-z_][a-z0-9_]*"),
+        like(r"([a-z_][a-z0-9_]*\.){0,2}[a-z_][a-z0-9_]*"),
         "write for example ssh, or ansible.builtin.ssh",
     ),
     "option_name": Grammar(
-        "name of an option", _like(r"[A-Za-z][A-Za-z0-9_]*"), "write letters, digits and '_'"
+        "name of an option", like(r"[A-Za-z][A-Za-z0-9_]*"), "write letters, digits and '_'"
     ),
     "flag_name": Grammar(
         "name of a flag",
-        _like(r"[A-Za-z0-9][A-Za-z0-9_.-]*"),
+        like(r"[A-Za-z0-9][A-Za-z0-9_.-]*"),
         "write it without the dashes in front, and its value behind the colon",
     ),
     "flag_value": Grammar(
-        "value of a flag", lambda text: not text or _is_line(text), "write it in one line"
+        "value of a flag", lambda text: not text or is_line(text), "write it in one line"
     ),
     "setting_value": Grammar(
-        "value of a setting", lambda text: not text or _is_line(text), "write it in one line"
+        "value of a setting", lambda text: not text or is_line(text), "write it in one line"
     ),
     "quantity": Grammar(
         # apimachinery, pkg/api/resource: a number with a suffix.
         "quantity",
-        _like(rf"{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
+        like(rf"{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
         "write it as Kubernetes does, for example 100m, 256Mi or 1Gi",
     ),
     "threshold": Grammar(
         "threshold",
-        _like(rf"{_SHARE}|{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
+        like(rf"{_SHARE}|{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{{1,2}})?"),
         "write a quantity or a share, for example 100Mi or 10%",
     ),
     "share": Grammar(
         "number or share",
-        _like(r"[1-9][0-9]{0,4}|([1-9][0-9]?|100)%"),
+        like(r"[1-9][0-9]{0,4}|([1-9][0-9]?|100)%"),
         "write for example 10%, or 2",
     ),
     "calendar": Grammar(
@@ -290,21 +229,21 @@ GRAMMARS: Mapping[str, Grammar] = {
     ),
     "uuid": Grammar(
         "identifier",
-        _like(rf"(?!0{{8}}-0{{4}}-0{{4}}-0{{4}}-0{{12}}){_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
+        like(rf"(?!0{{8}}-0{{4}}-0{{4}}-0{{4}}-0{{12}}){_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
         "write the UUID that Entra or Azure shows",
     ),
     "image": Grammar(
         "image",
-        _like(rf"{_HOST}(:[0-9]{{1,5}})?/{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
+        like(rf"{HOST}(:[0-9]{{1,5}})?/{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
               rf"(@sha256:[0-9a-f]{{64}})?"),
         "write REGISTRY/NAME:TAG, or REGISTRY/NAME@sha256:DIGEST",
     ),
     "sha256": Grammar(
-        "SHA-256", _like(r"[0-9a-f]{64}"), "write 64 hexadecimal digits, in small letters and in quotes"
+        "SHA-256", like(r"[0-9a-f]{64}"), "write 64 hexadecimal digits, in small letters and in quotes"
     ),
     "kernel_arguments": Grammar(
         "line of kernel arguments",
-        _like(r"[A-Za-z0-9_.,:=/@+%*\"' -]*", 2048),
+        like(r"[A-Za-z0-9_.,:=/@+%*\"' -]*", 2048),
         "write NAME or NAME=VALUE with spaces between, in one line",
     ),
     **dict(_of_azure()),
