@@ -260,5 +260,13 @@ def outbound(given: Given) -> Iterator[Fault]:
         yield ("azure_outbound", "kind"), message, "write none"
 
 
+def administrators(given: Given) -> Iterator[Fault]:
+    """Somebody reaches the machines that are made in a network of ours."""
+    machines = given.values["azure_machines"] or given.values["azure_pools"]
+    if machines and not given.values[EXISTING]["virtual_network"] and not given.values[_ADMINISTRATORS]:
+        message = "is empty, and security groups would keep everybody from the machines' SSH"
+        yield (_ADMINISTRATORS,), message, "write the private network that the controller is in"
+
+
 FIRST: tuple[Judge, ...] = (space, others)
-JUDGES: tuple[Judge, ...] = (rack_hosts, resolvers, subnets, api, outbound)
+JUDGES: tuple[Judge, ...] = (administrators, rack_hosts, resolvers, subnets, api, outbound)

@@ -10,7 +10,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.named import NAMED, logical_names
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import (
-    EXISTING,
     REGION,
     SPACE,
     SUBSCRIPTION,
@@ -18,7 +17,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
-_ZONES, _ADMINISTRATORS = "azure_zones", "azure_administrator_networks"
+_ZONES = "azure_zones"
 _MOST_PRINCIPALS, _MOST_ACTIONS, _MOST_TAGS = 5, 200, 45
 """Azure, Deployment stacks: deny settings. Of fifty tags five stay for ironspan's own."""
 
@@ -45,10 +44,6 @@ def missing(given: Given) -> Iterator[Fault]:
         )
     if machines and not given.values["azure_authorized_keys"]:
         yield ("azure_authorized_keys",), "is empty, and nobody could log in", "write public keys of SSH"
-    ours = not given.values[EXISTING]["virtual_network"]
-    if machines and ours and not given.values[_ADMINISTRATORS]:
-        message = "is empty, and security groups would keep everybody from the machines' SSH"
-        yield (_ADMINISTRATORS,), message, "write the private network that the controller is in"
     tenant, subscription = given.values["azure_tenant"], given.values[SUBSCRIPTION]
     if tenant and tenant.lower() == subscription.lower():
         message = "is the identifier of the subscription"

@@ -89,11 +89,12 @@ def test_its_certificate_is_a_servers_for_where_it_listens(render: Render) -> No
 
 
 def test_the_controllers_authority_goes_with_it(render: Render, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "ca.crt").write_text("an authority\n")
+    authority_text = "-----BEGIN CERTIFICATE-----\n"
+    (tmp_path / "ca.crt").write_text(authority_text)
     found = rendered(render, awx_ca_file=str(tmp_path / "ca.crt"))
     authority = found.resources("desk-1")["events/controller-ca"]
     written = json.loads(found.content("desk-1", "events/settings"))
-    assert (authority["path"], authority["content"]) == (written["controller"]["ca_file"], "an authority\n")
+    assert (authority["path"], authority["content"]) == (written["controller"]["ca_file"], authority_text)
 
 
 @pytest.mark.parametrize(

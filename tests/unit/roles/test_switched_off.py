@@ -66,7 +66,7 @@ CASES = [
     Case(
         "containerd",
         "rack-1",
-        {"containerd_registries": ["registry.example.com"]},
+        {"containerd_registries": ["registry.k8s.io", "ghcr.io", "registry.example.com"]},
         ("/etc/containerd/certs.d/registry.example.com",),
     ),
     Case(
