@@ -286,7 +286,7 @@ def _ini(site: Site, written: Written, rng: Random) -> None:
         for host in hosts:
             values = {} if host in told else of_hosts.get(host, {})
             told.add(host)
-            words = " ".join(f"{name}={json.dumps(str(value))}" for name, value in values.items())
+            words = " ".join(f"{name}={_ini_word(value)}" for name, value in values.items())
             key = ("hosts", host) if ("hosts", host) not in written.where else ("hosts", group, host)
             lines.add(f"{host} {words}".strip(), *key)
             for name in values:
@@ -296,6 +296,11 @@ def _ini(site: Site, written: Written, rng: Random) -> None:
         lines.add(f"[{group}:children]", "groups", group)
         for child in children:
             lines.add(child, "groups", group, child)
+
+
+def _ini_word(value: t.Any) -> str:
+    """Return a value as INI has it: a bare None is nothing to Ansible, which reads it as Python does."""
+    return json.dumps("'None'" if value == "None" else str(value))
 
 
 def _is_range(group: str, hosts: list[str]) -> bool:
