@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
-    network_of,
+    of_cluster,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
@@ -58,11 +58,7 @@ def _wrong(draft: Draft, text: str, host: HostDraft) -> str:
         return f"{text} is the cache itself"
     if kind := unusable(address, bool(host.values.get("site_lab"))):
         return f"{text} is a {kind} address"
-    for variable in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, variable)
-        if network is not None and address in network:
-            return f"{text} lies in {variable} ({network})"
-    return ""
+    return of_cluster(draft, address)
 
 
 CHECKS = (check_address, check_resolvers)

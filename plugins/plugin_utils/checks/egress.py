@@ -14,6 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import egre
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
+    of_cluster,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
@@ -130,11 +131,7 @@ def _wrong_resolver(draft: Draft, text: str) -> str:
     kind = unusable(address, bool(draft.site_value("site_lab")))
     if kind and kind != "link-local":
         return f"{text} is a {kind} address"
-    for variable in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, variable)
-        if network is not None and address in network:
-            return f"{text} lies in {variable} ({network})"
-    return ""
+    return of_cluster(draft, address)
 
 
 def check_node_ports(draft: Draft) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
-    network_of,
+    of_cluster,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
@@ -127,11 +127,7 @@ def _out_of_reach(draft: Draft, text: str) -> str:
     address = ipaddress.IPv4Address(text)
     if kind := unusable(address, bool(draft.site_value("site_lab"))):
         return f"{text} is a {kind} address"
-    for variable in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, variable)
-        if network is not None and address in network:
-            return f"{text} lies in {variable} ({network})"
-    return ""
+    return of_cluster(draft, address)
 
 
 def check_what_is_served(draft: Draft) -> None:

@@ -32,6 +32,15 @@ _PRIVATE = tuple(
 _TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(%[A-Za-z0-9_.-]+)?")
 
 
+def of_cluster(draft: Draft, address: ipaddress.IPv4Address) -> str:
+    """Return what is wrong with an address that only pods or services have, an empty text with any other."""
+    for variable in ("site_pod_cidr", "site_service_cidr"):
+        network = network_of(draft, variable)
+        if network is not None and address in network:
+            return f"{address} lies in {variable} ({network})"
+    return ""
+
+
 def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.IPv4Network | None:
     """Return a site-wide network, None (reported if asked) when it is not an IPv4 network."""
     text = draft.site_value(variable)

@@ -57,6 +57,13 @@ class Example:
         assert len(found) == 1, f"{text!r} is on lines {found} of {file}"
         return found[0]
 
+    def insist_refused(self, file: str, lines: str, says: str) -> None:
+        """Add lines to a file, and insist that their last is refused with these words, and no other."""
+        self.append(file, f"{lines}\n")
+        every = self.problems()
+        named = {(problem.file, problem.line) for problem in every if says in str(problem)}
+        assert named == {(str(self.folder / file), self.line(file, lines.splitlines()[-1]))}, every
+
     def load(self, **options: t.Any) -> tuple[Site | None, list[Problem]]:
         """Read it."""
         return load_site([self.folder], environment=self.environment, **options)

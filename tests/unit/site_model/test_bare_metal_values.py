@@ -144,11 +144,7 @@ WRONG = (
 
 @pytest.mark.parametrize(("lines", "says"), WRONG)
 def test_what_no_server_can_have(example: Example, lines: str, says: str) -> None:
-    example.append(ALL, f"{lines}\n")
-    found = [problem for problem in example.problems() if says in str(problem)]
-    assert {(problem.file, problem.line) for problem in found} == {
-        (str(example.folder / ALL), example.line(ALL, lines.splitlines()[-1]))
-    }, example.problems()
+    example.insist_refused(ALL, lines, says)
 
 
 RIGHT = (

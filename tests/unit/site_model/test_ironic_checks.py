@@ -58,11 +58,7 @@ def with_ironic(example: Example) -> None:
 @pytest.mark.parametrize(("lines", "says"), WRONG)
 def test_what_an_ironic_of_ours_cannot_do(example: Example, lines: str, says: str) -> None:
     with_ironic(example)
-    example.append(ALL, f"{lines}\n")
-    found = [problem for problem in example.problems() if says in str(problem)]
-    assert {(problem.file, problem.line) for problem in found} == {
-        (str(example.folder / ALL), example.line(ALL, lines.splitlines()[-1]))
-    }, example.problems()
+    example.insist_refused(ALL, lines, says)
 
 
 RIGHT = (
