@@ -15,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.admission.variable
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, SiteError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 _ACCOUNT = "system:serviceaccount:"
 OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
@@ -61,6 +62,7 @@ def check_release(draft: Draft) -> None:
 
 def check_addresses(draft: Draft) -> None:
     """What ends up in an expression is a network, or the name of a user."""
+    api = parsed(str(draft.site_value("site_api_address")))
     for index, text in enumerate(draft.site_value(ADDRESSES) or ()):
         if text is None:
             continue  # It has been named as none.
@@ -69,7 +71,6 @@ def check_addresses(draft: Draft) -> None:
         except ValueError as error:
             _add(draft, ADDRESSES, index, f"is no network: {error}", "write one such as 203.0.113.0/28")
             continue
-        api = _address_of_api(draft)
         if network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
             message = f"{network} has no addresses that a service is reached at"
             _add(draft, ADDRESSES, index, message, "write one such as 203.0.113.0/28")
@@ -81,13 +82,6 @@ def check_addresses(draft: Draft) -> None:
         if not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)) or (is_account and str(text).count(":") != 3):
             remedy = "write one such as system:serviceaccount:metallb-system:controller"
             _add(draft, PROGRAMS, index, f"{text!r} is no name of a user", remedy)
-
-
-def _address_of_api(draft: Draft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(str(draft.site_value("site_api_address")))
-    except ValueError:
-        return None
 
 
 def _add(draft: Draft, variable: str, index: int, message: str, remedy: str) -> None:

@@ -8,7 +8,6 @@ least 10 addresses and at most 20 bits; the pod subnet may be at most 16 bits wi
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
 
 WIDEST_SERVICE_PREFIX = 12
 NARROWEST_SERVICE_PREFIX = 28
@@ -90,15 +89,7 @@ def _report_network(draft: Draft, place: Place, variable: str, text: str) -> Non
 def address_of(host: HostDraft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address of a host, None when what is written is not one."""
     text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
-    return _parsed(str(text))
-
-
-@functools.lru_cache(maxsize=1 << 14)  # several checks ask for the same hosts
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
+    return parsed(str(text))
 
 
 def address_variable(host: HostDraft) -> str:
@@ -265,7 +256,7 @@ def _check_reached(
 
 def _is_target(text: str) -> bool:
     """Tell whether SSH can connect there: a name, also one of ssh_config(5), or an address of one machine."""
-    address = _parsed(text)
+    address = parsed(text)
     if address is None:
         return _TARGET.fullmatch(text) is not None and not is_taken_for_address(text)
     return unusable(address, lab=True) in ("", "link-local")
@@ -277,7 +268,7 @@ def _check_management(
     """Where Ansible reaches a host, when that is another address, is outside the cluster's networks too."""
     if (
         not host.values.get("site_address")
-        or (address := _parsed(str(host.values.get("ansible_host")))) is None
+        or (address := parsed(str(host.values.get("ansible_host")))) is None
     ):
         return
     for name, network in networks:

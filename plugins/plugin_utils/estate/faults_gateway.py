@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import Network
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SPACE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed_ipv4, unusable
 
 _GATEWAY, _RACKS = "azure_gateway", "azure_rack_networks"
 _OWN_ASN = 65515
@@ -29,13 +28,6 @@ _SIZES = {
 }
 _CIRCUIT = re.compile(r".*/providers/Microsoft\.Network/expressRouteCircuits/[^/]+", re.IGNORECASE)
 _CERTIFICATE = re.compile(r"https://[^/]+/(certificates|secrets)/[A-Za-z0-9-]+(/[0-9a-f]{32})?")
-
-
-def _address(text: str) -> ipaddress.IPv4Address | None:
-    try:
-        return ipaddress.IPv4Address(text)
-    except ValueError:
-        return None
 
 
 def gateway(given: Given) -> Iterator[Fault]:
@@ -119,14 +111,14 @@ def _numbers(given: Given, path: Path, peer: Mapping[str, t.Any]) -> Iterator[Fa
 
 def _addresses(given: Given, path: Path, peer: Mapping[str, t.Any]) -> Iterator[Fault]:
     public, bgp = str(peer["address"]), str(peer["bgp_address"])
-    found = _address(public)
+    found = parsed_ipv4(public)
     if found is None or not found.is_global:
         yield (
             (*path, "address"),
             f"{public} is no public IPv4 address",
             "write where Azure reaches the router",
         )
-    inside = _address(bgp)
+    inside = parsed_ipv4(bgp)
     networks = {name: given.values.get(name) for name in (SPACE, "site_pod_cidr", "site_service_cidr")}
     others = {address: name for name, (address, _groups) in given.hosts.items()}
     remedy = "write the router's own"

@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.model import SUBNETS, Network
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import EXISTING, SPACE
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed_ipv4, unusable
 
 _SHARED = Network("100.64.0.0/10")
 _PRIVATE = tuple(map(Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
@@ -122,7 +122,7 @@ def resolvers(given: Given) -> Iterator[Fault]:
 
 def _unreachable(given: Given, text: str) -> str:
     """Return why no machine reaches an address; empty where nothing speaks against it."""
-    address = _address(text)
+    address = parsed_ipv4(text)
     if address is None:
         return ""
     if kind := unusable(address, lab=False):
@@ -147,17 +147,10 @@ def rack_hosts(given: Given) -> Iterator[Fault]:
     for name, (address, groups) in given.hosts.items():
         if "on_prem" not in groups or "azure" in groups or given.estate is None:
             continue
-        found = _address(address)
+        found = parsed_ipv4(address)
         if found and not any(found in network for network in racks):
             message = f"host {name} ({address}) is in none of them, and security groups would keep it out"
             yield (_RACKS,), message, "write the network that it is in too"
-
-
-def _address(text: str) -> ipaddress.IPv4Address | None:
-    try:
-        return ipaddress.IPv4Address(text)
-    except ValueError:
-        return None
 
 
 def subnets(given: Given) -> Iterator[Fault]:
@@ -214,7 +207,7 @@ def api(given: Given) -> Iterator[Fault]:
         # By the name of the endpoint a control plane asks itself, which it cannot do through the balancer.
         message = f"port {estate.api.port} is not that of the API servers ({estate.api.backend_port})"
         yield ("site_api_endpoint",), message, f"write {estate.api.host}:{estate.api.backend_port}"
-    found, network = _address(estate.api.address), estate.subnets["control"].network
+    found, network = parsed_ipv4(estate.api.address), estate.subnets["control"].network
     if found is None or found not in network or not addresses.usable(network, found):
         message = f"{estate.api.address} is no address of a load balancer in {network} (subnet control)"
         first = network.network_address + addresses.RESERVED_FIRST
@@ -250,7 +243,7 @@ def outbound(given: Given) -> Iterator[Fault]:
         remedy = "write kind: nat, or take it out"
         yield ("azure_outbound", "addresses"), f"is {entry['addresses']}, and kind is {kind}", remedy
     path, remedy = ("azure_outbound", "next_hop"), "write the firewall's private one"
-    found = _address(hop)
+    found = parsed_ipv4(hop)
     if found and not found.is_private and found not in _SHARED:
         yield path, f"{hop} is a public address", remedy
     elif found and (message := _unreachable(given, hop) or _no_next_hop(given, hop, found)):
