@@ -78,6 +78,7 @@ def test_maintenance(client: EtcdClient, members: Members) -> None:
     client.move_leader(by_id[leader], follower)
     assert client.status(by_id[follower]).leader == follower
     revision = client.put(b"a", b"1").header.revision
+    members.wait_for_revision(revision)
     assert len({client.hash_kv(endpoint, revision).hash for endpoint in members.endpoints}) == 1
     client.defragment(by_id[leader])
     client.set_alarm(leader, rpc.CORRUPT, active=True)

@@ -91,7 +91,7 @@ def insist_on_equal_members(members: Members, client: EtcdClient) -> None:
         members.wait(name)
     # A revision of its own: of one that was compacted a member remembers a hash over what was before.
     revision = client.put(b"/registry/compared", b"").header.revision
-    wait(lambda: all(client.status(at).header.revision >= revision for at in members.endpoints))
+    members.wait_for_revision(revision)
     hashes = [client.hash_kv(endpoint, revision) for endpoint in members.endpoints]
     assert len({(one.compact_revision, one.hash) for one in hashes}) == 1
 

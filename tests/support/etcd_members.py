@@ -144,6 +144,20 @@ class Members:
                     pytest.fail(f"{name} does not come up:\n{log[-3000:]}")
                 time.sleep(0.05)
 
+    def wait_for_revision(self, revision: int, seconds: float = 60) -> None:
+        """Wait until every member has a revision; fails when one stays behind.
+
+        A follower applies a write after the leader answered it: asked for its hash before, it says
+        "required revision is a future revision".
+        """
+        end = time.monotonic() + seconds
+        with EtcdClient(self.endpoints, timeout=5) as client:
+            for endpoint in self.endpoints:
+                while (found := client.status(endpoint).header.revision) < revision:
+                    if time.monotonic() > end:
+                        pytest.fail(f"{endpoint} stays at revision {found}, before {revision}")
+                    time.sleep(0.02)
+
 
 @contextlib.contextmanager
 def running(program: Path, folder: Path, count: int = 1, flags: Sequence[str] = ()) -> Iterator[Members]:
