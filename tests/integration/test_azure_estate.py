@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -28,6 +27,7 @@ from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab.azure import settings
+from tests.support.killed_estate import deploy, in_a_process
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
@@ -272,16 +272,11 @@ def test_a_stale_plan_is_refused(arm: LabArm) -> None:
     assert run(arm).done == []
 
 
-def deploy_in_a_process(arm: LabArm, data: dict[str, t.Any]) -> None:
-    run(arm, **data)
-
-
 def test_a_killed_controller_is_followed_and_nothing_is_made_twice(arm: LabArm) -> None:
     arm.set(pace=0.05)
     before = len(arm.show()["machines"])
     try:
-        process = multiprocessing.get_context("fork").Process(target=deploy_in_a_process, args=(arm, {}))
-        process.start()
+        process = in_a_process(deploy, arm, {})
         until = time.monotonic() + 60
         while "put" not in {one["kind"] for one in arm.show()["running"]} and time.monotonic() < until:
             time.sleep(0.02)

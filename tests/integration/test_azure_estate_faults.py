@@ -8,16 +8,14 @@ After each of them the next run finishes: nothing is made twice, and nothing goe
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import typing as t
 
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
-from azure.core.pipeline.transport import RequestsTransport
 from azure.mgmt.compute import ComputeManagementClient
 
+from tests.support.killed_estate import deploy_until, in_a_process
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import SMALL, run
@@ -133,27 +131,9 @@ def test_what_a_connection_meets_is_survived(arm: LabArm, kind: str, settings: d
 # ---- a controller that is killed
 
 
-def killed(arm: LabArm, at: int, answered: bool, data: dict[str, t.Any]) -> None:
-    """Run in a process that kills itself before a request is sent, or once it is answered."""
-    send, count = RequestsTransport.send, [0]
-
-    def counted(self: t.Any, request: t.Any, **options: t.Any) -> t.Any:
-        count[0] += 1
-        if count[0] == at and not answered:
-            os.kill(os.getpid(), signal.SIGKILL)
-        response = send(self, request, **options)
-        if count[0] == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return response
-
-    RequestsTransport.send = counted
-    run(arm, **data)
-
-
 def kill(arm: LabArm, at: int, answered: bool, **data: t.Any) -> bool:
     """Return whether the run was killed; it may have ended before."""
-    process = multiprocessing.get_context("fork").Process(target=killed, args=(arm, at, answered, data))
-    process.start()
+    process = in_a_process(deploy_until, arm, data, at, answered)
     process.join(120)
     return process.exitcode == -signal.SIGKILL
 

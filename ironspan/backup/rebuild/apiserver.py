@@ -18,6 +18,7 @@ import time
 import typing as t
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -56,24 +57,24 @@ def read_all(scratch: Scratch, program: Path, counts: t.Mapping[str, int]) -> li
     """
     folder = scratch.folder / "apiserver"
     folder.mkdir(mode=0o700)
-    token, port = secrets.token_hex(16), _free_port()
-    log = folder / "apiserver.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            scratch.limited([str(program), *_flags(folder, scratch.endpoint, token, port)]),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        api = _Api(port, token)
-        _wait(api, process, log)
-        found = (_read(api, path, counts.get(prefix, 0)) for prefix, path in RESOURCES.items())
-        return [problem for problem in found if problem]
-    finally:
-        process.kill()
-        process.wait()
+    token, log = secrets.token_hex(16), folder / "apiserver.log"
+    with held_port() as port:
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                scratch.limited([str(program), *_flags(folder, scratch.endpoint, token, port)]),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            api = _Api(port, token)
+            _wait(api, process, log)
+            found = (_read(api, path, counts.get(prefix, 0)) for prefix, path in RESOURCES.items())
+            return [problem for problem in found if problem]
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _flags(folder: Path, endpoint: str, token: str, port: int) -> list[str]:
@@ -90,6 +91,7 @@ def _flags(folder: Path, endpoint: str, token: str, port: int) -> list[str]:
         f"--etcd-servers={endpoint}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
+        "--permit-port-sharing=true",
         f"--cert-dir={folder}",
         f"--token-auth-file={tokens}",
         "--anonymous-auth=false",
@@ -103,17 +105,24 @@ def _flags(folder: Path, endpoint: str, token: str, port: int) -> list[str]:
     ]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """Hold a port at which only programs of this user can listen, and only those that share it.
+
+    Nobody else gets it before the API server does, nor the token that is sent there; socket(7) on
+    SO_REUSEPORT.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 class _Api:
     def __init__(self, port: int, token: str) -> None:
         self._base = f"https://127.0.0.1:{port}"
         self._token = token
-        # It makes its certificate when it starts; what speaks there knows the token or is refused by it.
+        # It makes its certificate when it starts; nobody else can listen at a port that is held.
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

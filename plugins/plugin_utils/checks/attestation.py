@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 MODE, PCRS, TCTI = "node_attestation", "node_attestation_pcrs", "node_attestation_tcti"
 AUTHORITIES = "node_attestation_ek_authorities"
@@ -46,14 +47,13 @@ def check_asked(draft: Draft) -> None:
 def check_one_each(draft: Draft) -> None:
     """No two hosts have the TPM of one endorsement key."""
     owners: dict[str, str] = {}
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         digest = str(host.values.get(DIGEST) or "")
         other = owners.setdefault(digest, host.name) if digest else host.name
-        if other != host.name and (place := draft.place(host, DIGEST)) not in said:
-            said.add(place)
+        if other != host.name:
             message = f"is that of host {other} too, and {host.name} has a TPM of its own"
-            draft.problems.add(place, DIGEST, message, "write it in host_vars, and for one host")
+            once.add(draft.place(host, DIGEST), DIGEST, message, "write it in host_vars, and for one host")
 
 
 def check_authorities(draft: Draft) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, shown
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, shown
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import plain
 
@@ -118,16 +118,15 @@ def check_members_agree(draft: Draft) -> None:
     """Hosts that find each other at a port, or by a number, have the same."""
     for variable, groups in AGREE.items():
         hosts = [host for group in groups for host in draft.members(group) if variable in host.values]
-        said: set[Place] = set()
+        once = Once(draft.problems)
         for host in hosts:
             value, first = host.values[variable], hosts[0].values[variable]
             # Somebody wrote at least one of the two.
             wrong, right = (host, hosts[0]) if variable in host.settings else (hosts[0], host)
             place = draft.place(wrong, variable)
-            if value == first or place in said:
+            if value == first:
                 continue
-            said.add(place)
-            draft.problems.add(
+            once.add(
                 place,
                 variable,
                 f"is {wrong.values[variable]} for host {wrong.name} and {right.values[variable]} for host "

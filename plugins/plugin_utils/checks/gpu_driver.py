@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.fitness im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import matrix, nvproxy, ofed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned, is_there
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 VERSION = "nvidia_driver_version"
 LEAST = "base_min_kernel"
@@ -37,11 +38,11 @@ Problem = tuple[str, str, str]
 
 def check_driver(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
-    said: set[tuple[str, ...]] = set()
+    once = Once(draft.problems)
     for host in concerned(draft, "gpu", *JUDGED):
         if not host.values.get(VERSION):
             if host.values.get(STACK) == "ofed":
-                _lonely(draft, host, said)
+                _lonely(draft, host, once)
             continue
         for variable, message, remedy in _problems(host):
             if variable not in host.settings and not is_there(draft, host):
@@ -49,9 +50,7 @@ def check_driver(draft: Draft) -> None:
             # What is missing is asked for by the line that has the version.
             asks = STACK if variable in OFED.values() else VERSION
             place = draft.place(host, variable if variable in host.settings else asks)
-            if (str(place), variable, message) not in said:
-                said.add((str(place), variable, message))
-                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+            once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
 def _problems(host: HostDraft) -> Iterator[Problem]:
@@ -150,12 +149,10 @@ def _ofed(host: HostDraft) -> Iterator[Problem]:
             yield "nvidia_driver_packages", message, "leave it out here"
 
 
-def _lonely(draft: Draft, host: HostDraft, said: set[tuple[str, ...]]) -> None:
-    place = draft.place(host, STACK)
-    if (str(place), STACK) not in said:
-        said.add((str(place), STACK))
-        message = f"is ofed, and {VERSION} is not set ({host.name})"
-        draft.problems.add(place, STACK, message, "set it too: both are for one kernel, and change together")
+def _lonely(draft: Draft, host: HostDraft, once: Once) -> None:
+    message = f"is ofed, and {VERSION} is not set ({host.name})"
+    remedy = "set it too: both are for one kernel, and change together"
+    once.add(draft.place(host, STACK), STACK, message, remedy)
 
 
 CHECKS = (check_driver,)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import fabric, matrix
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 ENABLED, IMEX = "nvidia_fabric_enabled", "nvidia_fabric_imex"
 MODEL, DRIVER, PACKAGES = "nvidia_driver_model", "nvidia_driver_version", "nvidia_driver_packages"
@@ -20,13 +21,11 @@ Problem = tuple[str, str, str]
 
 def check_fabric(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
-    said: set[tuple[str, str]] = set()
+    once = Once(draft.problems)
     for host in concerned(draft, "gpu", ENABLED, IMEX, PACKAGES):
         for variable, message, remedy in _problems(host):
             place = draft.place(host, variable)
-            if (str(place), message) not in said:
-                said.add((str(place), message))
-                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+            once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
 def _problems(host: HostDraft) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import fabric
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 
 CHANGED, LEFT_OUT = "nvidia_health_checks", "nvidia_health_readings_off"
 LINKS, MODEL = "nvidia_health_links_count", "nvidia_driver_model"
@@ -79,12 +79,9 @@ READINGS = (
 
 def check_checks(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
-    said: set[str] = set()
     for host in concerned(draft, "gpu", CHANGED, LEFT_OUT):
         for variable, judge in ((CHANGED, _changed), (LEFT_OUT, _left_out)):
-            place = str(draft.place(host, variable))
-            if variable in host.settings and f"{variable} {place}" not in said:
-                said.add(f"{variable} {place}")
+            if variable in host.settings:
                 judge(draft, host)
 
 
@@ -137,16 +134,16 @@ def _left_out(draft: Draft, host: HostDraft) -> None:
 
 def check_counts(draft: Draft) -> None:
     """No more NVLinks of a GPU have to be up than it has."""
-    said: set[str] = set()
+    once = Once(draft.problems)
     for host in concerned(draft, "gpu", LINKS):
         wanted, model = host.values.get(LINKS), str(host.values.get(MODEL) or "")
         if LINKS not in host.settings or not isinstance(wanted, int):
             continue
-        most, place = fabric.links(model), draft.place(host, LINKS)
-        if most is not None and wanted > most and str(place) not in said:
-            said.add(str(place))
+        most = fabric.links(model)
+        if most is not None and wanted > most:
             message = f"{wanted} is more NVLinks than a {model} has ({host.name})"
-            draft.problems.add(place, LINKS, message, f"write at most {most}" if most else "leave it out")
+            remedy = f"write at most {most}" if most else "leave it out"
+            once.add(draft.place(host, LINKS), LINKS, message, remedy)
 
 
 CHECKS = (check_checks, check_counts)

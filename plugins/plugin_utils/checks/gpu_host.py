@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 Problem = tuple[str, str, str]
 """Variable, what is wrong, what to write instead."""
@@ -36,7 +37,7 @@ _MOST_PERCENT = 75
 
 def check_hosts(draft: Draft) -> None:
     """Each value is judged once, at the line that has it."""
-    said: set[tuple[str, ...]] = set()
+    once = Once(draft.problems)
     gpus = {host.name for host in draft.members("gpu")}
     found = [(host, problem) for host in draft.hosts.values() for problem in _cpus(host, host.name in gpus)]
     found += [(host, problem) for host in draft.members("kata_gpu") for problem in _isolation(host)]
@@ -44,9 +45,7 @@ def check_hosts(draft: Draft) -> None:
     found += [(host, problem) for host in booted for problem in (*_arguments(host), *_pages(host))]
     for host, (variable, message, remedy) in found:
         place = draft.place(host, variable)
-        if (str(place), variable, message) not in said:
-            said.add((str(place), variable, message))
-            draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+        once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
 def _arguments(host: HostDraft) -> Iterator[Problem]:

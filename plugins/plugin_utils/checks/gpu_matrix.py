@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix.matrix import Together
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 DRIVER = "nvidia_driver_version"
 VARIABLES = {
@@ -32,31 +33,27 @@ def check_together(draft: Draft) -> None:
         for each in draft.site_value("gvisor_gpu_tested") or ()
         if isinstance(each, Mapping) and all(each.get(field) for field in nvproxy.Triple._fields)
     )
-    said: set[tuple[str, str]] = set()
+    once = Once(draft.problems)
     for host in concerned(draft, "gpu", DRIVER):
         wanted = together(host)
         found = list(matrix.findings(wanted, supported, tested)) if wanted else []
         if wanted is None or not found:
             continue
         if any(field == "model" for field, _ in found):
-            _unknown_model(draft, host, wanted.model, said)
+            _unknown_model(draft, host, wanted.model, once)
             continue
         remedy = _remedy(wanted, matrix.good(wanted, supported, tested))
         for field, message in found:
             variable = VARIABLES[field]
             place = draft.place(host, variable if variable in host.settings else DRIVER)
-            if (str(place), message) not in said:
-                said.add((str(place), message))
-                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+            once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
-def _unknown_model(draft: Draft, host: HostDraft, model: str, said: set[tuple[str, str]]) -> None:
+def _unknown_model(draft: Draft, host: HostDraft, model: str, once: Once) -> None:
     """Of a GPU that nobody knows nothing else can be said."""
     variable = VARIABLES["model"]
-    place, message = draft.place(host, variable), f"{model} is no GPU that is known"
-    if (str(place), message) not in said:
-        said.add((str(place), message))
-        draft.problems.add(place, variable, f"{message} ({host.name})", matrix.instead(model))
+    message = f"{model} is no GPU that is known ({host.name})"
+    once.add(draft.place(host, variable), variable, message, matrix.instead(model), what=model)
 
 
 def together(host: HostDraft) -> Together | None:

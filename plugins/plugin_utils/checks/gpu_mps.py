@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import mig
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 ENABLED, PODS = "nvidia_mps_enabled", "nvidia_mps_pods_count"
 THREADS, PLUGIN, LAYOUT = "nvidia_mps_threads_percent", "nvidia_device_plugin_enabled", "nvidia_mig_layout"
@@ -23,16 +24,14 @@ Problem = tuple[str, str, str]
 def check_mps(draft: Draft) -> None:
     """Each contradiction is named once, at the line that has it."""
     sandboxed = {name: {host.name for host in draft.members(name)} for name in SANDBOXES}
-    said: set[tuple[str, str, str]] = set()
+    once = Once(draft.problems)
     for host in concerned(draft, "gpu", ENABLED):
         if host.values.get(ENABLED) is not True:
             continue
         groups = [name for name, members in sandboxed.items() if host.name in members]
         for variable, message, remedy in _problems(host, groups):
             place = draft.place(host, variable)
-            if (str(place), variable, message) not in said:
-                said.add((str(place), variable, message))
-                draft.problems.add(place, variable, f"{message} ({host.name})", remedy)
+            once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
 def _problems(host: HostDraft, sandboxes: list[str]) -> Iterator[Problem]:

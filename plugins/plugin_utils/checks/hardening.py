@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.ssh_settings import text_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import component_values
 
 POLICY, MODE = "containerd_image_policy", "containerd_image_policy_mode"
@@ -45,25 +45,23 @@ def check_cipher_suites(draft: Draft) -> None:
 
 def check_ssh(draft: Draft) -> None:
     """Whoever logs in with a password would not come in again."""
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         if host.values.get("base_sshd") != "hardened":
             continue
         for name in PASSWORDS:
-            if name in host.settings and (place := draft.place(host, name)) not in said:
-                said.add(place)
+            if name in host.settings:
                 message = f"{host.name} is logged in to with a password, which base_sshd: hardened forbids"
-                draft.problems.add(place, name, message, "give the account a key, and remove the password")
+                remedy = "give the account a key, and remove the password"
+                once.add(draft.place(host, name), name, message, remedy)
         settings = host.values.get("base_sshd_settings")
         for keyword, value in settings.items() if isinstance(settings, Mapping) else ():
             wanted = REFUSED.get(str(keyword).lower())
             if wanted and text_of(value).lower() != wanted:
                 place = draft.inner_place(host, "base_sshd_settings", str(keyword))
-                if place not in said:
-                    said.add(place)
-                    path = f"base_sshd_settings.{keyword}"
-                    message = f"is {text_of(value)}, and every run relies on {wanted}"
-                    draft.problems.add(place, path, message, "remove it, or write base_sshd: unmanaged")
+                message = f"is {text_of(value)}, and every run relies on {wanted}"
+                remedy = "remove it, or write base_sshd: unmanaged"
+                once.add(place, f"base_sshd_settings.{keyword}", message, remedy)
 
 
 def check_images(draft: Draft) -> None:

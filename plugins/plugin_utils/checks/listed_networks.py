@@ -8,6 +8,7 @@ import ipaddress
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 OUTSIDE = ("admission_service_addresses", "egress_node_networks", "ironic_media_networks")
 """Of hosts, racks or the world outside; the cluster's own networks in them would be opened, or hidden."""
@@ -46,7 +47,7 @@ def check_listed(draft: Draft) -> None:
 
 def check_metrics(draft: Draft) -> None:
     """A program listens at an address of its host."""
-    said = set()
+    once = Once(draft.problems)
     own = [(name, given) for name in OWN if (given := network_of(draft, name))]
     for host in draft.hosts.values():
         for variable in METRICS:
@@ -54,16 +55,15 @@ def check_metrics(draft: Draft) -> None:
                 address = ipaddress.ip_address(str(host.values.get(variable) or "0.0.0.0"))
             except ValueError:
                 continue  # It has been named as none.
-            place = draft.place(host, variable)
             is_wrong = address.is_multicast or address.is_link_local or str(address) == "255.255.255.255"
             inside = next((name for name, network in own if address in network), "")
             # A loopback address is right where pods have that network by mistake.
             inside = "" if address.is_loopback else inside
-            if (is_wrong or inside) and place not in said:
-                said.add(place)
+            if is_wrong or inside:
                 remedy = "write 127.0.0.1, or an address of the host"
                 why = f": it lies in {inside}" if inside else ""
-                draft.problems.add(place, variable, f"nothing can listen at {address}{why}", remedy)
+                message = f"nothing can listen at {address}{why}"
+                once.add(draft.place(host, variable), variable, message, remedy)
 
 
 CHECKS = (check_listed, check_metrics)

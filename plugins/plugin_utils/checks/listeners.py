@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners imp
     Listener,
     all_listeners,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import shown
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, shown
 
 
 def check_ports(draft: Draft) -> None:
@@ -54,7 +54,7 @@ def check_addresses(draft: Draft) -> None:
     variables = {
         each.address: each for each in all_listeners() if each.address in draft.specification.options
     }
-    said = set()
+    once = Once(draft.problems)
     shared: dict[tuple[str, str], HostDraft] = {}
     for host in draft.hosts.values():
         layers = layers_of(host.groups, cni)
@@ -65,12 +65,10 @@ def check_addresses(draft: Draft) -> None:
                 _check_shared(draft, host, variable, shared)
             if owner is None or owner is host or listener.layer not in layers:
                 continue
-            place = draft.place(host, variable)
-            if (variable, place) in said or not listener.is_on(host.values):
+            if not listener.is_on(host.values):
                 continue
-            said.add((variable, place))
-            draft.problems.add(
-                place,
+            once.add(
+                draft.place(host, variable),
                 variable,
                 f"{host.values[variable]} is the address of host {owner.name}, and host {host.name} "
                 "would listen there",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 
 RESERVED = ("node_kubelet_system_reserved", "node_kubelet_kube_reserved")
 EVICTION, PREFLIGHT, CGROUPS = "node_kubelet_eviction_hard", "node_ignore_preflight", "node_cgroup_versions"
@@ -111,31 +111,27 @@ def check_resolvers(draft: Draft) -> None:
 
 def check_cgroups(draft: Draft) -> None:
     """A kubelet starts on some host that is accepted; with 1 and 2 that is one with 2."""
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         versions = host.values.get(CGROUPS)
         if versions != [1] or not host.values.get(FAIL_V1):
             continue
-        place = draft.place(host, CGROUPS)
-        if place not in said:
-            said.add(place)
-            message = f"is 1, and there the kubelet refuses to start ({FAIL_V1})"
-            draft.problems.add(place, CGROUPS, message, f"write [2], or {FAIL_V1}: false")
+        message = f"is 1, and there the kubelet refuses to start ({FAIL_V1})"
+        once.add(draft.place(host, CGROUPS), CGROUPS, message, f"write [2], or {FAIL_V1}: false")
 
 
 def check_options_of_cpus(draft: Draft) -> None:
     """The policy none takes no options: the kubelet would not start."""
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         settings = host.values.get(SETTINGS)
         if not isinstance(settings, Mapping) or not settings.get(OPTIONS):
             continue
         place = draft.inner_place(host, SETTINGS, OPTIONS)
-        if host.values.get(POLICY) != "static" and place not in said:
-            said.add(place)
+        if host.values.get(POLICY) != "static":
             message = f"are for the policy static, and that of host {host.name} is none ({POLICY})"
             remedy = f"take them out, or write them for hosts with {POLICY}: static"
-            draft.problems.add(place, f"{SETTINGS}.{OPTIONS}", message, remedy)
+            once.add(place, f"{SETTINGS}.{OPTIONS}", message, remedy)
 
 
 def check_lists(draft: Draft) -> None:

@@ -8,6 +8,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.upgrade import removed, skew
 
 ARGUMENTS = {
@@ -39,20 +40,18 @@ def check_needs(draft: Draft) -> None:
 
 def check_removed(draft: Draft) -> None:
     """Flags, feature gates and settings that the version does not know stop a component from starting."""
-    said: set[tuple[str, str]] = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         for variable, name, removal in _found(host):
             place = draft.inner_place(host, variable, name)
-            if (str(place), removal.name) in said:
-                continue
-            said.add((str(place), removal.name))
             since = ".".join(map(str, removal.since))
-            draft.problems.add(
+            once.add(
                 place,
                 variable,
                 f"{name}{f': {removal.name}' if removal.name != name else ''} is gone since {since} "
                 f"({removal.source})",
                 f"write {removal.instead} instead" if removal.instead else "leave it out",
+                what=removal.name,
             )
 
 

@@ -11,7 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import runtim
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.newcomer import concerned
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 CLASSES = "gvisor_classes"
@@ -103,14 +103,11 @@ def check_flags(draft: Draft) -> None:
 def check_hosts(draft: Draft) -> None:
     """The cgroup driver is the kubelet's where sandboxes run."""
     variable = "gvisor_systemd_cgroup"
-    said = set()
+    once = Once(draft.problems)
     for host in draft.members("gvisor") + draft.members("gvisor_gpu"):
-        place = draft.place(host, variable)
-        wrong = host.values.get(variable) is False and host.values.get("node_cgroup_versions") == [2]
-        if wrong and place not in said:
-            said.add(place)
-            draft.problems.add(
-                place,
+        if host.values.get(variable) is False and host.values.get("node_cgroup_versions") == [2]:
+            once.add(
+                draft.place(host, variable),
                 variable,
                 "is false, and with cgroup version 2 the kubelet lets systemd make the pods' cgroups",
                 "write true, or let node_cgroup_versions have 1 too",
@@ -152,15 +149,14 @@ def check_overhead(draft: Draft) -> None:
 
 def check_shim(draft: Draft) -> None:
     """What makes up for a lab's machine stays in labs."""
-    variable, said = "gvisor_shim_artifact", set()
+    variable, once = "gvisor_shim_artifact", Once(draft.problems)
     if any(host.values.get("site_lab") for host in draft.hosts.values()):
         return
     for host in concerned(draft, "gvisor", variable):
-        place = draft.place(host, variable)
-        if str(host.values.get(variable)).endswith("-lab") and place not in said:
-            said.add(place)
+        if str(host.values.get(variable)).endswith("-lab"):
             message = "is for machines that may not lower an OOM score, which only labs are"
-            draft.problems.add(place, variable, message, "remove it: hosts of a site get the one of gVisor")
+            remedy = "remove it: hosts of a site get the one of gVisor"
+            once.add(draft.place(host, variable), variable, message, remedy)
 
 
 CHECKS = (check_classes, check_served, check_flags, check_hosts, check_overhead, check_shim)

@@ -11,6 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_matrix import 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import entries
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import default_index_path
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 DRIVER, MODEL, RELEASE, TESTED = (
@@ -71,15 +72,14 @@ def _asked(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 def check_written(draft: Draft) -> None:
     """Versions of the driver and releases of gVisor are some, whether a host has them or not."""
-    sandboxed, said = {host.name for host in draft.members("gvisor_gpu")}, set()
+    sandboxed, once = {host.name for host in draft.members("gvisor_gpu")}, Once(draft.problems)
     for host in draft.hosts.values():
         if DRIVER not in host.settings or host.name in sandboxed:
             continue
-        driver, place = str(host.values.get(DRIVER) or ""), draft.place(host, DRIVER)
-        if driver and not nvproxy.is_driver(driver) and str(place) not in said:
-            said.add(str(place))
+        driver = str(host.values.get(DRIVER) or "")
+        if driver and not nvproxy.is_driver(driver):
             message = f"{driver!r} is no version of the driver ({host.name})"
-            draft.problems.add(place, DRIVER, message, 'write for example "580.159.03"')
+            once.add(draft.place(host, DRIVER), DRIVER, message, 'write for example "580.159.03"')
     for entry in entries(draft, TESTED):
         if (driver := entry.text("driver")) and not nvproxy.is_driver(driver):
             entry.problem(

@@ -15,7 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_OBJECT
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, nearest
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
@@ -82,17 +82,14 @@ def check_site_wide(draft: Draft) -> None:
         default = str(draft.specification.defaults.get(variable))
         first = max(counts, key=lambda text: (counts[text], text == default))
         first_host = next(name for name, value in values.items() if str(value) == first)
-        said = set()
+        once = Once(draft.problems)
         for name, value in values.items():
             if str(value) == first:
                 continue
             # What has its default was written by nobody: the other value is, for a part of the site.
             written = name if variable in draft.hosts[name].settings else first_host
             place = draft.place(draft.hosts[written], variable)
-            if place in said:
-                continue
-            said.add(place)
-            draft.problems.add(
+            once.add(
                 place,
                 variable,
                 f"is {value} for host {name} but {first} for host {first_host}",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.ssh_settings import VARIABLE, text_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
 
 Fault = tuple[str, str, str]
 """Keyword in small letters, what is wrong, what to write instead."""
@@ -23,7 +24,7 @@ _ANOTHER = "write an address of the host, or 0.0.0.0"
 
 def check_ways_in(draft: Draft) -> None:
     """What would lock the operator out counts from the day on which hosts are hardened."""
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         settings = host.values.get(VARIABLE)
         if not isinstance(settings, Mapping) or host.values.get("base_sshd") != "hardened":
@@ -36,24 +37,21 @@ def check_ways_in(draft: Draft) -> None:
         written = {str(keyword).lower(): str(keyword) for keyword in settings}
         for keyword, message, remedy in (*_accounts(host, given), *_sessions(given), *_place(host, given)):
             place = draft.inner_place(host, VARIABLE, written[keyword])
-            if place not in said:
-                said.add(place)
-                draft.problems.add(place, f"{VARIABLE}.{written[keyword]}", message, remedy)
+            once.add(place, f"{VARIABLE}.{written[keyword]}", message, remedy)
 
 
 def check_once(draft: Draft) -> None:
     """A keyword in two spellings is one to sshd, which takes the first."""
-    said = set()
+    once = Once(draft.problems)
     for host in draft.hosts.values():
         settings = host.values.get(VARIABLE)
         seen: dict[str, str] = {}
         for keyword in settings if isinstance(settings, Mapping) else ():
             first = seen.setdefault(str(keyword).lower(), str(keyword))
-            place = draft.inner_place(host, VARIABLE, str(keyword))
-            if first != str(keyword) and place not in said:
-                said.add(place)
+            if first != str(keyword):
+                place = draft.inner_place(host, VARIABLE, str(keyword))
                 message = f"is {first} in another spelling, and only one of them counts"
-                draft.problems.add(place, f"{VARIABLE}.{keyword}", message, "write it once")
+                once.add(place, f"{VARIABLE}.{keyword}", message, "write it once")
 
 
 def _matches(account: str, patterns: str) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 
 VARIABLES = ("base_sysctls", "base_security_sysctls")
 FEWEST_NAMESPACES = 1024
@@ -126,7 +126,7 @@ _PATTERNS = {rule: re.compile(rule.names) for rule in RULES}
 
 def check_sysctls(draft: Draft) -> None:
     """Each setting is judged for each kind of host that has it."""
-    said, looked_at = set(), set()
+    once, looked_at = Once(draft.problems), set()
     for host in draft.hosts.values():
         rules = [rule for rule in RULES if rule.counts(host)]
         # Nearly all hosts share their lists.
@@ -139,9 +139,7 @@ def check_sysctls(draft: Draft) -> None:
             name, value = str(item.get("name")), str(item.get("value"))
             place = draft.inner_place(host, variable, index)
             for why, message, remedy in _wrong(host, name, value, seen, rules):
-                if (place, why) not in said:
-                    said.add((place, why))
-                    draft.problems.add(place, f"{variable}[{index}]", message, remedy)
+                once.add(place, f"{variable}[{index}]", message, remedy, what=why)
             seen.setdefault(name, variable)
 
 

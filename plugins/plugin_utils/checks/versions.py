@@ -21,7 +21,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.mirror import
     default_index_path,
     message_and_remedy,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import read_yaml
 
 LOCK_FILE = Path(__file__).absolute().parents[3] / "artifacts.lock.yml"
@@ -144,20 +144,16 @@ def check_skew(draft: Draft) -> None:
                 "write one version for all control planes",
             )
     server_minor = _minor(server) or (0, 0, 0)
-    said = set()
+    once = Once(draft.problems)
     for host in draft.members("nodes"):
         minor = _minor(host.values.get(variable))
         if minor is None:
             continue
         newer = minor > server_minor
         if newer or minor[0] != server_minor[0] or minor[1] < server_minor[1] - OLDEST_KUBELET:
-            place = draft.place(host, variable)
-            if place in said:
-                continue
-            said.add(place)
             span = f"from {server_minor[0]}.{server_minor[1] - OLDEST_KUBELET} to {server}"
-            draft.problems.add(
-                place,
+            once.add(
+                draft.place(host, variable),
                 variable,
                 f"kubelet {host.values[variable]} on {host.name} does not go with API server {server}",
                 f"write a version {span}",

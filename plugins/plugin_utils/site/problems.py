@@ -84,6 +84,31 @@ class Problems:
         return iter(sorted(self._found))
 
 
+class Once:
+    """Adds what one check finds, once for each line that has it, though many hosts share the line.
+
+    Their messages differ by the host that they name, so the collection would keep them all.
+    """
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._said: set[tuple[Place, str, str]] = set()
+
+    def add(self, place: Place, path: str, message: str, remedy: str, *, what: str = "") -> None:
+        """Record one problem, unless one was recorded of this line and path.
+
+        Args:
+            place: the line.
+            path: what is meant there.
+            message: what is wrong.
+            remedy: what to write instead.
+            what: tells two problems of one line and path apart where both are to be said.
+        """
+        if (place, path, what) not in self._said:
+            self._said.add((place, path, what))
+            self._problems.add(place, path, message, remedy)
+
+
 def said_of(problems: Sequence[Problem], where: str = "the inventory") -> str:
     """Return the message of a run that is refused.
 

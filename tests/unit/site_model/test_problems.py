@@ -7,7 +7,10 @@ from __future__ import annotations
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import (
     LONGEST_LINE,
     MOST_LINES,
+    Once,
+    Place,
     Problem,
+    Problems,
     listed,
     said_of,
 )
@@ -59,3 +62,21 @@ def test_it_is_bounded_and_says_where(problems: list[Problem]) -> None:
     text = listed(problems)
     assert len(text) <= (MOST_LINES + 1) * (LONGEST_LINE + 200)
     assert all(text.count(problem.file) for problem in problems[:1])
+
+
+def test_a_check_says_a_line_once_whatever_host_it_names() -> None:
+    problems = Problems()
+    once, other = Once(problems), Once(problems)
+    line = Place("all.yml", 3)
+    for host in ("gpu-1", "gpu-2"):
+        once.add(line, "a", f"is wrong for {host}", "correct it")
+        once.add(line, "b", f"is wrong for {host}", "correct it")
+        once.add(line, "b", f"is old for {host}", "correct it", what="old")
+        other.add(line, "a", f"is late for {host}", "correct it")
+    found = [(each.path, each.message) for each in problems]
+    assert found == [
+        ("a", "is late for gpu-1"),
+        ("a", "is wrong for gpu-1"),
+        ("b", "is old for gpu-1"),
+        ("b", "is wrong for gpu-1"),
+    ]
