@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation as a site: ``python -m tools.site [FOLDER]``. mkdocs-material, from the same pages.
 
-The navigation is the table of guides in docs/index.md, which is sorted by task; a page that is in no row
-comes under "More". A link that leads nowhere fails.
+The navigation is the table of guides in docs/index.md, which is sorted by task, the reference and the roles.
+A link that leads nowhere fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.locked import environment
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-_ROW = re.compile(r"^\| ([a-z ]+) \| (.+) \|$")
+_ROW = re.compile(r"^\| ([A-Za-z ]+) \| (.+) \|$")
 _LINK = re.compile(r"\[([^\]]+)\]\(([A-Za-z0-9_/.-]+\.md)[^)]*\)")
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(#[^)]*)?\)")
 _TEMPLATE = re.compile(r"\[([^\]]+)\]\([a-z_./]+\.j2\)")
@@ -78,9 +78,6 @@ def navigation(index: str) -> list[dict[str, t.Any]]:
     made.append({"Reference": reference})
     roles = sorted(path.parent.name for path in ROOT.glob("roles/*/README.md"))
     made.append({"Roles": [{name: f"roles/{name}.md"} for name in roles]})
-    left = sorted(path.name for path in DOCS.glob("*.md") if path.name not in seen)
-    if left:
-        made.append({"More": [{_title(pathlib.Path(name).stem.replace("-", " ")): name} for name in left]})
     return made
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -28,6 +29,11 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(pages(navigation)) == sorted([*there, *roles])
     # By task: the rows of the table of guides.
     assert [next(iter(entry)) for entry in navigation][:3] == ["Overview", "Build and change", "Hosts"]
+
+
+def test_the_index_leads_to_every_role() -> None:
+    led = re.findall(r"\]\(\.\./roles/([a-z_]+)/README\.md\)", (ROOT / "docs" / "index.md").read_text())
+    assert sorted(led) == sorted(path.parent.name for path in ROOT.glob("roles/*/README.md"))
 
 
 @pytest.mark.parametrize(
