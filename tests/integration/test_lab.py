@@ -7,6 +7,7 @@ Labs `t1` and `t2` are made and removed; a lab that is already up is not touched
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -517,10 +518,10 @@ def _killed(action: str, step: int) -> bool:
     return done.returncode != 0
 
 
-def test_down_after_up_was_killed_at_every_change() -> None:
-    before, step = traces(), 0
-    while True:
-        step += 1
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_down_after_up_was_killed_before_a_change(every: int) -> None:
+    before = traces()
+    for step in itertools.count(1, every):
         killed = _killed("up", step)
         Lab("t2").down()
         assert left(before) == set(), f"killed before change {step}"
