@@ -225,23 +225,23 @@ def test_the_site_has_nothing_left_to_do(rack: Cluster) -> None:
 def test_it_is_redeployed_and_joins_again_with_the_tpm_that_was_accepted(
     rack: Cluster, server: Server, stages: Stages
 ) -> None:
-    redeploy = ("server", "redeploy", server.name, *expected(rack))
+    redeploy, marker = ("server", "redeploy", server.name, *expected(rack)), "/etc/of-the-system-before"
     key, record, (time_before, _) = host_key(rack, server), accepted(rack, server), inspected(rack, server)
-    machine = asked(rack, server, "cat /etc/machine-id")
+    asked(rack, server, f"sudo touch {marker}")
     refused = rack.command(*redeploy, "-i", str(rack.inventory.parent), timeout=STEP_S)
     assert refused.returncode != 0 and "--allow-destructive" in refused.stdout, refused.stdout[-6000:]
     assert server.name in rack.ready_nodes() and host_key(rack, server) == key
     stages.done("redeploy: refused without consent")
     with watched(rack, server, stages, "redeploy: drained, reset, its Node deleted"):
         said = commanded(rack, *redeploy, "--allow-destructive")
-    assert "drain" in said
+    assert "Drain the nodes of this wave" in said
     stages.done("redeploy: compared and handed over")
     assert server.name not in {node["metadata"]["name"] for node in rack.kubectl("get", "nodes")["items"]}
     assert host_key(rack, server) != key
     time_after, found = inspected(rack, server)
     assert time_after > time_before and found == record.endorsement
     assert_started(rack, server)
-    assert asked(rack, server, "cat /etc/machine-id") != machine, "the same system as before"
+    assert asked(rack, server, f"ls -d /etc {marker}").split() == ["/etc"], "the same system as before"
     stages.done("redeploy: first start of the system")
     commanded(rack, "node", "add", server.name)
     stages.done("redeploy: site.yml's layers, joined, Ready")
