@@ -27,7 +27,7 @@ from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 
 from ironspan.lab.azure import settings
-from tests.support.killed_estate import deploy, in_a_process
+from tests.support.killed_estate import in_a_process
 from tests.support.lab_arm import LabArm, arm  # noqa: F401
 from tests.support.lab_azure import azure, running_azure  # noqa: F401
 from tests.support.lab_estate import NAME, POOL, SMALL, kind, run, site
@@ -276,7 +276,7 @@ def test_a_killed_controller_is_followed_and_nothing_is_made_twice(arm: LabArm) 
     arm.set(pace=0.05)
     before = len(arm.show()["machines"])
     try:
-        process = in_a_process(deploy, arm, {})
+        process = in_a_process(run, arm)
         until = time.monotonic() + 60
         while "put" not in {one["kind"] for one in arm.show()["running"]} and time.monotonic() < until:
             time.sleep(0.02)

@@ -16,11 +16,6 @@ from tests.support.lab_arm import LabArm
 from tests.support.lab_estate import run
 
 
-def deploy(arm: LabArm, data: dict[str, t.Any]) -> None:
-    """Bring an estate to what is declared."""
-    run(arm, **data)
-
-
 def deploy_until(arm: LabArm, data: dict[str, t.Any], at: int, answered: bool) -> None:
     """Bring an estate to what is declared, in a process that kills itself on the way.
 
@@ -45,8 +40,8 @@ def deploy_until(arm: LabArm, data: dict[str, t.Any], at: int, answered: bool) -
     run(arm, **data)
 
 
-def in_a_process(function: t.Callable[..., None], *arguments: object) -> BaseProcess:
-    """Start a function of this file in a process that is forked from one without threads.
+def in_a_process(function: t.Callable[..., object], *arguments: object) -> BaseProcess:
+    """Start a function of a module in a process that is forked from one without threads.
 
     The test's own process has threads, of Azure's SDK among others: a fork of it takes along whatever locks
     they hold, and may wait for one of them for ever.

@@ -58,15 +58,14 @@ def read_all(scratch: Scratch, program: Path, counts: t.Mapping[str, int]) -> li
     folder = scratch.folder / "apiserver"
     folder.mkdir(mode=0o700)
     token, log = secrets.token_hex(16), folder / "apiserver.log"
-    with held_port() as port:
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                scratch.limited([str(program), *_flags(folder, scratch.endpoint, token, port)]),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+    with held_port() as port, log.open("wb") as output:
+        process = subprocess.Popen(
+            scratch.limited([str(program), *_flags(folder, scratch.endpoint, token, port)]),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
         try:
             api = _Api(port, token)
             _wait(api, process, log)

@@ -116,18 +116,16 @@ def _named(place: Place) -> str:
 
 def check_members_agree(draft: Draft) -> None:
     """Hosts that find each other at a port, or by a number, have the same."""
+    once = Once(draft.problems)
     for variable, groups in AGREE.items():
         hosts = [host for group in groups for host in draft.members(group) if variable in host.values]
-        once = Once(draft.problems)
         for host in hosts:
-            value, first = host.values[variable], hosts[0].values[variable]
+            if host.values[variable] == hosts[0].values[variable]:
+                continue
             # Somebody wrote at least one of the two.
             wrong, right = (host, hosts[0]) if variable in host.settings else (hosts[0], host)
-            place = draft.place(wrong, variable)
-            if value == first:
-                continue
             once.add(
-                place,
+                draft.place(wrong, variable),
                 variable,
                 f"is {wrong.values[variable]} for host {wrong.name} and {right.values[variable]} for host "
                 f"{right.name}, in {_named(draft.place(right, variable))}",

@@ -11,7 +11,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.egress import METADATA
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed_ipv4, unusable
 
 ADDRESS, RESOLVERS = "dns_node_cache_address", "dns_resolvers"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
@@ -24,9 +24,8 @@ def check_address(draft: Draft) -> None:
         return
     place = draft.site_place(ADDRESS)
     remedy = f"write for example {draft.specification.defaults.get(ADDRESS)}"
-    try:
-        address = ipaddress.IPv4Address(str(text))
-    except ValueError:
+    address = parsed_ipv4(str(text))
+    if address is None:
         draft.problems.add(place, ADDRESS, f"{text!r} is no IPv4 address", remedy)
         return
     if address not in LINK_LOCAL or address in (LINK_LOCAL[0], LINK_LOCAL[-1]):
@@ -50,9 +49,8 @@ def check_resolvers(draft: Draft) -> None:
 
 
 def _wrong(draft: Draft, text: str, host: HostDraft) -> str:
-    try:
-        address = ipaddress.IPv4Address(text)
-    except ValueError:
+    address = parsed_ipv4(text)
+    if address is None:
         return f"{text!r} is no IPv4 address"
     if text == host.values.get(ADDRESS):
         return f"{text} is the cache itself"

@@ -20,7 +20,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import egress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed_ipv4, unusable
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import Rejected
 
 ALLOW = "egress_allow"
@@ -123,9 +123,8 @@ def check_addresses(draft: Draft) -> None:
 
 def _wrong_resolver(draft: Draft, text: str) -> str:
     """Return why no pod gets an answer there; empty where it may."""
-    try:
-        address = ipaddress.IPv4Address(text)
-    except ValueError:
+    address = parsed_ipv4(text)
+    if address is None:
         return f"{text!r} is no IPv4 address"
     # Some clouds have theirs at a link-local address.
     kind = unusable(address, bool(draft.site_value("site_lab")))

@@ -78,7 +78,7 @@ READINGS = (
 
 
 def check_checks(draft: Draft) -> None:
-    """Each value is judged once, at the line that has it."""
+    """Each wrong value is named at the line that has it; no message names a host, so it is named once."""
     for host in concerned(draft, "gpu", CHANGED, LEFT_OUT):
         for variable, judge in ((CHANGED, _changed), (LEFT_OUT, _left_out)):
             if variable in host.settings:

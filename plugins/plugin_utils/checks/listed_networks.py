@@ -9,6 +9,7 @@ import ipaddress
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 OUTSIDE = ("admission_service_addresses", "egress_node_networks", "ironic_media_networks")
 """Of hosts, racks or the world outside; the cluster's own networks in them would be opened, or hidden."""
@@ -51,9 +52,8 @@ def check_metrics(draft: Draft) -> None:
     own = [(name, given) for name in OWN if (given := network_of(draft, name))]
     for host in draft.hosts.values():
         for variable in METRICS:
-            try:
-                address = ipaddress.ip_address(str(host.values.get(variable) or "0.0.0.0"))
-            except ValueError:
+            address = parsed(str(host.values.get(variable) or "0.0.0.0"))
+            if address is None:
                 continue  # It has been named as none.
             is_wrong = address.is_multicast or address.is_link_local or str(address) == "255.255.255.255"
             inside = next((name for name, network in own if address in network), "")

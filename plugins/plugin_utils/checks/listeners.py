@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
@@ -16,6 +15,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners imp
     all_listeners,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, shown
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 
 def check_ports(draft: Draft) -> None:
@@ -63,9 +63,9 @@ def check_addresses(draft: Draft) -> None:
             is_own = owner is None and variable in host.settings
             if is_own and listener.layer in layers and listener.is_on(host.values):
                 _check_shared(draft, host, variable, shared)
-            if owner is None or owner is host or listener.layer not in layers:
+            if owner is None or owner is host:
                 continue
-            if not listener.is_on(host.values):
+            if listener.layer not in layers or not listener.is_on(host.values):
                 continue
             once.add(
                 draft.place(host, variable),
@@ -81,9 +81,8 @@ def _check_shared(
 ) -> None:
     """An address that several hosts would listen at is that of one of them at most."""
     text = str(host.values.get(variable) or "")
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
+    address = parsed(text)
+    if address is None:
         return  # Empty, which is the host's own, or named as none.
     if address.is_loopback or address.is_unspecified:
         return

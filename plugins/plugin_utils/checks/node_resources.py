@@ -127,8 +127,8 @@ def check_options_of_cpus(draft: Draft) -> None:
         settings = host.values.get(SETTINGS)
         if not isinstance(settings, Mapping) or not settings.get(OPTIONS):
             continue
-        place = draft.inner_place(host, SETTINGS, OPTIONS)
         if host.values.get(POLICY) != "static":
+            place = draft.inner_place(host, SETTINGS, OPTIONS)
             message = f"are for the policy static, and that of host {host.name} is none ({POLICY})"
             remedy = f"take them out, or write them for hosts with {POLICY}: static"
             once.add(place, f"{SETTINGS}.{OPTIONS}", message, remedy)

@@ -70,6 +70,7 @@ def check_required(draft: Draft) -> None:
 
 def check_site_wide(draft: Draft) -> None:
     """What describes the cluster must have one value."""
+    once = Once(draft.problems)
     for variable in filter(all_layers().is_site_wide, draft.specification.options):
         # Nearly all hosts share one object.
         shared = [host.values.get(variable) for host in draft.hosts.values()]
@@ -82,15 +83,13 @@ def check_site_wide(draft: Draft) -> None:
         default = str(draft.specification.defaults.get(variable))
         first = max(counts, key=lambda text: (counts[text], text == default))
         first_host = next(name for name, value in values.items() if str(value) == first)
-        once = Once(draft.problems)
         for name, value in values.items():
             if str(value) == first:
                 continue
             # What has its default was written by nobody: the other value is, for a part of the site.
             written = name if variable in draft.hosts[name].settings else first_host
-            place = draft.place(draft.hosts[written], variable)
             once.add(
-                place,
+                draft.place(draft.hosts[written], variable),
                 variable,
                 f"is {value} for host {name} but {first} for host {first_host}",
                 "write it once, in group_vars/all.yml",

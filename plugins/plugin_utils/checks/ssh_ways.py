@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import fnmatch
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
@@ -13,6 +12,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.ssh_setting
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 Fault = tuple[str, str, str]
 """Keyword in small letters, what is wrong, what to write instead."""
@@ -106,9 +106,8 @@ def _place(host: HostDraft, given: Mapping[str, str]) -> Iterator[Fault]:
     text = given.get("listenaddress", "")
     found = _AT.fullmatch(text)
     at = next(filter(None, found.groups()), "") if found else ""
-    try:
-        address = ipaddress.ip_address(at)
-    except ValueError:
+    address = parsed(at)
+    if address is None:
         if text and (not at or is_taken_for_address(at)):
             yield "listenaddress", f"{text!r} is no address", _ANOTHER
         elif at == "localhost":
