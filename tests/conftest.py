@@ -15,8 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from ironspan.cli import environment
-from tests.bench.table import Table
-from tests.support import durations
+
+# Cases that several files share say what they found, too; only what is not imported yet can.
+pytest.register_assert_rewrite("tests.support", "tests.integration", "tests.unit")
+
+from tests.bench.table import Table  # noqa: E402
+from tests.support import durations  # noqa: E402
 
 # Tests run ansible-playbook, too. What the user's Ansible is told says nothing about this project.
 environment.settle()
@@ -52,6 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "long" in str(config.getoption("markexpr")):
         settings.load_profile("searching")
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show all of a text that lacks another one: what failed in a run of a playbook is near its end."""
+    if op == "in" and isinstance(left, str) and isinstance(right, str):
+        return [f"{left!r} in", *right.splitlines()]
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
