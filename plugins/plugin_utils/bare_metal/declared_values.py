@@ -19,7 +19,8 @@ FORMATS = ("raw", "qcow2")
 """As bare_metal/config_drive.py has them; a test compares."""
 SCHEMES = ("https://", "http://", "file://", "oci://")
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_NOT_RAW = (".qcow2", ".vmdk", ".vhd", ".vhdx", ".ova")
+_NOT_RAW = (".qcow2", ".vmdk", ".vhd", ".vhdx", ".ova", ".iso")
+_PACKED = (".gz", ".xz", ".zst", ".bz2", ".zip", ".tar", ".tgz")
 _OF_SYSTEMS = ("root", "daemon", "bin", "sys", "mail", "www-data", "backup", "nobody", "sshd")
 """Accounts that a system has for itself: root may not log in by a config drive, the others have no shell."""
 _KEY = re.compile(
@@ -110,6 +111,11 @@ def image(said: Mapping[str, t.Any]) -> Iterator[Fault]:
     elif kind == "raw" and (end := next(filter(source.lower().endswith, _NOT_RAW), "")):
         remedy = "write format: qcow2" if end == ".qcow2" else "convert it to raw or qcow2, and name that"
         yield ".source", f"is no raw image, but {end[1:]}, and would be written to disks as it is", remedy
+    elif end := next(filter(source.lower().endswith, _PACKED), ""):
+        message = f"is packed ({end[1:]}), and Ironic unpacks nothing"
+        yield ".source", message, "unpack it, and name the image itself with its own digest"
+    elif not source.startswith("oci://") and _names_no_file(source):
+        yield ".source", f"{source} names no file", "write the address of the image itself"
     digest = said.get("sha256")
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
         yield ".sha256", "is not 64 hexadecimal digits", "write what sha256sum prints, in quotes"
@@ -127,6 +133,11 @@ def _is_address(text: str) -> bool:
         return parts.port != 0 and bool(parts.hostname or parts.scheme == "file")
     except ValueError:
         return False
+
+
+def _names_no_file(source: str) -> bool:
+    parts = urllib.parse.urlsplit(source)
+    return not parts.query and (not parts.path or parts.path.endswith("/"))
 
 
 def account(said: Mapping[str, t.Any]) -> Iterator[Fault]:

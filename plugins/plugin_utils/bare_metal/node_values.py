@@ -44,6 +44,7 @@ _OF_A_DRIVER = (
     "raid_interface",
 )
 _ADDRESS = re.compile(r"(https?://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/\S*)?")
+_IMAGE = re.compile(r"(https?|glance|oci)://[^\s/]|file:///[^\s]")
 _WORDS = ("true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0")
 HINTS = (
     "by_path", "hctl", "model", "name", "rotational", "serial", "size", "tran", "vendor", "wwn",
@@ -74,6 +75,13 @@ def _is_url(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"https?://[^\s/]\S*", value) is not None
 
 
+def is_image(value: object) -> bool:
+    """Tell whether Ironic finds a kernel, a ramdisk or an ISO by this; empty is its own."""
+    if not isinstance(value, str):
+        return False
+    return value == "" or _IMAGE.match(value) is not None or _is_uuid(value)
+
+
 def _is_line(value: object) -> bool:
     return isinstance(value, str) and value.isprintable()
 
@@ -88,7 +96,14 @@ def _within(least: int, most: int) -> Judge:
 
 _TRUTH = "write true or false"
 _AUTHORITY = "write true, false, or the path of a file with authorities on the conductor's host"
+IMAGES = (
+    "bootloader", "deploy_iso", "deploy_kernel", "deploy_ramdisk", "rescue_iso", "rescue_kernel",
+    "rescue_ramdisk",
+)  # fmt: skip
+"""Names in a driver's information, and in the section conductor of ironic.conf."""
+IMAGE_REMEDY = "write http://HOST/PATH, file:///PATH on the conductor's host, or an image's UUID"
 DRIVER_INFO: Mapping[str, tuple[Judge, str]] = {
+    **dict.fromkeys(IMAGES, (is_image, IMAGE_REMEDY)),
     "redfish_auth_type": (_one_of("basic", "session", "auto"), "write basic, session or auto"),
     "redfish_verify_ca": (_is_authority, _AUTHORITY),
     "redfish_system_id": (lambda value: isinstance(value, str), "write it in quotes, as the BMC calls it"),

@@ -8,10 +8,8 @@ The servers themselves stand in a file of their own, which the operations about 
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 import typing as t
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -22,23 +20,26 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import 
     node_fields,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_values import Fault
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import network_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import holds_others
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
 CLOUD, CLOUDS, NODE = "site_bare_metal_cloud", "site_bare_metal_clouds", "site_bare_metal_node"
 RACKS, IMAGE, ACCOUNT = "site_bare_metal_racks", "site_bare_metal_image", "site_bare_metal_account"
 INSPECT, FIRMWARE = "site_bare_metal_inspect", "site_bare_metal_firmware"
 KNOWN_HOSTS, INVENTORY = "site_bare_metal_known_hosts", "site_bare_metal_inventory"
-ERASE, LAYOUT, URL = "site_bare_metal_erase", "site_bare_metal_layout", "site_bare_metal_firmware_url"
+ERASE, LAYOUT = "site_bare_metal_erase", "site_bare_metal_layout"
 STEPS = (
     "erase_devices", "erase_devices_express", "erase_devices_metadata", "erase_pstore",
     "delete_configuration", "create_configuration", "apply_configuration", "factory_reset",
 )  # fmt: skip
 """Of Ironic's agent and its own interfaces."""
-_OWN = ("site_pod_cidr", "site_service_cidr", "site_cni_migration_cidr", "azure_address_space")
+_ERASING = ("deploy", "management")
+"""Interfaces with steps that are called erase_devices."""
+_KEEPS = re.compile(
+    r"(bios|boot|console|firmware|inspect|network|power)\..*|raid\.(apply|create)_configuration|deploy\.erase_pstore"
+)
+"""Steps that leave what is on disks."""
 _LOOKED_FOR = ("clouds.yaml", "clouds.yml", "clouds.json")
 
 
@@ -108,42 +109,6 @@ def _steps(value: t.Any, path: str) -> Iterator[t.Any]:
         value, path = value[step], path[length:]
 
 
-def check_networks(draft: Draft) -> None:
-    """Networks of racks, and what servers ask there, lie outside of the cluster's own and of the estate's."""
-    racks, host = draft.site_value(RACKS), draft.writer(RACKS)
-    own = [(name, network) for name in _OWN if (network := network_of(draft, name))]
-    lab = bool(draft.site_value("site_lab"))
-    for name, entry in racks.items() if isinstance(racks, Mapping) and host else ():
-        network = _ipv4(ipaddress.IPv4Network, entry.get("network") if isinstance(entry, Mapping) else None)
-        if network is None or host is None:
-            continue
-        for variable, taken in own:
-            if network.overlaps(taken):
-                place = draft.inner_place(host, RACKS, name, "network")
-                message = f"{network} overlaps {variable}, which is {taken}"
-                draft.problems.add(place, f"{RACKS}.{name}.network", message, "write the network of the rack")
-        if kind := unusable(network.network_address, lab):
-            place, message = draft.inner_place(host, RACKS, name, "network"), f"{network} is {kind}"
-            draft.problems.add(place, f"{RACKS}.{name}.network", message, "write the network of the rack")
-        for index, text in enumerate(entry["dns"] if isinstance(entry.get("dns"), list) else ()):
-            address = _ipv4(ipaddress.IPv4Address, text)
-            for variable, taken in own[:2] if address else ():
-                if address in taken:
-                    place = draft.inner_place(host, RACKS, name, "dns", index)
-                    message = (
-                        f"{text} lies in {variable} ({taken}), and servers are no part of the cluster yet"
-                    )
-                    path = f"{RACKS}.{name}.dns[{index}]"
-                    draft.problems.add(place, path, message, "write a name server outside the cluster")
-
-
-def _ipv4(kind: Callable[[str], t.Any], text: object) -> t.Any:
-    try:
-        return kind(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
 def check_deployed(draft: Draft) -> None:
     """Whoever writes systems needs a login to them, and a file for their host keys."""
     account = draft.site_value(ACCOUNT)
@@ -206,6 +171,8 @@ def _unfit(path: Path, text: str, is_inventory: bool) -> str:
     try:
         if path.exists() and not path.is_file():
             return f"{text} is no file"
+        if not is_inventory and path.is_file() and holds_others(path):
+            return f"{text} has other lines than public keys of hosts, and a run would write all of it anew"
         if path.parts[:2] in (("/", "dev"), ("/", "proc"), ("/", "sys")):
             return f"{text} is no place for a file"
         if is_inventory and path.suffix not in (".yml", ".yaml"):
@@ -227,6 +194,10 @@ def check_erasing(draft: Draft) -> None:
     if isinstance(steps, list) and not steps:
         message = "is empty, and what is retired would keep its data"
         draft.problems.add(draft.site_place(ERASE), ERASE, message, "write [deploy.erase_devices]")
+    elif isinstance(steps, list) and all(_KEEPS.fullmatch(str(step)) for step in steps):
+        message = "has no step that erases disks, and what is retired would keep its data"
+        draft.problems.add(draft.site_place(ERASE), ERASE, message, "add deploy.erase_devices")
+        return
     writer = draft.writer(ERASE)
     for index, step in enumerate(steps if isinstance(steps, list) and writer else ()):
         message, remedy = _no_step(str(step))
@@ -242,26 +213,11 @@ def _no_step(step: str) -> tuple[str, str]:
     if interface not in node_fields.INTERFACES:
         near = nearest(interface, node_fields.INTERFACES) or "deploy"
         return f"Ironic has no interface {interface!r}", f"write {near}.{name}"
+    if interface not in _ERASING and name in STEPS and name.startswith("erase_"):
+        return f"the interface {interface} has no step {name}", f"write deploy.{name}"
     # Agents may have steps of their own, so only what is nearly one of these is taken for a mistake.
     near = next(iter(difflib.get_close_matches(name, STEPS, n=1, cutoff=0.93)), name)
     return ("", "") if near == name else (f"Ironic has no step {name!r}", f"write {interface}.{near}")
-
-
-def check_firmware_folder(draft: Draft) -> None:
-    """BMCs are given the folder's address with a file's name behind it, and are not the machine itself."""
-    text = str(draft.site_value(URL) or "")
-    if fault_of(text, "url"):
-        return
-    parts, message = urllib.parse.urlsplit(text), ""
-    if parts.query or parts.fragment:
-        message = f"{text} is no folder: names of files are put behind it"
-    elif draft.site_value("site_lab"):
-        return  # BMCs of a lab are on this machine
-    elif parts.hostname == "localhost" or (parts.hostname or "").startswith("127."):
-        message = f"{text} is another machine to each BMC: itself"
-    if message:
-        remedy = "write http://ADDRESS/FOLDER, as BMCs reach it"
-        draft.problems.add(draft.site_place(URL), URL, message, remedy)
 
 
 _JUDGES: Mapping[str, Callable[[Mapping[str, t.Any]], Iterator[Fault]]] = {
@@ -275,10 +231,8 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, t.Any]], Iterator[Fault]]] = {
 CHECKS = (
     check_cloud,
     check_declared,
-    check_networks,
     check_deployed,
     check_together,
     check_files,
     check_erasing,
-    check_firmware_folder,
 )

@@ -11,7 +11,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import firmware, node_values
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     of_cluster,
 )
@@ -53,12 +53,19 @@ SECTIONS = (
 )  # fmt: skip
 """Of Ironic and its libraries. Extensions bring others, so only what is nearly one is taken for a mistake."""
 _SECRET = re.compile(r"password|secret", re.I)
+_LOGIN = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 _OF_SYSTEMS = (
     "/", "/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/mnt", "/opt", "/root", "/run", "/sbin", "/srv",
     "/tmp", "/usr", "/usr/local", "/var", "/var/backups", "/var/cache", "/var/lib", "/var/log", "/var/spool",
     "/var/tmp", "/var/lib/mysql", "/var/lib/ironspan", "/var/lib/ironspan-ironic", "/srv/ironspan-ironic",
 )  # fmt: skip
 """Folders that others need, too: that of the backups is closed to everybody but root."""
+_NOT_KEPT = ("/run/", "/tmp/", "/var/run/", "/var/tmp/")
+_OF_PROGRAMS = (
+    "/boot", "/etc/kubernetes", "/etc/containerd", "/var/lib/mysql", "/var/lib/etcd", "/var/lib/kubelet",
+    "/var/lib/containerd",
+)  # fmt: skip
+"""A folder of MariaDB's is a database to it; a reset or a new version takes what is in the others."""
 _PERIODS = {
     "minutely": 60, "hourly": 3600, "daily": 86_400, "weekly": 604_800, "monthly": 2_678_400,
     "quarterly": 7_948_800, "semiannually": 15_897_600, "yearly": 31_622_400, "annually": 31_622_400,
@@ -143,6 +150,17 @@ def check_what_is_served(draft: Draft) -> None:
     elif posixpath.normpath(folder).replace("//", "/") in _OF_SYSTEMS:
         message = f"{folder} is not for backups alone, and would be closed to others"
         draft.problems.add(draft.site_place(FOLDER), FOLDER, message, "write a folder of its own below it")
+    elif message := _not_kept(f"{posixpath.normpath(folder)}/".replace("//", "/")):
+        remedy = "write another one, such as /var/lib/ironspan-ironic-backup"
+        draft.problems.add(draft.site_place(FOLDER), FOLDER, f"{folder} {message}", remedy)
+
+
+def _not_kept(folder: str) -> str:
+    """Return why backups would not stay in a folder; empty where nothing speaks against it."""
+    if folder.startswith(_NOT_KEPT):
+        return "is emptied when the host boots, or after some days"
+    owner = next((each for each in _OF_PROGRAMS if folder.startswith(f"{each}/")), "")
+    return f"lies in {owner}, which is another program's" if owner else ""
 
 
 def check_drilled(draft: Draft) -> None:
@@ -243,10 +261,12 @@ def _wrong(section: str, option: str, value: object) -> tuple[str, str] | None:
         return "is set by the role", f"take it out: {_OURS[section, option]}"
     if not _NAME.fullmatch(option):
         return "is no name of an option", "write one of ironic.conf"
-    if _SECRET.search(option) and isinstance(value, str) and value:
+    if isinstance(value, str) and value and (_SECRET.search(option) or _LOGIN.search(value)):
         return "is a secret, and everybody reads this file", "leave it out"
     if not isinstance(value, str | int | float) or "\n" in str(value):
         return f"is {value!r}", "write one line of text, a number, or true or false"
+    if section == "conductor" and option in node_values.IMAGES and not node_values.is_image(value):
+        return f"is {value!r}, which Ironic does not take", node_values.IMAGE_REMEDY
     return None
 
 

@@ -17,6 +17,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners imp
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, shown
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
+API = "site_api_address"
+_HAVE_API = {"control_plane", "haproxy"}
+"""Groups whose hosts may have the address of the API, beside their own."""
+
 
 def check_ports(draft: Draft) -> None:
     """Any two listeners of a host have ports, protocols or addresses of their own."""
@@ -59,10 +63,14 @@ def check_addresses(draft: Draft) -> None:
     for host in draft.hosts.values():
         layers = layers_of(host.groups, cni)
         for variable, listener in variables.items():
-            owner = owners.get(str(host.values.get(variable)))
+            text = str(host.values.get(variable))
+            owner = owners.get(text)
             is_own = owner is None and variable in host.settings
             if is_own and listener.layer in layers and listener.is_on(host.values):
                 _check_shared(draft, host, variable, shared)
+                if text and text == draft.site_value(API) and not {*host.groups} & _HAVE_API:
+                    message = f"{text} is {API}, and host {host.name} would listen there"
+                    once.add(draft.place(host, variable), variable, message, "leave it out, or write its own")
             if owner is None or owner is host:
                 continue
             if listener.layer not in layers or not listener.is_on(host.values):

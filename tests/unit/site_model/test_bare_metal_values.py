@@ -134,6 +134,32 @@ WRONG = (
     (node("properties: {capabilities: {boot_mode: uefi}}"), "such as boot_mode:uefi"),
     (node("properties: {cpu_arch: amd64}"), "write x86_64"),
     (node("properties: {memory_mb: lots}"), "write a whole number, or leave it out"),
+    (rack("network: 10.20.0.0/24, first: 10.20.0.20"), "host az-1 of the group azure has 10.20.0.11 in it"),
+    (rack(f"{NET}, dns: [10.2.1.11]"), "is the address of the first server itself"),
+    (
+        rack("network: 10.30.1.0/24, first: 10.30.1.100, gateway: 10.30.1.13"),
+        "is the address of host gpu-a-03, which is a worker",
+    ),
+    (image(f"source: 'http://10.244.0.5/b.raw', sha256: {SHA}"), "10.244.0.5 lies in site_pod_cidr"),
+    (image(f"source: 'http://10.96.0.5/b.raw', sha256: {SHA}"), "10.96.0.5 lies in site_service_cidr"),
+    (image(f"source: 'http://0.0.0.0/b.raw', sha256: {SHA}"), "0.0.0.0 is unspecified"),
+    (image(f"source: 'http://169.254.1.1/b.raw', sha256: {SHA}"), "169.254.1.1 is link-local"),
+    (image(f"source: 'http://localhost/b.raw', sha256: {SHA}"), "is another machine to each "),
+    (image(f"source: 'http://[::1]/b.raw', sha256: {SHA}"), "is another machine to each "),
+    (image(f"source: 'http://10.2.0.5/images/', sha256: {SHA}"), "names no file"),
+    (image(f"source: 'http://10.2.0.5/b.raw.xz', sha256: {SHA}"), "is packed (xz)"),
+    (image(f"source: 'http://10.2.0.5/b.qcow2.gz', sha256: {SHA}, format: qcow2"), "is packed (gz)"),
+    (image(f"source: 'http://10.2.0.5/b.iso', sha256: {SHA}"), "is no raw image, but iso"),
+    ("site_bare_metal_firmware_url: http://0.0.0.0/fw", "0.0.0.0 is unspecified"),
+    ("site_bare_metal_firmware_url: http://10.244.0.4/fw", "10.244.0.4 lies in site_pod_cidr"),
+    ("site_bare_metal_firmware_url: 'http://[::1]/fw'", "is another machine to each "),
+    ("site_bare_metal_firmware_url: http://127.1/fw", "is another machine to each BMC"),
+    ("site_bare_metal_erase: [raid.create_configuration]", "has no step that erases disks"),
+    ("site_bare_metal_erase: [bios.factory_reset, deploy.erase_pstore]", "has no step that erases disks"),
+    ("site_bare_metal_erase: [raid.erase_devices]", "write deploy.erase_devices"),
+    ("site_bare_metal_known_hosts: /etc/passwd", "has other lines than public keys of hosts"),
+    (told("deploy_kernel: kernel"), "which Ironic does not take"),
+    (told("rescue_ramdisk: 'file://ramdisk'"), "which Ironic does not take"),
     (firmware(FILE.replace("'1.0'", "'1.0 '")), "write it in quotes, as the server says it"),
     (firmware(FILE.replace(SHA, EMPTY)), "is the digest of an empty file"),
     (firmware(FILE, FILE.replace("bios", "bmc").replace("9f9f", "8f8f")), "and the file is the same"),
@@ -159,6 +185,15 @@ RIGHT = (
     "site_bare_metal_account: {authorized_keys: ['sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9w']}",
     "site_bare_metal_erase: [deploy.erase_devices_express, raid.delete_configuration, vendor.wipe_nvram]",
     "site_bare_metal_erase: [deploy.site_erase]",
+    "site_bare_metal_erase: [management.erase_devices]",
+    "site_bare_metal_erase: [raid.create_configuration, deploy.erase_devices_metadata]",
+    rack("network: 10.30.1.0/24, first: 10.30.1.11, gateway: 10.30.1.1, dns: [10.30.1.12]"),
+    f"{image(f'source: http://127.0.0.1/b.raw, sha256: {SHA}')}\n{told('image_download_source: local')}",
+    image(f"source: 'http://images.example/?name=server', sha256: {SHA}"),
+    told(
+        "deploy_kernel: 'http://10.2.0.5/k', deploy_ramdisk: 'file:///srv/r', "
+        "bootloader: 9f0c1a30-1a6b-4f1e-9b5d-0c1f6a3b2d11"
+    ),
     "site_bare_metal_inventory: /srv/site/servers.yaml\nsite_bare_metal_known_hosts: ~/.ssh/servers",
     "site_bare_metal_firmware_url: http://10.2.0.5:8088/firmware/",
     "site_lab: true\nsite_bare_metal_firmware_url: http://127.0.0.1:8088",
@@ -205,6 +240,20 @@ def test_an_inventory_that_somebody_wrote_is_not_written_over(example: Example, 
         assert [problem.path for problem in example.problems()] == (
             [] if right else ["site_bare_metal_inventory"]
         )
+
+
+def test_a_file_with_keys_of_hosts(example: Example, tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    example.append(ALL, f"site_bare_metal_known_hosts: {file}\n")
+    for text in (
+        "",
+        "# racks\n\n10.2.1.11,gpu-1 ssh-ed25519 AAAAC3Nz= 9f0c\n@revoked * ssh-rsa AAAAB3Nz x\n",
+        "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= ssh-rsa AAAAB3Nz\n",
+    ):
+        file.write_text(text)
+        assert example.problems() == []
+    file.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    assert [problem.path for problem in example.problems()] == ["site_bare_metal_known_hosts"]
 
 
 def test_an_image_where_nothing_writes_disks(example: Example) -> None:

@@ -41,6 +41,13 @@ WRONG = (
     ("ironic_backup_folder: /etc", "is not for backups alone"),
     ("ironic_backup_folder: /var/lib/mysql/", "is not for backups alone"),
     ("ironic_backup_folder: /var/lib/../x", "cannot be a unit's folder"),
+    ("ironic_backup_folder: /run/backup", "is emptied when the host boots"),
+    ("ironic_backup_folder: /tmp/ironic/backup", "is emptied when the host boots"),
+    ("ironic_backup_folder: /var/lib/mysql/backup", "lies in /var/lib/mysql"),
+    ("ironic_backup_folder: /var/lib/kubelet", "lies in /var/lib/kubelet"),
+    ("ironic_settings: {DEFAULT: {transport_url: 'rabbit://u:p@h'}}", "is a secret, and everybody reads"),
+    ("ironic_settings: {conductor: {deploy_kernel: kernel}}", "which Ironic does not take"),
+    ("ironic_address: 10.20.0.10", "is site_api_address, and host cpu-c-01 would listen there"),
     ("ironic_backup_folder: /proc/x", "cannot be a unit's folder"),
     (
         "ironic_backup_calendar: weekly\nironic_backup_max_age_seconds: 86400",
