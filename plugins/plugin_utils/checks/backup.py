@@ -51,8 +51,8 @@ _PLACE = ("account_url", "container", "path", "prefix")
 _PREFIX = re.compile(r"((?!\.{1,2}/)[A-Za-z0-9._-]+/)*")
 _NAMES = {"blob.core": "azure_storage_account", "vault": "azure_vault"}
 """What follows a name in the addresses of all of Azure's clouds -> grammar of the name."""
-_NOT_LASTING = ("dev", "etc", "proc", "run", "sys")
-"""Folders of the root that are gone with a boot, or are no place for data."""
+_NOT_LASTING = ("dev", "etc", "proc", "run", "sys", "tmp")
+"""Folders of the root that are gone with a boot or after some days, or are no place for data."""
 _SECRET = re.compile(r"AccountKey=|SharedAccessSignature=|[?&]sig=", re.IGNORECASE)
 
 
@@ -71,6 +71,23 @@ def check_stores(draft: Draft) -> None:
                     "kind", f"is the same place as {seen[place]}", "give every store a place of its own"
                 )
             seen[place] = entry.path
+            _check_apart(entry, seen)
+
+
+def _check_apart(entry: Entry, seen: Mapping[tuple[str, ...], str]) -> None:
+    """A copy inside of another store would be listed, and lost, with it."""
+    if entry.text("kind") != "file" or not entry.text("path"):
+        return
+    own = _folder(entry.text("path"), entry.text("prefix"))
+    for (*_, path, prefix), other in seen.items():
+        folder = _folder(path, prefix)
+        if path and other != entry.path and (own in (folder, *folder.parents) or folder in own.parents):
+            message = f"{own} and {folder}, of {other}, are one inside of the other"
+            entry.problem("path", message, "give every store a folder of its own")
+
+
+def _folder(path: str, prefix: str) -> PurePosixPath:
+    return PurePosixPath(path) / prefix.strip("/")
 
 
 def check_keys(draft: Draft) -> None:
@@ -216,26 +233,24 @@ def check_credential(entry: Entry) -> None:
     if credential.text("kind") == "arc" and credential.text("client_id"):
         message = "is of an identity that somebody made, and a machine of Arc has its own alone"
         credential.problem("client_id", message, "take it out")
+    if credential.text("kind") in ("managed_identity", "arc"):
+        for name in ("tenant_id", "token_file", "authority"):
+            if credential.text(name):
+                message = f"means nothing for {credential.text('kind')}, which a machine has without it"
+                credential.problem(name, message, "take it out, or write 'kind: workload_identity'")
     if credential.text("kind") == "workload_identity":
         for name in ("client_id", "tenant_id", "token_file"):
             if not credential.has(name):
                 credential.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
 
 
-def check_management(draft: Draft) -> None:
-    """A projected token is of somebody."""
-    variable = "etcd_backup_management"
-    host, value = draft.writer(variable), draft.site_value(variable)
-    if host and isinstance(value, Mapping) and value.get("kind") == "workload_identity":
-        entry = Entry(draft, host, variable, value, host.settings[variable].value)
-        for name in ("client_id", "tenant_id", "token_file"):
-            if not entry.has(name):
-                entry.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
-
-
 def _check_folder(entry: Entry) -> None:
     path = PurePosixPath(entry.text("path"))
-    is_lost = (path.parts[1:2] and path.parts[1] in _NOT_LASTING) or path.is_relative_to("/var/run")
+    is_lost = (
+        (path.parts[1:2] and path.parts[1] in _NOT_LASTING)
+        or path.is_relative_to("/var/run")
+        or path.is_relative_to("/var/tmp")
+    )
     if path.is_absolute() and (is_lost or len(path.parts) < 3 or path.is_relative_to("/var/lib/etcd")):
         entry.problem(
             "path",
@@ -244,4 +259,9 @@ def _check_folder(entry: Entry) -> None:
         )
 
 
-CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree, check_management)
+CHECKS = (
+    check_stores,
+    check_keys,
+    check_members_agree,
+    check_helpers_agree,
+)

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import re
+import typing as t
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import ARM, sizes
@@ -48,24 +49,34 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 def management(given: Given) -> Iterator[Fault]:
     """An identity with what it is told by, and addresses to which a token may be sent."""
     entry = given.values[_MANAGEMENT]
-    for key in _READ[entry["kind"]]:
-        if entry[key]:
-            what = f"is written, and kind is {entry['kind']}, which does not read it"
-            yield (_MANAGEMENT, key), what, "write the kind that it is for, or take it out"
+    for key, what, remedy in of_identity(entry):
+        yield (_MANAGEMENT, key), what, remedy
     tenant = given.values["azure_tenant"]
     if entry["tenant_id"] and tenant and entry["tenant_id"].lower() != tenant.lower():
         what = f"is another tenant than azure_tenant ({tenant}), whose tokens are refused"
         yield (_MANAGEMENT, "tenant_id"), what, f"write {tenant}, or take it out"
+
+
+def of_identity(entry: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str]]:
+    """Find fields that a kind of identity does not read, and addresses to which no token may be sent.
+
+    Args:
+        entry: who speaks to Azure's resource manager, with the defaults of what is not written.
+    """
+    unread = _READ.get(entry["kind"], ())
+    for key in unread:
+        if entry[key]:
+            what = f"is written, and kind is {entry['kind']}, which does not read it"
+            yield key, what, "write the kind that it is for, or take it out"
     for key in ("url", "authority"):
-        if key in _READ[entry["kind"]]:
+        if key in unread:
             continue
         parts = urllib.parse.urlsplit(entry[key])
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
-            what = f"{entry[key]} would send tokens unencrypted"
-            yield (_MANAGEMENT, key), what, f"write https://{parts.netloc}"
+            yield key, f"{entry[key]} would send tokens unencrypted", f"write https://{parts.netloc}"
         elif parts.path.strip("/") or parts.query or parts.fragment:
             what = f"{entry[key]} is more than the address of a host"
-            yield (_MANAGEMENT, key), what, f"write {parts.scheme}://{parts.netloc}"
+            yield key, what, f"write {parts.scheme}://{parts.netloc}"
 
 
 def principals(given: Given) -> Iterator[Fault]:
