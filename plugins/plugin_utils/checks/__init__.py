@@ -140,6 +140,8 @@ def run_checks(draft: Draft, checks: tuple[Check, ...] = CHECKS) -> None:
     settings.check_duplicates(draft)
     if settings.check_unread(draft):
         return
+    if not draft.hosts and len(draft.problems):
+        return  # A key that is there twice hides them.
     if not draft.hosts:
         draft.problems.add(
             draft.home(),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, shown
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import plain
 
@@ -42,7 +42,7 @@ def check_hosts(draft: Draft) -> None:
                 draft.problems.add(
                     place,
                     variable,
-                    f"is {other} for host {host}, and {first} in {_named(at)}",
+                    f"is {other} for host {host}, and {first} in {named(at)}",
                     "write it once",
                 )
 
@@ -70,7 +70,7 @@ def check_site_wide_once(draft: Draft) -> None:
             draft.problems.add(
                 second,
                 variable,
-                f"is written{counts} in another way than in {_named(first)}; only one of them counts",
+                f"is written{counts} in another way than in {named(first)}; only one of them counts",
                 "write it once, in group_vars/all.yml",
             )
             break
@@ -110,10 +110,6 @@ def _source(draft: Draft, place: Place) -> str:
     return ""
 
 
-def _named(place: Place) -> str:
-    return f"{shown(place.file)}:{place.line}"
-
-
 def check_members_agree(draft: Draft) -> None:
     """Hosts that find each other at a port, or by a number, have the same."""
     once = Once(draft.problems)
@@ -128,7 +124,7 @@ def check_members_agree(draft: Draft) -> None:
                 draft.place(wrong, variable),
                 variable,
                 f"is {wrong.values[variable]} for host {wrong.name} and {right.values[variable]} for host "
-                f"{right.name}, in {_named(draft.place(right, variable))}",
+                f"{right.name}, in {named(draft.place(right, variable))}",
                 "write it once, in group_vars/all.yml",
             )
 
@@ -155,7 +151,7 @@ def check_not_hidden(draft: Draft) -> None:
                     draft.problems.add(
                         draft.setting_place(setting.key, setting.value),
                         variable,
-                        f"does not count: Ansible takes what {_named(at)} says, also for the group {group}",
+                        f"does not count: Ansible takes what {named(at)} says, also for the group {group}",
                         f"write it in group_vars/{group}.yml",
                     )
 

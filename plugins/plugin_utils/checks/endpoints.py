@@ -14,7 +14,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks im
     address_of,
     network_of,
 )
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
 
@@ -105,6 +105,8 @@ def check_api_address(draft: Draft) -> None:
     address = draft.site_value(API_ADDRESS)
     place = draft.site_place(API_ADDRESS)
     if not address:
+        if any(problem.path == API_ADDRESS for problem in draft.problems):
+            return  # of another type, or without a value
         if parts is not None and is_address(parts[0]):
             _check_who_answers(draft, "site_api_endpoint", parts[0])
         elif parts is not None and len(draft.members("haproxy")) != 1:
@@ -166,6 +168,13 @@ def _check_who_answers(draft: Draft, variable: str, address: str) -> None:
                 f"{address} is the address of host {host.name}, which has no API server",
                 "write the address of the load balancer, or of a control plane host",
             )
+    for host in (host for host in draft.hosts.values() if _is_reached_at(host, address)):
+        draft.problems.add(
+            place,
+            variable,
+            f"{address} is where Ansible reaches host {host.name}, which has no API server",
+            "write the address of the load balancer",
+        )
     for name in ("site_pod_cidr", "site_service_cidr"):
         network = network_of(draft, name)
         if network is not None and ipaddress.ip_address(address) in network:
@@ -174,13 +183,23 @@ def _check_who_answers(draft: Draft, variable: str, address: str) -> None:
             )
 
 
+def _is_reached_at(host: HostDraft, address: str) -> bool:
+    """Tell whether Ansible reaches a host without an API server there, at SSH's own port of that machine."""
+    values = host.values
+    return (
+        str(values.get("ansible_host")) == address != str(address_of(host))
+        and int(values.get("ansible_port") or 22) == 22
+        and not {"control_plane", "haproxy"} & set(host.groups)
+    )
+
+
 def check_mirrors(draft: Draft) -> None:
     """The mirror is a plain http or https URL."""
     for host in draft.hosts.values():
         url = host.values.get("site_mirror_url")
         if not isinstance(url, str) or not url:
             continue
-        problem = mirror_problem(url) or _unreachable_mirror(draft, url)
+        problem = mirror_problem(url) or _unreachable_mirror(draft, url) or _other_than_mirror(draft, url)
         if problem:
             draft.problems.add(
                 draft.place(host, "site_mirror_url"),
@@ -206,12 +225,25 @@ def _unreachable_mirror(draft: Draft, url: str) -> str:
     return ""
 
 
+def _other_than_mirror(draft: Draft, url: str) -> str:
+    """Return what else answers at the address of a mirror, or who alone knows its name; or nothing."""
+    parts = urlsplit(url)
+    name, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
+    endpoint = draft.site_value("site_api_endpoint")
+    if isinstance(endpoint, str) and split_endpoint(endpoint) == (name, port):
+        return "is where the API answers (site_api_endpoint)"
+    domain = str(draft.site_value("site_cluster_domain"))
+    if name == domain or name.endswith(f".{domain}"):
+        return f"has a name in {domain} (site_cluster_domain), which only pods can resolve"
+    return ""
+
+
 @functools.lru_cache(maxsize=64)
 def mirror_problem(url: str) -> str:
     """Return what is wrong with a mirror's URL, an empty text when nothing is."""
     try:
         parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError as error:
         return f"is not a URL ({error})"
     if parts.scheme not in ("http", "https"):
@@ -222,8 +254,12 @@ def mirror_problem(url: str) -> str:
         return "carries credentials, which would end up in files on every host"
     if parts.query or parts.fragment:
         return "has a query or fragment"
+    if port == 0:
+        return "has port 0, which nobody answers at"
     if url.endswith("/"):
         return "ends with a slash"
+    if parts.path.startswith("//"):
+        return "has an address behind the name of the host, as in http://http://"
     if not re.fullmatch(r"[A-Za-z0-9._~/%:+-]*", parts.path) or ".." in parts.path.split("/"):
         return "has a path with characters that are not plain, or with '..'"
     return ""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
@@ -12,6 +14,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 _BUILT_IN = ("all", "ungrouped")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7
+
+
+_NAME_OF_GROUP = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _purposes() -> list[str]:
@@ -37,10 +42,13 @@ def check_group_names(draft: Draft) -> None:
 
 def check_variable_files(draft: Draft) -> None:
     """A variables file named after nobody is read by nobody, and Ansible says nothing about it."""
-    groups = {*draft.inventory.group_layers, *all_layers().groups, *_BUILT_IN}
+    groups = {*draft.inventory.group_layers, *all_layers().groups, "all"} - {"ungrouped"}
     for (folder, name), file in draft.marks.variable_files.items():
         known = groups if folder == "group_vars" else set(draft.hosts)
-        if name in known or (folder == "group_vars" and name.startswith(PREFIXES)):
+        if name in known:
+            continue
+        # A group of somebody's own may be empty today; no group has a name with dots or spaces in it.
+        if folder == "group_vars" and name.startswith(PREFIXES) and _NAME_OF_GROUP.fullmatch(name):
             continue
         near = nearest(name, known)
         what = "group" if folder == "group_vars" else "host"

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import LABELS as MEASURED
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 
@@ -84,6 +85,7 @@ def _with_letters(name: str) -> str:
 def check_host_names(draft: Draft) -> None:
     """A host's inventory name becomes its node name."""
     seen: dict[str, str] = {}
+    at = {str(address_of(host)): host.name for host in draft.hosts.values()}
     for name in draft.hosts:
         place = draft.host_place(name)
         path = f"hosts.{name}"
@@ -108,6 +110,13 @@ def check_host_names(draft: Draft) -> None:
                 path,
                 "is an address to every resolver, because its last part is a number",
                 f"write a name with letters there, for example {_with_letters(name)}",
+            )
+        elif (owner := at.get(name, name)) != name:
+            draft.problems.add(
+                place,
+                path,
+                f"is the address of host {owner}",
+                f"write {address_of(draft.hosts[name])}, or a name",
             )
         folded = name.lower()
         if folded in seen:

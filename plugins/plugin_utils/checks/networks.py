@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.day_zero import MIGRATION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
 
 WIDEST_SERVICE_PREFIX = 12
@@ -171,11 +171,14 @@ def check_addresses(draft: Draft) -> None:
         for name in ("site_pod_cidr", "site_service_cidr", MIGRATION)
         if (network := network_of(draft, name)) is not None
     ]
+    wrong = {(problem.path, Place(problem.file, problem.line)) for problem in draft.problems}
     for host in draft.hosts.values():
         _check_reached(draft, host, reached, own)
         _check_management(draft, host, networks)
         variable = address_variable(host)
         address = address_of(host)
+        if address is None and (variable, draft.place(host, variable)) in wrong:
+            continue  # of another type, or without a value
         if address is None:
             text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
             draft.problems.add(
@@ -192,7 +195,8 @@ def check_addresses(draft: Draft) -> None:
             draft.problems.add(
                 draft.place(host, variable),
                 variable,
-                f"{address} is the address of host {other.name} too",
+                f"{address} is the address of host {other.name} too"
+                f" ({named(draft.place(other, address_variable(other)))})",
                 "give every host its own",
             )
         kind = unusable(address, bool(host.values.get("site_lab")))
@@ -235,7 +239,8 @@ def _check_reached(
         draft.problems.add(
             draft.place(host, "ansible_host"),
             "ansible_host",
-            f"{target} is where host {other.name} is reached too",
+            f"{target} is where host {other.name} is reached too"
+            f" ({named(draft.place(other, 'ansible_host'))})",
             "give every host its own",
         )
     elif host.values.get("site_address") and not _is_target(str(target)):
@@ -245,13 +250,31 @@ def _check_reached(
             f"{str(target)!r} is no name or address that SSH connects to",
             "write a name or an address alone; ansible_user and ansible_port say the rest",
         )
+    elif host.values.get("site_address") and _is_controller(host, str(target)):
+        draft.problems.add(
+            draft.place(host, "ansible_host"),
+            "ansible_host",
+            f"{target} is the machine that Ansible runs on",
+            "write where this host is reached, or the ansible_port that is forwarded to it",
+        )
     elif host.values.get("site_address") and (owner := own.get(at, host)) is not host:
         draft.problems.add(
             draft.place(host, "ansible_host"),
             "ansible_host",
-            f"{target} is the address of host {owner.name}",
+            f"{target} is the address of host {owner.name} ({named(draft.place(owner, 'site_address'))})",
             "write where this host is reached",
         )
+
+
+def _is_controller(host: HostDraft, target: str) -> bool:
+    """Tell whether SSH would end where it begins: at loopback, and no port of it leads to another machine.
+
+    With options of SSH it may begin elsewhere, at a host to jump over; a lab is one machine.
+    """
+    address = parsed(target)
+    own = address.is_loopback if address else target in ("localhost", "localhost.localdomain")
+    ways = any("ssh" in name and name.endswith("_args") for name in host.settings)
+    return own and _port(host) == "22" and not ways and not host.values.get("site_lab")
 
 
 def _is_target(text: str) -> bool:

@@ -12,10 +12,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils import remote_kind
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue import PLANNED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.operations.waves import hosts_out_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import unread
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.connection import CONNECTION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers, layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import CLUSTER_OBJECT
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, named, nearest
 
 PER_HOST: tuple[str, ...] = ("site_mirror_url",)
 """Variables that every host needs and localhost has not, so argument specifications cannot require them."""
@@ -35,6 +36,16 @@ def check_duplicates(draft: Draft) -> None:
         )
 
 
+def check_octals(draft: Draft) -> None:
+    """A number with a zero in front is one of eight digits to YAML: 06443 would be 3363."""
+    options = {**draft.specification.options, **CONNECTION}
+    for variable, place, text in draft.marks.octals:
+        option = options.get(variable)
+        if option is not None and option.type in ("int", "float") and int(text, 8) != int(text):
+            message = f"{text} is read as an octal number, {int(text, 8)}"
+            draft.problems.add(place, variable, message, f"write {int(text)}")
+
+
 def check_unread(draft: Draft) -> bool:
     """Every source must have answered: Ansible goes on without one that did not. Tell whether one did not."""
     of_all = draft.inventory.group_layers.get("all", {}).get("inventory", {})
@@ -46,6 +57,7 @@ def check_unread(draft: Draft) -> bool:
 
 def check_required(draft: Draft) -> None:
     """Variables without a default must be set for every host whose layers use them."""
+    wrong = {problem.path for problem in draft.problems}
     for option in draft.specification.options.values():
         if not option.required and option.name not in PER_HOST:
             continue
@@ -56,8 +68,12 @@ def check_required(draft: Draft) -> None:
         ]
         missing = [host for host in concerned if option.name not in host.settings]
         for host in concerned:
-            # One without a value was named when it was read.
-            if option.name in host.settings and host.values.get(option.name) == "":
+            # One without a value, or of another type, was named when it was read.
+            if (
+                option.name not in wrong
+                and option.name in host.settings
+                and host.values.get(option.name) == ""
+            ):
                 draft.problems.add(draft.place(host, option.name), option.name, "is empty", "write its value")
         remedy = f"write '{option.name}: ...' in group_vars/all.yml, or in the variables of a group"
         if missing and len(missing) == len(concerned):
@@ -80,20 +96,31 @@ def check_site_wide(draft: Draft) -> None:
         values = draft.values(variable)
         # What most hosts have is meant, the others are the mistake; of as many, the default is meant.
         counts = collections.Counter(map(str, values.values()))
-        default = str(draft.specification.defaults.get(variable))
-        first = max(counts, key=lambda text: (counts[text], text == default))
+        # What all say is before both: that is where it belongs.
+        default, of_all = str(draft.specification.defaults.get(variable)), _said_for_all(draft, variable)
+        first = max(counts, key=lambda text: (text in of_all, counts[text], text == default))
         first_host = next(name for name, value in values.items() if str(value) == first)
         for name, value in values.items():
             if str(value) == first:
                 continue
             # What has its default was written by nobody: the other value is, for a part of the site.
-            written = name if variable in draft.hosts[name].settings else first_host
+            written, other = (name, first_host)
+            if variable not in draft.hosts[name].settings:
+                written, other = first_host, name
+            at = draft.place(draft.hosts[other], variable)
+            where = f" ({named(at)})" if variable in draft.hosts[other].settings else ", by default"
             once.add(
                 draft.place(draft.hosts[written], variable),
                 variable,
-                f"is {value} for host {name} but {first} for host {first_host}",
+                f"is {values[written]} for host {written} but {values[other]} for host {other}{where}",
                 "write it once, in group_vars/all.yml",
             )
+
+
+def _said_for_all(draft: Draft, variable: str) -> set[str]:
+    """Return what the group all says of a variable, as texts; nothing where that is an expression."""
+    layers = draft.inventory.group_layers.get("all", {}).values()
+    return {str(settings[variable].value) for settings in layers if variable in settings}
 
 
 def check_etcd_timing(draft: Draft) -> None:
@@ -189,6 +216,7 @@ def check_drain_policy(draft: Draft) -> None:
 
 
 CHECKS = (
+    check_octals,
     check_required,
     check_site_wide,
     check_etcd_timing,

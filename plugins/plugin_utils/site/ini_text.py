@@ -35,6 +35,24 @@ class Line(t.NamedTuple):
     more: str = ""
 
 
+_OF_YAML = {
+    "write one '- item' line for each": """write NAME=["ONE", "TWO"], for a host '["ONE", "TWO"]'""",
+    "write 'key: value' lines below it": """write NAME={"KEY": "VALUE"}, for a host '{"KEY": "VALUE"}'""",
+}
+_IN_QUOTES = "write it in quotes, for example "
+
+
+def remedy_of(remedy: str) -> str:
+    """Return the remedy of a value as INI has it: lists and dictionaries of Python, two quotes for a host.
+
+    Args:
+        remedy: what to write in YAML.
+    """
+    if remedy.startswith(_IN_QUOTES):
+        return f"{remedy}, on the line of a host in two: '{remedy.removeprefix(_IN_QUOTES)}'"
+    return _OF_YAML.get(remedy, remedy)
+
+
 def lines_of(text: str) -> Iterator[Line]:
     """Yield the lines of an INI inventory that say something.
 
@@ -95,7 +113,15 @@ def _host(number: int, line: str, group: str) -> Iterator[Line]:
             "name it NAME.yml",
         )
         return
+    if name.endswith((":", ",")) or "," in name:
+        remedy = "write the name alone, each host on a line of its own"
+        yield Line(number, "wrong", group, f"{name} is no name of one host", remedy)
+        return
     yield Line(number, "host", group, name)
+    if "=" in variables:
+        remedy = "write NAME=VALUE, without spaces"
+        yield Line(number, "wrong", group, f"there are spaces around = after the host {name}", remedy)
+        return
     for word in variables:
         key, equals, value = word.partition("=")
         if not equals or not key:

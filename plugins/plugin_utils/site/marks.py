@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text, shape
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.child_groups import circles, only_named
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.child_groups import (
+    circles,
+    mixed_up,
+    only_named,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_ranges import expanded
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.plugin_file import wrong_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
@@ -45,6 +50,7 @@ class Marks:
         variable_files: (``group_vars`` or ``host_vars``, name) to the file.
         duplicates: keys that are there twice.
         of_hosts: (host, variable) to the values that are written for it, as texts, each with its first place.
+        octals: variables whose value is a number with a zero in front, with their places and texts.
         misread: what keeps Ansible from reading the inventory as it was written; nothing else is judged then.
         missing: sources that are not there. A playbook that makes them may run without.
         inventory_files: the files of hosts, groups and inventory plugins.
@@ -61,6 +67,7 @@ class Marks:
     variable_files: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     duplicates: list[Duplicate] = dataclasses.field(default_factory=list)
     of_hosts: dict[tuple[str, str], dict[str, Place]] = dataclasses.field(default_factory=dict)
+    octals: list[tuple[str, Place, str]] = dataclasses.field(default_factory=list)
     misread: list[Problem] = dataclasses.field(default_factory=list)
     missing: list[Problem] = dataclasses.field(default_factory=list)
     inventory_files: list[str] = dataclasses.field(default_factory=list)
@@ -109,6 +116,7 @@ def read_marks(given: Sequence[str], decrypts: bool = True) -> Marks:
     for source in sources.read:
         _read(source, marks, decrypts)
     marks.misread.extend(circles(marks.children))
+    marks.misread.extend(mixed_up(marks))
     if not marks.misread:
         # With a file that says less than it should, names in others stand alone.
         there = marks.filled | {name for kind, name in marks.variable_files if kind == "group_vars"}
@@ -192,6 +200,7 @@ def _read_yaml(text: str, source: Source, marks: Marks) -> None:
             _read_group(key, value, file, marks)
 
 
+_OCTAL = re.compile(r"0[0-7]+")
 _CORRECT = "correct the syntax on this line"
 
 
@@ -209,8 +218,10 @@ def _place(node: yaml.Node, file: str) -> Place:
 
 def _read_variables(node: yaml.Node | None, file: str, marks: Marks) -> None:
     if isinstance(node, yaml.MappingNode):
-        for key, _value in shape.pairs(node):
+        for key, value in shape.pairs(node):
             marks.variables.setdefault(str(key.value), _place(key, file))
+            if isinstance(value, yaml.ScalarNode) and not value.style and _OCTAL.fullmatch(value.value):
+                marks.octals.append((str(key.value), _place(key, file), str(value.value)))
 
 
 def _read_group(key: yaml.Node, value: yaml.Node, file: str, marks: Marks) -> None:

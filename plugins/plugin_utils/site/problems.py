@@ -160,6 +160,11 @@ def shown(file: str) -> str:
         return file
 
 
+def named(place: Place) -> str:
+    """Return a place as people want to read it in a message about another one."""
+    return f"{shown(place.file)}:{place.line}" if place.line else shown(place.file)
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that looks most like ``name``, None when none is close.
 

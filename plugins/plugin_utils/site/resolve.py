@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import EncryptedString
 from ansible.template import Templar, trust_as_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils import catalogue
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.catalogue.kinds import PREFIX
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import ini_text
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.arguments import problems_in
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.connection import (
     CONNECTION,
@@ -30,6 +32,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.expressions i
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import Settings
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import from_plugin, place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import check_value, without_value
 
 POLICY_PREFIX = "site_plan_"
@@ -163,7 +166,10 @@ class Resolver:
                 )
 
     def _report(self, key: t.Any, value: t.Any, path: str, message: str, remedy: str) -> None:
-        self._draft.problems.add(self._draft.setting_place(key, value), path, message, remedy)
+        place = self._draft.setting_place(key, value)
+        if place.file in self._draft.marks.inventory_files and Path(place.file).suffix not in SUFFIXES:
+            remedy = ini_text.remedy_of(remedy)
+        self._draft.problems.add(place, path, message, remedy)
 
     def _checked(self, settings: Settings) -> tuple[dict[str, t.Any], list[str]]:
         options = self._options

@@ -9,6 +9,7 @@ would be left out is a problem with its own line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import yaml
@@ -21,6 +22,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text imp
 )
 
 SECTIONS = ("hosts", "children", "vars")
+_PART = "is the name of a part of a group"
+_SEVERAL = re.compile(r"[\s,;]")
+_MANY = "has several names in one text, and is taken for one"
 Found = tuple[int, str, str, str]
 """Line, what is meant, what is wrong, what to write."""
 
@@ -46,6 +50,10 @@ def wrong_inventory(root: yaml.Node | None) -> Iterator[Found]:
         yield line_of(root), "(file)", message, "write it like inventories/example/hosts.yml"
     else:
         for key, value in pairs(root):
+            if isinstance(key, yaml.ScalarNode) and key.value in SECTIONS:
+                message = f"{_PART}, and there is no group above it"
+                yield line_of(key), str(key.value), message, "write 'all:' above it, and this below all"
+                continue
             yield from _wrong_group(key, value)
 
 
@@ -95,6 +103,9 @@ def _wrong_group(key: yaml.Node, value: yaml.Node) -> Iterator[Found]:
     if not is_text(key):
         yield line_of(key), path, f"is {kind_of(key)}, and the name of a group is a text", "write a name"
         return
+    if not name.strip():
+        yield line_of(key), path, "is empty, and a group has a name", "write the name"
+        return
     if is_null(value):
         return
     if not isinstance(value, yaml.MappingNode):
@@ -110,10 +121,11 @@ def _wrong_group(key: yaml.Node, value: yaml.Node) -> Iterator[Found]:
                 "is no part of a group, so nobody reads it",
                 _meant(word, content),
             )
-        elif is_null(content) or (
-            word != "vars" and isinstance(content, yaml.ScalarNode) and is_text(content)
-        ):
+        elif is_null(content):
             continue
+        elif word != "vars" and isinstance(content, yaml.ScalarNode) and is_text(content):
+            if _SEVERAL.search(content.value):
+                yield line_of(content), f"{path}.{word}", _MANY, "write one line 'NAME:' for each"
         elif not isinstance(content, yaml.MappingNode):
             remedy = "write lines 'name: value'" if word == "vars" else "write one line 'NAME:' for each"
             yield (
@@ -126,6 +138,15 @@ def _wrong_group(key: yaml.Node, value: yaml.Node) -> Iterator[Found]:
             yield from _wrong_names(content, "a variable")
         elif word == "children":
             for child, below in pairs(content):
+                if isinstance(child, yaml.ScalarNode) and child.value in SECTIONS:
+                    message = f"{_PART}, and stands among the groups below {name}"
+                    yield (
+                        line_of(child),
+                        f"{path}.{child.value}",
+                        message,
+                        "move it out of children, beside it",
+                    )
+                    continue
                 yield from _wrong_group(child, below)
         else:
             yield from _wrong_hosts(content)
@@ -135,8 +156,22 @@ def _wrong_hosts(hosts: yaml.MappingNode) -> Iterator[Found]:
     yield from _wrong_names(hosts, "a host")
     for key, value in pairs(hosts):
         name = str(key.value) if isinstance(key, yaml.ScalarNode) else "(key)"
-        if isinstance(value, yaml.MappingNode):
+        if name in SECTIONS:
+            yield (
+                line_of(key),
+                name,
+                f"{_PART}, and stands among its hosts",
+                "move it out of hosts, beside it",
+            )
+        elif _SEVERAL.search(name.strip()):
+            yield line_of(key), f"hosts.{name}", _MANY, "write one line 'NAME:' for each"
+        elif isinstance(value, yaml.MappingNode):
             yield from _wrong_names(value, "a variable")
+            for inner, _content in pairs(value):
+                if isinstance(inner, yaml.ScalarNode) and inner.value in SECTIONS:
+                    message = f"{_PART}, and {name} is a host"
+                    remedy = f"write variables below {name} itself; hosts and children belong to a group"
+                    yield line_of(inner), f"hosts.{name}.{inner.value}", message, remedy
         elif not is_null(value):
             message = f"has {kind_of(value)} in the place of its variables"
             yield (

@@ -190,8 +190,11 @@ class Sources:
                 self._add(entry, variables_of)
 
     def _unread(self, entry: Path) -> None:
-        if entry.suffix.lower() in SUFFIXES and not _COPIES.search(entry.stem):
-            remedy = f"name it {entry.stem}{entry.suffix.lower()}"
+        ending = entry.suffix.strip().lower()
+        if ending in SUFFIXES and not _COPIES.search(entry.stem):
+            remedy = f"name it {entry.stem}{ending}"
+        elif Path(entry.stem).suffix in SUFFIXES and ending == ".txt":
+            remedy = f"name it {entry.stem}"
         elif _COPIES.search(entry.name) or _COPIES.search(entry.stem):
             remedy = "move copies out of the inventory"
         else:
@@ -206,11 +209,12 @@ def _meant_as_variables(path: Path) -> bool:
 
     Files of data (``servers.csv``) stand beside those that name them.
     """
-    ending = path.suffix
+    ending, inner = path.suffix.strip(), Path(path.stem).suffix
     return (
         bool(_COPIES.search(path.name))
         or (ending in SUFFIXES and bool(_COPIES.search(path.stem)))
-        or (ending.lower() in SUFFIXES and ending not in SUFFIXES)
+        or (ending.lower() in SUFFIXES and path.suffix not in SUFFIXES)
+        or (ending.lower() == ".txt" and inner in SUFFIXES)
         or ending.lower() in (".ini", ".cfg", ".conf", ".toml", ".j2")
     )
 

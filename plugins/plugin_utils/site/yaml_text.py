@@ -28,6 +28,7 @@ _PLAIN_TAGS = frozenset(
 VAULT = "$ANSIBLE_VAULT"
 """What a file or value that ansible-vault encrypted begins with."""
 _MERGE_MARKER = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
+_DATE = re.compile(r"\d{4}-\d")
 _NULLS = ("", "~", "null", "Null", "NULL")
 _resolved: Callable[..., str] = yaml.SafeLoader("").resolve
 """The tag that YAML 1.1 gives a plain scalar."""
@@ -198,7 +199,8 @@ def _unusable(root: yaml.Node) -> tuple[yaml.Node, str] | None:
         if node.tag and node.tag not in _TAGS and node.tag not in _PLAIN_TAGS and node.tag != "!":
             name = node.tag.replace(_STANDARD, "!!")
             return node, f"the tag {name} makes what an inventory has no use for"
-        if (wrong := _wrong_vault(node) or _wrong_merge(node)) is not None:
+        wrong = _wrong_vault(node) or _wrong_merge(node) or _wrong_key(node) or _wrong_scalar(node)
+        if wrong is not None:
             return wrong
         size = 1
         open_nodes.add(known)
@@ -222,6 +224,37 @@ def _wrong_vault(node: yaml.Node) -> tuple[yaml.Node, str] | None:
     if isinstance(node, yaml.ScalarNode) and is_encrypted(node.value):
         return None
     return node, "what stands behind !vault is nothing that ansible-vault encrypted"
+
+
+def _wrong_key(node: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """Return a key that is no scalar: what ``name: {{ value }}`` without quotes is to YAML."""
+    for key, _value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.MappingNode):
+            return key, 'an expression begins here, and stands in quotes: "{{ ... }}"'
+        if isinstance(key, yaml.SequenceNode):
+            return key, "a list is no name of anything"
+    return None
+
+
+def _wrong_scalar(node: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """Return a value that is not what its tag says, or a date that no calendar has."""
+    tag = node.tag
+    if not tag.startswith(_STANDARD):
+        if not isinstance(node, yaml.ScalarNode) or node.style or not _DATE.match(node.value):
+            return None
+        tag = _resolved(yaml.ScalarNode, node.value, (True, False))
+        if tag != f"{_STANDARD}timestamp":
+            return None
+    made = type(node)(tag, node.value, node.start_mark, node.end_mark)
+    try:
+        # What is inside of a list or dictionary is judged by itself.
+        yaml.SafeLoader("").construct_object(made)
+    except (yaml.YAMLError, ValueError, KeyError, TypeError):
+        kind = tag.removeprefix(_STANDARD)
+        if node.tag.startswith(_STANDARD):
+            return node, f"what stands behind !!{kind} is none"
+        return node, f"{node.value} is read as a date, and there is no such day or time; write it in quotes"
+    return None
 
 
 def is_encrypted(text: str) -> bool:

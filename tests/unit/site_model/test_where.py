@@ -1,0 +1,137 @@
+# Copyright (c) the ironspan developers
+# SPDX-License-Identifier: Apache-2.0
+"""Where hosts, the mirror and the API are: what cannot be there, and which lines a refusal names."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Example
+from .mutations import ALL, HOSTS, ON_PREM
+
+_GPU_1 = "gpu-a-01: {ansible_host: 10.30.1.11}"
+_MANAGED = "ansible_host: 192.168.50.31"
+
+MIRRORS = (
+    ("http://mirror.example.internal:0", "has port 0"),
+    ("http://http://mirror.example.internal", "has an address behind the name of the host"),
+    ("http://api.example.internal:6443", "is where the API answers"),
+    ("http://mirror.default.svc.cluster.local", "only pods can resolve"),
+)
+
+
+@pytest.mark.parametrize(("url", "says"), MIRRORS)
+def test_a_mirror_that_is_none(example: Example, url: str, says: str) -> None:
+    example.put(ON_PREM, f"site_mirror_url: {url}\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / ON_PREM), example.line(ON_PREM, url))
+    assert says in problem.message
+
+
+HOST = (
+    (_GPU_1, "10.30.1.12: {ansible_host: 10.30.1.11}", "is the address of host gpu-a-02; write 10.30.1.11"),
+    (_MANAGED, "ansible_host: localhost", "is the machine that Ansible runs on"),
+    (_MANAGED, "ansible_host: 127.0.0.1", "is the machine that Ansible runs on"),
+    (_GPU_1, "gpu-a-01: {ansible_host: }", "ansible_host: has no value"),
+    (_GPU_1, "gpu-a-01: {ansible_host: [10.30.1.11]}", "ansible_host: must be text, is a list"),
+    (_GPU_1, "gpu-a-01: {ansible_host: 10.30.1.11, ansible_port: 02222}", "octal number, 1170; write 2222"),
+)
+
+
+@pytest.mark.parametrize(("old", "new", "says"), HOST)
+def test_a_host_that_is_not_there(example: Example, old: str, new: str, says: str) -> None:
+    example.replace(HOSTS, old, new)
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / HOSTS), example.line(HOSTS, new))
+    assert says in str(problem)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        "ansible_host: 127.0.0.1\n              ansible_port: 2201",
+        "ansible_host: localhost\n              ansible_ssh_common_args: -J gate.example.internal",
+        "ansible_host: rack-c.example.internal",
+    ],
+)
+def test_a_host_that_is_reached_in_a_way_of_its_own(example: Example, new: str) -> None:
+    example.replace(HOSTS, _MANAGED, new)
+    assert [str(problem) for problem in example.problems()] == []
+
+
+def test_hosts_are_named_like_their_addresses(example: Example) -> None:
+    example.replace(HOSTS, _GPU_1, "10.30.1.11: {}")
+    assert [str(problem) for problem in example.problems()] == []
+
+
+def test_the_api_is_not_where_a_worker_is_managed(example: Example) -> None:
+    example.put(ALL, "site_api_address: 192.168.50.31\n")
+    (problem,) = example.problems()
+    assert problem.line == example.line(ALL, "192.168.50.31")
+    assert "is where Ansible reaches host cpu-c-01" in problem.message
+
+
+def test_both_lines_of_one_address(example: Example) -> None:
+    example.append("host_vars/gpu-a-01.yml", "site_address: 10.30.3.11\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / HOSTS), example.line(HOSTS, "10.30.3.11"))
+    assert "host_vars/gpu-a-01.yml:1)" in problem.message
+
+
+def test_what_all_say_is_right(example: Example) -> None:
+    """Most hosts are in the racks; the line to remove is theirs all the same."""
+    example.append(ON_PREM, "site_pod_cidr: 10.245.0.0/16\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (
+        str(example.folder / ON_PREM),
+        example.line(ON_PREM, "10.245.0.0/16"),
+    )
+    assert f"{ALL}:{example.line(ALL, 'site_pod_cidr')})" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("control_plane_port: 06443", "octal number, 3363; write 6443"),
+        ("site_mirror_url: [a]", "must be text, is a list"),
+        ("site_api_address: [10.20.0.10]", "must be text, is a list"),
+    ],
+)
+def test_one_mistake_is_said_once(example: Example, text: str, says: str) -> None:
+    example.put(ALL, f"{text}\n")
+    found = [problem for problem in example.problems() if problem.path == text.partition(":")[0]]
+    assert [problem.line for problem in found] == [example.line(ALL, text)], found
+    assert says in str(found[0])
+
+
+@pytest.mark.parametrize("text", ["user_mode: 0644", "site_wan_mtu: 0x578", "flannel_port: 8472"])
+def test_numbers_that_mean_what_they_say(example: Example, text: str) -> None:
+    example.put(ALL, f"{text}\n")
+    assert [str(problem) for problem in example.problems()] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("dns_resolvers=10.0.0.53", 'write NAME=["ONE", "TWO"]'),
+        ("site_labels=a", 'write NAME={"KEY": "VALUE"}'),
+        ("site_rack=7", """for example "7", on the line of a host in two: '"7"'"""),
+    ],
+)
+def test_remedies_of_ini_are_written_in_ini(example: Example, line: str, says: str) -> None:
+    example.append("more", f"[user_x:vars]\n{line}\n[user_x]\naz-1\n")
+    found = [problem for problem in example.problems() if problem.file.endswith("more")]
+    assert [problem.line for problem in found] == [2], found
+    assert says in found[0].remedy
+
+
+@pytest.mark.parametrize("name", ["rack_a.yml.yml", "rack_a .yml", "rack_a - Copy.yml", "user_x (1).yml"])
+def test_a_file_of_no_group(example: Example, name: str) -> None:
+    example.append(f"group_vars/{name}", "node_kubelet_max_pods: 50\n")
+    (problem,) = example.problems()
+    assert problem.file == str(example.folder / "group_vars" / name)
+
+
+def test_a_file_of_a_group_that_is_still_empty(example: Example) -> None:
+    example.append("group_vars/rack_later.yml", "node_kubelet_max_pods: 50\n")
+    assert [str(problem) for problem in example.problems()] == []
