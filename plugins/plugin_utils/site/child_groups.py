@@ -62,7 +62,8 @@ def mixed_up(marks: Marks) -> Iterator[Problem]:
                 yield Problem(place.file, place.line, f"groups.{group}.{name}", message, remedy)
         elif is_host and not is_group:
             for group, below in marks.children.items():
-                if (place := below.get(name)) is not None:
+                if name in below:
+                    place = below[name]
                     message = f"is a host, and stands among the groups below {group}"
                     remedy = f"list it below the hosts of {group}, not below children"
                     yield Problem(place.file, place.line, f"groups.{group}.{name}", message, remedy)
