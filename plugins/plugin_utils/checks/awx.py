@@ -183,13 +183,16 @@ def check_schedules(draft: Draft) -> None:
     seen = set()
     for entry in entries(draft, SCHEDULES):
         name = entry.text("operation")
+        if not name:
+            continue  # It has been named as missing, or as no name.
         if name not in fit:
             _unfit(entry, name, fit)
             continue
         if name in seen:
             entry.problem("operation", f"{name} is there twice", "write it once")
         seen.add(name)
-        if fault := fault_of_time(entry.text("rrule")):
+        rule = entry.text("rrule")
+        if rule and (fault := fault_of_time(rule)):
             entry.problem(
                 "rrule", fault, "write it like DTSTART;TZID=UTC:20260101T020000 RRULE:FREQ=DAILY;INTERVAL=1"
             )

@@ -13,8 +13,11 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.redfish import pro
 
 from .conftest import Example
 from .mutations import ALL
+from .test_harm import ESTATE
 
 ONE, OTHER = "72f988bf-86f1-41af-91ab-2d7cd011db47", "d0a8ad3f-3c1b-4b5e-9a39-0c8f1b1f4a11"
+
+CLIENT, ESTATES = "0a1b2c3d-0000-4000-8000-00000000000e", f"{ESTATE}azure_rack_networks: [10.30.0.0/16]\n"
 
 
 def scheduled(rule: str, begin: str = "DTSTART:20260101T020000Z") -> str:
@@ -37,6 +40,37 @@ WRONG = (
     ("awx_host: https://awx.example/api/v2/", "write https://awx.example"),
     ("awx_host: https://example.com/awx/api", "write https://example.com/awx"),
     ("awx_host: 'https://awx.example/#/login'", "write https://awx.example"),
+    ("awx_host: https://10.244.0.1", "10.244.0.1 lies in site_pod_cidr"),
+    ("awx_host: https://0.0.0.0", "0.0.0.0 is unspecified"),
+    ("awx_host: https://169.254.1.1:8043", "169.254.1.1 is link-local"),
+    ("awx_host: https://api.example.internal:6443", "is the cluster's own API"),
+    ("awx_organization: ' ironspan'", "has a space at an end; write ironspan"),
+    ("awx_project_credential: 'git '", "has a space at an end; write git"),
+    ("awx_instance_groups: ['racks ']", "has a space at an end; write racks"),
+    (
+        "awx_project_url: https://github.com/a/b/tree/main",
+        "is a page of a repository; write https://github.com/a/b",
+    ),
+    ("awx_project_url: https://git.example/a/b/-/tree/main", "write https://git.example/a/b"),
+    ("awx_inventory_path: inventories/west/group_vars/all.yml", "write inventories/west"),
+    ("awx_playbooks_folder: west/\nawx_inventory_path: west", "playbooks are no hosts"),
+    ("awx_plans_folder: /runner/project", "is each job's own"),
+    ("awx_plans_folder: /tmp/", "is each job's own"),
+    ("awx_project_url: https://github.com/a/b.git\nawx_webhook_service: gitlab", "write github"),
+    ("awx_project_url: git@gitlab.com:a/b.git\nawx_webhook_service: github", "write gitlab"),
+    (
+        f"{ESTATES}awx_azure_client_id: {CLIENT}\nawx_azure_tenant_id: {ONE}",
+        "is another tenant than azure_tenant",
+    ),
+    (
+        f"{ESTATES}awx_azure_tenant_id: {OTHER}\nawx_azure_client_id: {ONE}",
+        "is the identifier of the subscription",
+    ),
+    (notified("type: webhook, url: 'https://10.96.0.7/x'"), "10.96.0.7 lies in site_service_cidr"),
+    (
+        notified("type: slack, secret_variable: T, channels: ['https://hooks.slack.com/x']"),
+        "is an address, and no channel",
+    ),
     ("awx_ca_file: /etc/hostname", "has no certificate in PEM"),
     ("awx_project_url: ssh://git@git.example:99999/x", "is no address of a git repository"),
     ("awx_project_url: https://git.example:0/x.git", "is no address of a git repository"),
@@ -105,6 +139,12 @@ def test_what_a_controller_cannot_use(example: Example, lines: str, says: str) -
 RIGHT = (
     "awx_host: https://example.com/awx",
     "awx_host: http://127.0.0.1:8052",
+    "awx_host: https://[2001:db8::5]:8043",
+    "awx_project_url: https://github.com/a/b\nawx_webhook_service: github",
+    "awx_project_url: https://git.example/group/inner/site.git\nawx_webhook_service: bitbucket_dc",
+    "awx_playbooks_folder: .\nawx_inventory_path: .",
+    "awx_plans_folder: /var/lib/plans",
+    "awx_organization: GPU operations",
     "awx_project_branch: feature/rack-b@2",
     "awx_project_branch: 3f786850e387550fdab836ed7e6dc881de23001b",
     "awx_project_url: ssh://git@git.example:7999/gpu/site.git",
@@ -133,6 +173,13 @@ RIGHT = (
 def test_what_a_controller_can_use(example: Example, lines: str) -> None:
     example.append(ALL, f"{lines}\n")
     assert example.problems() == []
+
+
+def test_what_is_missing_of_a_schedule_is_said_once(example: Example) -> None:
+    example.append(ALL, "awx_schedules: [{playbook: doctor}]\n")
+    assert [problem.path for problem in example.problems()] == [
+        f"awx_schedules[0].{field}" for field in ("operation", "playbook", "rrule")
+    ]
 
 
 def test_an_authority_of_a_controller(example: Example, tmp_path: Path) -> None:
