@@ -112,7 +112,8 @@ def _fault(name: str, limit: str, number: object) -> tuple[str, str] | None:
         return f"{name} has no such limit", f"write {near}" if near else f"write {' or '.join(known)}"
     if limit == OFF:
         return None if isinstance(number, bool) else (f"is {number!r}", "write true or false")
-    if limit.endswith("percent") and isinstance(number, int) and number > 100:
+    # H12 counts the degrees that are left, of which a GPU that does nothing has some sixty.
+    if limit.endswith(("percent", "degrees")) and isinstance(number, int) and number > 100:
         return f"is {number}", "write a whole number from 0 to 100"
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 1_000_000_000:
         return f"is {number!r}", "write a whole number from 0 on"

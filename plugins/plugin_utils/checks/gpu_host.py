@@ -18,6 +18,7 @@ ARGUMENTS, PAGES_1GIB, PAGES_2MIB = (
     "gpu_host_hugepages_1gib_count",
     "gpu_host_hugepages_2mib_count",
 )
+PODS_IPV6 = "site_pod_cidr_ipv6"
 POLICY, RESERVED = "node_kubelet_cpu_manager_policy", "node_kubelet_reserved_cpus"
 _OURS = {
     "iommu": "gpu_host_iommu",
@@ -29,6 +30,7 @@ _OURS = {
 }
 _ENDS_BOOT = {"init", "rdinit", "root", "single", "emergency", "rescue"}
 """kernel-parameters.txt, kernel-command-line(7): with these a host comes up without its services, or not."""
+_HUGE_PAGES = ("always", "madvise", "never")
 _UNITS = re.compile(r"(?:emergency|rescue)\.(?:target|service)")
 _BLOCKING = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
 _MOST_PERCENT = 75
@@ -75,6 +77,14 @@ def _harm(host: HostDraft, word: str) -> str:
         return "the driver would not be loaded"
     if name == "cgroup_disable" and {"memory", "cpu", "cpuset", "pids"} & {*value.split(",")}:
         return "the kubelet does not start without it"
+    if name == "transparent_hugepage" and value not in _HUGE_PAGES:
+        return f"the kernel knows {', '.join(_HUGE_PAGES)}"
+    needed = host.values.get("base_kernel_modules")
+    taken = {*value.split(",")} & {*map(str, needed if isinstance(needed, list) else ())}
+    if name == "module_blacklist" and taken:
+        return f"nothing could load {min(taken)}, which base_kernel_modules asks for"
+    if name in ("ipv6.disable", "ipv6.disable_ipv6") and value == "1" and host.values.get(PODS_IPV6):
+        return f"the host would have no IPv6, and {PODS_IPV6} is set"
     versions = host.values.get("node_cgroup_versions")
     is_off = value.lower() in ("0", "no", "false", "off")
     if (

@@ -49,6 +49,9 @@ def check_layouts(draft: Draft) -> None:
     hosts = [host for host in concerned(draft, "gpu", LAYOUT) if host.values.get(LAYOUT)]
     if not hosts:
         return
+    writer = draft.writer(LAYOUTS)
+    if writer and writer.values.get(LAYOUTS) != draft.site_value(LAYOUTS):
+        return  # They were written for some hosts, which is named: the others know none of them.
     known: dict[str, list[Entry]] = {}
     for entry in entries(draft, LAYOUTS):
         known.setdefault(entry.text("name"), []).append(entry)

@@ -181,8 +181,33 @@ SITE = (
         "'latest' is no release of gVisor",
         "20260817.0",
     ),
+    ("", f"{BOOT}transparent_hugepage=sometimes", "knows always, madvise, never", "take it out"),
+    ("", f"{BOOT}module_blacklist=floppy,br_netfilter", "which base_kernel_modules asks for", "take it out"),
+    ("", "nvidia_health_checks: {H12: {degrees: 500}}", "is 500", "from 0 to 100"),
+    (
+        "",
+        "nvidia_device_plugin_rdma: true",
+        "does nothing without nvidia_device_plugin_enabled",
+        "write nvidia_device_plugin_enabled: true beside it",
+    ),
+    (
+        "",
+        "nvidia_health_actions_enabled: true",
+        "does nothing without nvidia_health_enabled",
+        "write nvidia_health_enabled: true beside it",
+    ),
+    (
+        H100,
+        'nvidia_driver_ofed_packages: {doca-ofed: "3.2.1-044000"}',
+        "does nothing without nvidia_driver_rdma_stack",
+        "write nvidia_driver_rdma_stack: ofed beside it",
+    ),
 )
 RIGHT = (
+    (GPU, f"{BOOT}transparent_hugepage=madvise module_blacklist=floppy ipv6.disable=1"),
+    (GPU, "nvidia_device_plugin_rdma: true\nnvidia_device_plugin_enabled: false"),
+    (GPU, f'{H100}nvidia_driver_rdma_stack: kernel\nnvidia_driver_ofed_version: "25.10-1.7.1"'),
+    (GPU, "nvidia_health_actions_enabled: true\nnvidia_health_enabled: false"),
     (
         GPU,
         "gpu_host_kernel_arguments: modprobe.blacklist=nouveau rd.driver.blacklist=nouveau quiet",
@@ -270,3 +295,22 @@ def test_a_layout_names_gpus_that_there_are(example: Example) -> None:
 def test_a_value_of_the_site_that_stands_in_a_group_is_named_there(example: Example) -> None:
     line = "nvidia_mig_layouts: [{name: halves, instances: [3g.40gb, 3g.40gb]}]"
     insist(example, GPU, "", line, "for host az-1", "write it once, in group_vars/all.yml")
+
+
+def test_no_ipv6_on_hosts_of_a_site_with_both_families(example: Example) -> None:
+    example.append(ALL, "site_pod_cidr_ipv6: fd00:10:244::/56\nsite_service_cidr_ipv6: fd00:10:96::/112\n")
+    example.append(GPU, f"{BOOT}ipv6.disable=1\n")
+    found = [problem for problem in example.problems() if "would have no IPv6" in problem.message]
+    assert [problem.line for problem in found] == [example.line(GPU, "ipv6.disable=1")]
+
+
+def test_layouts_that_were_written_for_some_hosts_are_named_once(example: Example) -> None:
+    lines = "nvidia_mig_layout: x\nnvidia_mig_layouts: [{name: x, instances: [3g.40gb]}]\n"
+    example.append(GPU, f"{H100}{lines}")
+    assert [problem.path for problem in example.problems()] == ["nvidia_mig_layouts"]
+
+
+def test_a_part_for_all_gpus_of_which_one_rack_has_the_switch(example: Example) -> None:
+    example.append(GPU, "nvidia_health_actions_enabled: true\n")
+    example.append("group_vars/rack_a.yml", "nvidia_health_enabled: true\n")
+    assert example.problems() == []
