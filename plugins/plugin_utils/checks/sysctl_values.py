@@ -81,7 +81,9 @@ FORMS: tuple[Form, ...] = (
     Form(r"kernel\.randomize_va_space", most=2),
     Form(r"kernel\.sysrq", most=511),
     Form(r"kernel\.pid_max", least=301, most=4_194_304),
-    Form(r"kernel\.threads-max", least=1),
+    # kernel/fork.c, MIN_THREADS
+    Form(r"kernel\.threads-max", least=20),
+    Form(r"net\.ipv4\.ping_group_range", numbers=2),
     Form(r"kernel\.printk", numbers=4, most=_INT),
     Form(r"kernel\.sem", numbers=4, most=_INT),
     Form(r"kernel\.(panic|perf_event_paranoid|shm(max|all|mni)|msg(max|mnb|mni))", least=-2),

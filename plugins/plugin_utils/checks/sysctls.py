@@ -56,6 +56,10 @@ def _is(unwanted: str) -> Callable[[str], bool]:
     return lambda value: value.strip() == unwanted
 
 
+def _below(least: int) -> Callable[[str], bool]:
+    return lambda value: value.isdigit() and int(value) < least
+
+
 def _of_kubelet(name: str, value: str) -> Rule:
     # pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables
     why = f"the kubelet writes {value} at each start, so every run would change it back"
@@ -65,6 +69,7 @@ def _of_kubelet(name: str, value: str) -> Rule:
 _DUAL = (("site_pod_cidr_ipv6", True),)
 _HAVE_IPV6 = "pods have IPv6 addresses"
 _FORWARDS = "hosts forward the packets of their pods"
+_FEW = "it is less than the kernel's own default, and pods need more than a host without them"
 RULES: tuple[Rule, ...] = (
     Rule(r"net\.ipv4\.ip_forward", _not("1"), _FORWARDS, _CLUSTER),
     Rule(r"net\.ipv4\.conf\.(all|default)\.forwarding", _not("1"), _FORWARDS, _CLUSTER),
@@ -96,6 +101,11 @@ RULES: tuple[Rule, ...] = (
     _of_kubelet("kernel.panic_on_oops", "1"),
     _of_kubelet("kernel.keys.root_maxkeys", "1000000"),
     _of_kubelet("kernel.keys.root_maxbytes", "25000000"),
+    Rule(r"kernel\.hostname", lambda value: True, "each host has a name of its own"),
+    Rule(r"kernel\.pid_max", _below(32_768), _FEW, _CLUSTER),
+    Rule(r"fs\.inotify\.max_user_instances", _below(128), _FEW, _CLUSTER),
+    Rule(r"fs\.inotify\.max_user_watches", _below(8_192), _FEW, _CLUSTER),
+    Rule(r"vm\.max_map_count", _below(65_530), _FEW, _CLUSTER),
     Rule(r"kernel\.modules_disabled", _not("0"), "layers load modules, and only a boot takes it back"),
     Rule(
         r"vm\.nr_hugepages", lambda value: True, "gpu_host_hugepages_2mib_count says how many there are",
@@ -103,7 +113,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"user\.max_user_namespaces",
-        lambda value: value.isdigit() and int(value) < FEWEST_NAMESPACES,
+        _below(FEWEST_NAMESPACES),
         "every gVisor sandbox lives in a user namespace of its own",
         ("gvisor",),
     ),
@@ -121,6 +131,18 @@ RULES: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 """Settings that a host does not live with, and why."""
+_CONNECTIONS, _PER_CORE = "net.netfilter.nf_conntrack_max", "control_plane_conntrack_max_per_core"
+_FILES = "systemd cannot give a unit more open files than the kernel allows, and it would not start"
+_AT_LEAST: Mapping[str, tuple[tuple[str, tuple[str, ...], str], ...]] = {
+    "fs.nr_open": (
+        ("containerd_limit_nofile", _CLUSTER, _FILES),
+        ("etcd_limit_nofile", ("etcd",), _FILES),
+    ),
+    _CONNECTIONS: (
+        ("control_plane_conntrack_min", _CLUSTER, "kube-proxy raises it at each start, each run lowers it"),
+    ),
+}
+"""Setting -> variables that it is not below, on hosts of which groups, and why."""
 _PATTERNS = {rule: re.compile(rule.names) for rule in RULES}
 
 
@@ -165,6 +187,28 @@ def _wrong(
             yield rule.why, f"{name} = {value} {what}: {rule.why}", remedy
 
 
+def check_against_others(draft: Draft) -> None:
+    """A setting is not below what a unit asks for, or what kube-proxy writes at each start."""
+    once = Once(draft.problems)
+    for host in draft.hosts.values():
+        for variable, index, item in settings_of(host):
+            name, value = str(item["name"]), str(item.get("value"))
+            for other, groups, why in _AT_LEAST.get(name, ()) if value.isdigit() else ():
+                least = host.values.get(other)
+                if not isinstance(least, int) or int(value) >= least or not set(groups) & set(host.groups):
+                    continue
+                if name == _CONNECTIONS and not _has_kube_proxy(host):
+                    continue
+                message = f"{name} = {value} is less than {other}, {least}: {why}"
+                place = draft.inner_place(host, variable, index)
+                once.add(place, f"{variable}[{index}]", message, f"write {least} or more, or leave it out")
+
+
+def _has_kube_proxy(host: HostDraft) -> bool:
+    # 0 leaves the setting alone: cmd/kube-proxy/app/server_linux.go, getConntrackMax
+    return host.values.get("site_cni") == "flannel" and host.values.get(_PER_CORE) != 0
+
+
 def settings_of(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     for variable in VARIABLES:
         value = host.values.get(variable)
@@ -173,4 +217,4 @@ def settings_of(host: HostDraft) -> Iterator[tuple[str, int, Mapping[str, object
                 yield variable, index, item
 
 
-CHECKS = (check_sysctls,)
+CHECKS = (check_sysctls, check_against_others)

@@ -42,7 +42,15 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "audit-log-maxage": "control_plane_audit_max_age_days",
         "audit-log-maxbackup": "control_plane_audit_max_backup_count",
         "audit-log-maxsize": "control_plane_audit_max_size_mb",
-        **dict.fromkeys(("oidc-client-id", "oidc-issuer-url"), "identity_issuer"),
+        # None of them beside authentication-config: pkg/kubeapiserver/options/authentication.go, Validate.
+        **dict.fromkeys(
+            (
+                "oidc-ca-file", "oidc-client-id", "oidc-groups-claim", "oidc-groups-prefix",
+                "oidc-issuer-url", "oidc-required-claim", "oidc-signing-algs", "oidc-username-claim",
+                "oidc-username-prefix",
+            ),
+            "identity_issuer",
+        ),
         **dict.fromkeys(
             (
                 "admission-control-config-file", "allow-privileged", "anonymous-auth", "audit-log-path",

@@ -43,6 +43,10 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
 _LEASE, _RENEW, _RETRY = (
     f"leader-elect-{name}" for name in ("lease-duration", "renew-deadline", "retry-period")
 )
+_SHORTEST_CERTIFICATE = 600
+"""Seconds: k8s.io/api, certificates/v1, expirationSeconds."""
+_SWITCHES = ("1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False")
+"""What strconv.ParseBool reads."""
 _JITTER = 1.2
 """client-go, leaderelection.JitterFactor."""
 
@@ -109,6 +113,8 @@ def _plugins(text: str) -> tuple[str, str] | None:
 
 
 def _controllers(text: str) -> tuple[str, str] | None:
+    if not any(not word.startswith("-") for word in _words(text)):
+        return f"{text!r} turns on no controller at all", f"write {','.join(('*', *_words(text)))}"
     known = ["*", *names("former-controllers"), *(f"{name}-controller" for name in names("controllers"))]
     return _known(",".join(word.removeprefix("-") for word in _words(text)), known, "controller")
 
@@ -127,6 +133,25 @@ def _port_range(text: str) -> tuple[str, str] | None:
     return None if 1 <= first <= last <= 65_535 else (f"{text!r} is no range of ports", remedy)
 
 
+def _apis(text: str) -> tuple[str, str] | None:
+    for word in _words(text):
+        name, sign, value = word.partition("=")
+        if sign and value not in _SWITCHES:
+            return f"{value!r} turns {name} neither on nor off", f"write {name}=true or {name}=false"
+    return None
+
+
+def _timeout(text: str) -> tuple[str, str] | None:
+    ends = bool(_PART.match(text)) and not seconds(text)
+    return ("ends each request when it begins", "write for example 1m0s, the default") if ends else None
+
+
+def _signing(text: str) -> tuple[str, str] | None:
+    if not _PART.match(text) or seconds(text) >= _SHORTEST_CERTIFICATE:
+        return None
+    return f"{text} is shorter than any certificate that can be asked for", "write 8760h0m0s, the default"
+
+
 def _chance(text: str) -> tuple[str, str] | None:
     try:
         is_one = 0 <= float(text) <= 0.02
@@ -142,6 +167,9 @@ _JUDGES: Mapping[str, Callable[[str], tuple[str, str] | None]] = {
     _SUITES: _suites,
     "service-node-port-range": _port_range,
     "goaway-chance": _chance,
+    "runtime-config": _apis,
+    "request-timeout": _timeout,
+    "cluster-signing-duration": _signing,
 }
 
 

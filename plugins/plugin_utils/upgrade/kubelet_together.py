@@ -48,6 +48,7 @@ def faults(settings: Mapping[str, object]) -> Iterator[Fault]:
     """
     yield from _times(settings)
     yield from _lists(settings)
+    yield from _pulls_and_grace(settings)
     size = settings.get("containerLogMaxSize")
     if isinstance(size, str) and not _SIZE.fullmatch(size):
         yield ("containerLogMaxSize",), f"{size!r} is no size", "write for example 10Mi"
@@ -87,6 +88,19 @@ def _times(settings: Mapping[str, object]) -> Iterator[Fault]:
         yield ("crashLoopBackOff", name), "is outside 1s to 300s", "write 300s or less"
     if not 0.001 <= _duration(settings, "cpuCFSQuotaPeriod", 0.1) <= 1:
         yield ("cpuCFSQuotaPeriod",), "is outside 1ms to 1s", "write 100ms, the default"
+
+
+def _pulls_and_grace(settings: Mapping[str, object]) -> Iterator[Fault]:
+    rate, burst = settings.get("registryPullQPS", 5), settings.get("registryBurst", 10)
+    # pkg/kubelet/images/helpers.go: a bucket without room never has a token
+    if burst == 0 and isinstance(rate, int) and rate > 0:
+        message = f"is 0 beside registryPullQPS {rate}, so that no image is ever pulled"
+        yield ("registryBurst",), message, "write 10, the default, or registryPullQPS: 0 for no limit"
+    soft, grace = settings.get("evictionSoft"), settings.get("evictionSoftGracePeriod")
+    for signal in grace if isinstance(grace, Mapping) else ():
+        if signal not in (soft if isinstance(soft, Mapping) else {}):
+            message = "is the grace period of a threshold that there is not"
+            yield ("evictionSoftGracePeriod", str(signal)), message, f"write evictionSoft.{signal} too"
 
 
 def _lists(settings: Mapping[str, object]) -> Iterator[Fault]:

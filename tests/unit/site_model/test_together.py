@@ -12,6 +12,7 @@ from .mutations import _HAPROXY, ALL, HOSTS
 
 ID, OTHER = "72f988bf-86f1-41af-91ab-2d7cd011db47", "72f988bf-86f1-41af-91ab-2d7cd011db48"
 NAMED = AZURE.replace("managed_identity", f"managed_identity, client_id: {ID}")
+MANAGER = "control_plane_controller_manager_args"
 CONTAINER = f"subscription: {OTHER}, resource_group: rg, account: backups, container: etcd, retention_days: 9"
 WRONG = (
     (AZURE.replace("managed_identity", "managed_identity, token_file: /x"), "means nothing for managed_id"),
@@ -30,6 +31,39 @@ WRONG = (
         "is that of etcd_backup_containers[0] too",
     ),
     (f"etcd_backup_containers: [{{{CONTAINER}, writers: [{ID}], collectors: [{ID}]}}]", "is a writer too"),
+    ("base_security_sysctls: [{name: fs.nr_open, value: '65536'}]", "less than containerd_limit_nofile"),
+    ("base_sysctls: [{name: net.netfilter.nf_conntrack_max, value: '65536'}]", "write 131072 or more"),
+    ("base_sysctls: [{name: kernel.hostname, value: node}]", "each host has a name of its own"),
+    ("base_sysctls: [{name: kernel.pid_max, value: '1000'}]", "less than the kernel's own default"),
+    ("base_sysctls: [{name: fs.inotify.max_user_instances, value: '8'}]", "less than the kernel's own"),
+    ("base_sysctls: [{name: net.ipv4.ping_group_range, value: '0'}]", "write 2 numbers"),
+    ("base_sysctls: [{name: kernel.threads-max, value: '10'}]", "write 20 or more"),
+    ("control_plane_api_server_args: {runtime-config: 'api/all=yes'}", "write api/all=true or api/all=false"),
+    ("control_plane_api_server_args: {request-timeout: 0s}", "ends each request when it begins"),
+    ("control_plane_api_server_args: {oidc-username-prefix: '-'}", "is set by the site's other variables"),
+    (f"{MANAGER}: {{cluster-signing-duration: 0s}}", "is shorter than any certificate"),
+    (
+        f"{MANAGER}: {{controllers: '-nodelifecycle'}}",
+        "turns on no controller at all; write *,-nodelifecycle",
+    ),
+    (f"{MANAGER}: {{controllers: ''}}", "turns on no controller at all; write *"),
+    (f"{MANAGER}: {{node-monitor-grace-period: 10s}}", "are gone after 10 s; write 50s"),
+    (
+        "node_kubelet_settings: {nodeLeaseDurationSeconds: 200}",
+        "each 50 s, and are gone after 50 s; write less",
+    ),
+    (f"{MANAGER}: {{bind-address: 10.20.0.11}}", "is the address of host az-1, and that of az-2"),
+    ("control_plane_scheduler_args: {bind-address: 10.30.1.11}", "is the address of host gpu-a-01"),
+    ("node_kubelet_settings: {registryBurst: 0}", "so that no image is ever pulled"),
+    ("node_kubelet_settings: {evictionSoftGracePeriod: {memory.available: 1m}}", "that there is not"),
+    (
+        "node_kubelet_settings: {memorySwap: {swapBehavior: LimitedSwap}}",
+        "hosts have no swap (base_swap_off)",
+    ),
+    (
+        "base_swap_off: false\nnode_kubelet_settings: {memorySwap: {swapBehavior: LimitedSwap}}",
+        "does not start where there is swap; write 'failSwapOn: false'",
+    ),
 )
 RIGHT = (
     f"{FILE.rstrip()}\n  - {{kind: file, path: /srv/etcd-backup-2}}\n",
@@ -37,6 +71,19 @@ RIGHT = (
     "etcd_backup_snapshot_seconds: 86400\n",
     "etcd_backup_management: {kind: azure_cli, url: 'https://management.usgovcloudapi.net'}\n",
     f"etcd_backup_containers: [{{{CONTAINER}, writers: [{ID}], collectors: [{OTHER}]}}]\n",
+    "base_sysctls: [{name: fs.nr_open, value: '2097152'}, {name: kernel.pid_max, value: '65536'}]\n",
+    "base_sysctls: [{name: net.netfilter.nf_conntrack_max, value: '1048576'}]\n",
+    "base_sysctls: [{name: net.netfilter.nf_conntrack_max, value: '65536'}]\n"
+    "control_plane_conntrack_max_per_core: 0\n",
+    "site_cni: cilium\nbase_sysctls: [{name: net.netfilter.nf_conntrack_max, value: '65536'}]\n",
+    "control_plane_api_server_args: {runtime-config: 'api/alpha=false,batch/v1', request-timeout: 5m}\n",
+    f"{MANAGER}: {{controllers: '*', cluster-signing-duration: 24h, bind-address: 0.0.0.0}}\n",
+    f"{MANAGER}: {{node-monitor-grace-period: 90s}}\n"
+    "node_kubelet_settings: {nodeLeaseDurationSeconds: 240}\n",
+    f"{MANAGER}: {{node-monitor-grace-period: 16s}}\n",
+    "base_swap_off: false\n"
+    "node_kubelet_settings: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}\n",
+    "node_kubelet_settings: {registryPullQPS: 0, registryBurst: 0}\n",
 )
 
 
