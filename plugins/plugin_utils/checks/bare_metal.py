@@ -20,8 +20,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal import 
     node_fields,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.node_values import Fault
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.known_hosts import holds_others
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_keys import holds_others
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 CLOUD, CLOUDS, NODE = "site_bare_metal_cloud", "site_bare_metal_clouds", "site_bare_metal_node"

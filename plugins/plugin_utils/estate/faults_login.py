@@ -13,6 +13,7 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.catalogue import ARM, sizes
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Fault, Given, Judge
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SUBSCRIPTION
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_keys import holds_others
 
 _MANAGEMENT, _IMAGE, _KEYS = "azure_management", "azure_image", "azure_authorized_keys"
 _READ = {
@@ -108,6 +109,11 @@ def login(given: Given) -> Iterator[Fault]:
     user, known_hosts = given.values["azure_user"], given.values["azure_known_hosts"]
     if known_hosts and not _can_be_written(Path(known_hosts)):
         yield ("azure_known_hosts",), f"{known_hosts} is no file", "write the path of a file"
+    elif known_hosts and (file := Path(known_hosts).expanduser()).is_file() and holds_others(file):
+        what = (
+            f"{known_hosts} has other lines than public keys of hosts, and a run would write all of it anew"
+        )
+        yield ("azure_known_hosts",), what, "write the path of a file of its own"
     if user in _REFUSED_USERS:
         yield (
             ("azure_user",),

@@ -125,6 +125,8 @@ def addresses_of_machines(given: Given) -> Iterator[Fault]:
         return
     taken = {estate.api.address: "the load balancer"} if estate.api else {}
     said = set()
+    # Of two hosts with one address, the checks of the inventory say it.
+    owners = {address: name for name, (address, _groups) in given.hosts.items()}
     for machine in estate.machines:
         network, address = estate.subnets[machine.subnet].network, ipaddress.IPv4Address(machine.address)
         where = _set_of(given, machine.name)
@@ -142,6 +144,9 @@ def addresses_of_machines(given: Given) -> Iterator[Fault]:
         elif written not in ("", machine.address):
             message = f"{machine.name} gets {machine.address}, and the inventory says {written}"
             yield path, message, "write the address of the first one, or correct the host"
+        elif (owner := owners.get(machine.address, machine.name)) != machine.name and not written:
+            message = f"{machine.name} would get {address}, which the inventory says of {owner}"
+            yield path, message, "write another first_address, or a name that makes it the host's"
         else:
             said.discard(where)
 

@@ -92,6 +92,12 @@ def vault(given: Given) -> Iterator[Fault]:
             "has pki, and administrators, who would use it, is empty",
             "write administrators",
         )
+    if entry["administrators"] and "pki" not in keys:
+        message = "is written, and keys has no pki, which they would use"
+        yield (_VAULT, "administrators"), message, "add pki to keys, or take it out"
+    if entry["name"] and not keys and not given.values[EXISTING]["vault"]:
+        message = "is written, and keys is empty, so there is no vault"
+        yield (_VAULT, "name"), message, "write keys, or take it out"
     if given.values[EXISTING]["vault"] and not keys:
         remedy = "write keys, or take azure_existing.vault out"
         yield (_VAULT, "keys"), "is empty, and azure_existing.vault is written", remedy
@@ -109,6 +115,10 @@ def backup(given: Given) -> Iterator[Fault]:
         what = "azure_existing.backup_account" if there else "account"
         remedy = f"write container, or take {what} out"
         yield ("azure_backup", "container"), f"is empty, and {what} is written", remedy
+    for key in ("collectors", "readers"):
+        if entry[key] and not entry["container"]:
+            message = "is written, and container is empty, so there is no account"
+            yield ("azure_backup", key), message, "write container, or take it out"
     if entry["container"] and not there:
         yield from _copies(given, ("azure_backup", "redundancy"), entry["redundancy"])
     if there and entry["account"]:

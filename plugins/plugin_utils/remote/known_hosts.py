@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import threading
 import typing as t
 from collections.abc import Iterable, Iterator
@@ -15,9 +14,6 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.files import write_file
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.thing import RemoteError
-
-_LINE = re.compile(r"|#.*|(@\S+\s+)?\S+\s+((sk-)?(ssh|ecdsa)-\S+|[0-9]+)\s+[A-Za-z0-9+/]+=*(\s.*)?")
-"""sshd(8), SSH_KNOWN_HOSTS FILE FORMAT: marker, names, type, key, comment."""
 
 
 class Entry(t.NamedTuple):
@@ -99,21 +95,6 @@ class KnownHostsFile:
                 yield
             finally:
                 os.close(descriptor)
-
-
-def holds_others(path: Path) -> bool:
-    """Tell whether a file has lines that are no public keys of hosts.
-
-    A run writes the whole file, readable by everybody: a key, a list of accounts, an inventory are no place.
-
-    Args:
-        path: of a file that is there.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False  # Whoever runs the operation may well read it.
-    return any(not _LINE.fullmatch(line.strip()) for line in lines)
 
 
 def _lines(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from .mistakes import _CIRCUIT as CIRCUIT
 from .mistakes import _VAULT_ID as VAULT
 from .mistakes import MISTAKES, Mistake
 from .mistakes_reached import MORE
+from .mistakes_unused import UNUSED
 
 
 @pytest.fixture
@@ -40,10 +41,12 @@ def test_the_estate_of_the_example_is_right(estate: Example) -> None:
 
 def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
     assert len(MISTAKES) >= 60
-    assert len({mistake.name for mistake in (*MISTAKES, *MORE)}) == len(MISTAKES) + len(MORE)
+    assert len({mistake.name for mistake in (*MISTAKES, *MORE, *UNUSED)}) == len(MISTAKES) + len(MORE) + len(
+        UNUSED
+    )
 
 
-@pytest.mark.parametrize("mistake", (*MISTAKES, *MORE), ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", (*MISTAKES, *MORE, *UNUSED), ids=lambda mistake: mistake.name)
 def test_mistake(estate: Example, mistake: Mistake) -> None:
     for old, new in mistake.changes:
         if old:
