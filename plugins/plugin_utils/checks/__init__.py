@@ -150,7 +150,7 @@ def run_checks(draft: Draft, checks: tuple[Check, ...] = CHECKS) -> None:
         return  # A key that is there twice hides them.
     if not draft.hosts:
         draft.problems.add(
-            draft.home(),
+            draft.marks.groups.get("all") or draft.home(),
             "(inventory)",
             "no host was read from it",
             "write it like inventories/example/hosts.yml",

@@ -66,6 +66,8 @@ def check_site_wide_once(draft: Draft) -> None:
                 or _source(draft, first) != _source(draft, second)
             ):
                 continue
+            if group == other_group:  # what stands in its file of variables counts, and stays
+                first, second = second, first
             counts = "" if group == other_group else f" for the group {other_group}"
             draft.problems.add(
                 second,

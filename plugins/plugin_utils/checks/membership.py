@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.values import rack_group
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import PREFIXES, all_layers
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, nearest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, named, nearest
 
 _BUILT_IN = ("all", "ungrouped")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
@@ -103,12 +103,14 @@ def check_roles(draft: Draft) -> None:
             )
         sides = [group for group in ("azure", "on_prem") if group in host.groups]
         if len(sides) != 1:
-            problem = "both azure and on_prem" if sides else "neither azure nor on_prem"
+            azure = named(draft.member_place("azure", host.name))
+            problem = f"both azure ({azure}) and on_prem" if sides else "neither azure nor on_prem"
+            meant = "" if sides else _meant(draft, host)
             draft.problems.add(
                 draft.member_place("on_prem", host.name) if sides else draft.host_place(host.name),
                 f"hosts.{host.name}",
                 f"is in {problem}",
-                "list it in exactly one of these groups, the side of the WAN it is on",
+                f"{meant}list it in exactly one of these groups, the side of the WAN it is on",
             )
     for host in draft.members("nodes"):
         if "control_plane" in host.groups:
@@ -118,6 +120,14 @@ def check_roles(draft: Draft) -> None:
                 f"host {host.name} is in control_plane too, and a host joins the cluster only once",
                 "list it in one of the two groups",
             )
+
+
+def _meant(draft: Draft, host: HostDraft) -> str:
+    """Return the host that was meant by a name of which nothing is said anywhere, as part of a remedy."""
+    if host.settings.keys() & {"ansible_host", "site_address"}:
+        return ""
+    near = nearest(host.name, (name for name in draft.hosts if name != host.name))
+    return f"write {near}, or " if near else ""
 
 
 def check_features(draft: Draft) -> None:

@@ -142,6 +142,8 @@ class Draft:
         ]
         if found:
             return min(found)
+        if (file := self.marks.variable_files.get(("group_vars", "all"))) is not None:
+            return Place(file, 1)
         return self.marks.groups.get("all") or Place(
             self.marks.first_file or (self.inventory.sources or ["inventory"])[0], 1
         )

@@ -11,14 +11,17 @@ result.
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ansible import constants
 from ansible.inventory.helpers import sort_groups
+from ansible.plugins.loader import inventory_loader
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.plugin_file import plugin_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Problem
 
 
@@ -188,5 +191,26 @@ def not_parsed(manager: t.Any, marks: Marks) -> Iterator[Problem]:
     done = {Path(str(source)).absolute() for source in parsed if source}
     for file in marks.inventory_files:
         if Path(file).absolute() not in done:
-            message = "was not read: no inventory plugin takes it, or its program failed; Ansible warns why"
-            yield Problem(file, 0, "(inventory)", message, "correct it, or run it by itself to see more")
+            yield _unread(Path(file))
+
+
+def _unread(file: Path) -> Problem:
+    """Return why a source of hosts was not read, as far as its kind says."""
+    remedy = "correct it, or run it by itself to see more"
+    if os.access(file, os.X_OK):
+        message = "was not read: its program failed, or printed no inventory in JSON"
+        return Problem(str(file), 0, "(inventory)", message, f"run '{file} --list' by itself to see more")
+    line, plugin = plugin_of(file)
+    if plugin and not inventory_loader.has_plugin(plugin):
+        message = f"was not read: there is no plugin {plugin}"
+        collection = ".".join(plugin.split(".")[:2])
+        remedy = f"install {collection} with ansible-galaxy, or correct the name"
+        return Problem(str(file), line, "plugin", message, remedy)
+    if plugin:
+        message = (
+            f"was not read: the plugin {plugin} failed, or takes no file of this name; Ansible warns why"
+        )
+        remedy = f"see ansible-doc -t inventory {plugin}, and ansible-inventory --list"
+        return Problem(str(file), line, "plugin", message, remedy)
+    message = "was not read: no inventory plugin takes it; Ansible warns why"
+    return Problem(str(file), 0, "(inventory)", message, remedy)

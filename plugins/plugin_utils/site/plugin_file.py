@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import yaml
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.shape import Found, pairs
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import line_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.shape import Found, is_plugin, pairs
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import line_of, parse
 
 _OURS = "ironspan.hybrid."
 _CACHE = ("cache", "cache_plugin", "cache_timeout", "cache_connection", "cache_prefix")
@@ -21,6 +22,19 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 """Plugin -> options that its documentation has; a test compares."""
 _BOOLEANS = frozenset(["true", "false", "yes", "no", "on", "off"])
 _NUMBER = re.compile(r"[0-9]+")
+
+
+def plugin_of(file: Path) -> tuple[int, str]:
+    """Return the plugin that a file configures, and its line; 0 and "" where it is no such file.
+
+    Args:
+        file: a file of an inventory that can be read.
+    """
+    root = parse(file.read_text(encoding="utf-8", errors="replace"), str(file)).root
+    if root is None or not is_plugin(root):
+        return 0, ""
+    key, value = next(each for each in pairs(root) if str(each[0].value) == "plugin")  # type: ignore[arg-type]
+    return line_of(key), str(value.value)
 
 
 def wrong_plugin(root: yaml.Node, file: str) -> Iterator[Found]:

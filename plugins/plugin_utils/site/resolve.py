@@ -137,12 +137,17 @@ class Resolver:
                     problems_in(asked, catalogue.OPERATIONS.values(), self._draft.setting_place)
                 )
                 continue
-            near = nearest(name, known)
-            remedy = (
-                f"write {near}" if near else "remove it, or begin the names of your own variables with user_"
-            )
+            remedy = self._instead_of(name, known)
             place = self._draft.setting_place(setting.key, setting.value)
             self._draft.problems.add(place, name, "unknown variable", remedy)
+
+    def _instead_of(self, name: str, known: Mapping[str, t.Any]) -> str:
+        """Return what to write in the place of an unknown variable."""
+        inventory = self._draft.inventory
+        if name in ("hosts", "children", "vars") or name in inventory.names:
+            return "write the variables that stand below it at its level: a file of variables has no groups"
+        near = nearest(name, known)
+        return f"write {near}" if near else "remove it, or begin the names of your own variables with user_"
 
     def _is_misspelt(self, name: str, known: Mapping[str, t.Any]) -> bool:
         """Tell whether a name looks like a variable of the role ``awx``.

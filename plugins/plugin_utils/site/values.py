@@ -136,10 +136,9 @@ def _to_dict(value: t.Any, option: Option) -> dict[t.Any, t.Any]:
 
 def _to_path(value: t.Any, option: Option) -> str:
     text = _to_text(value, option)
-    if not text.isprintable():
-        raise Rejected(
-            f"holds characters that no path has ({_shown(value, option)})", "write the path without them"
-        )
+    if not text.isprintable() or re.search(r"\$[\w{]", text):
+        found = f"holds characters that no path has, or $NAME of a shell ({_shown(value, option)})"
+        raise Rejected(found, "write the path without them, with ~ for your home")
     try:
         return str(Path(text).expanduser()) if text else ""
     except RuntimeError:

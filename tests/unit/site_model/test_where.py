@@ -135,3 +135,55 @@ def test_a_file_of_no_group(example: Example, name: str) -> None:
 def test_a_file_of_a_group_that_is_still_empty(example: Example) -> None:
     example.append("group_vars/rack_later.yml", "node_kubelet_max_pods: 50\n")
     assert [str(problem) for problem in example.problems()] == []
+
+
+def test_a_host_that_was_meant_to_be_another(example: Example) -> None:
+    example.replace(HOSTS, "    haproxy: {}\n", "    user_x: {hosts: {gpu-a-1: }}\n    haproxy: {}\n")
+    found = [problem for problem in example.problems() if "neither azure nor on_prem" in problem.message]
+    assert [problem.remedy.partition(", or")[0] for problem in found] == ["write gpu-a-01"]
+
+
+def test_both_sides_are_named(example: Example) -> None:
+    example.append("more.ini", "[azure]\ngpu-a-01\n")
+    (problem,) = example.problems()
+    assert "more.ini:2" in problem.message
+
+
+@pytest.mark.parametrize("name", ["all", "vars", "hosts", "rack_a"])
+def test_a_file_of_variables_has_no_groups(example: Example, name: str) -> None:
+    example.append("group_vars/rack_a.yml", f"{name}:\n  node_kubelet_max_pods: 50\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / "group_vars/rack_a.yml"), 1)
+    assert "a file of variables has no groups" in problem.remedy
+
+
+def test_what_is_missing_is_missing_in_its_file(example: Example) -> None:
+    (example.folder / ALL).write_text("# to be written\n")
+    assert {(problem.file, problem.line) for problem in example.problems()} == {
+        (str(example.folder / ALL), 1)
+    }
+
+
+def test_an_inventory_without_hosts_is_named_itself(example: Example) -> None:
+    (example.folder / HOSTS).write_text("# later\nall: {}\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / HOSTS), 2)
+
+
+def test_a_second_site_is_named(example: Example) -> None:
+    example.append("more.yml", "all: {vars: {site_name: other}}\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / "more.yml"), 1)
+
+
+def test_a_variable_of_the_shell_is_no_folder(example: Example) -> None:
+    example.put(ALL, "site_pki_store: $HOME/pki\n")
+    (problem,) = example.problems()
+    assert problem.line == example.line(ALL, "$HOME")
+
+
+def test_a_plugin_that_is_not_installed(example: Example) -> None:
+    example.append("nb.yml", "api_endpoint: https://a.example\nplugin: no_such.collection.nb\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / "nb.yml"), 2)
+    assert "install no_such.collection" in problem.remedy
