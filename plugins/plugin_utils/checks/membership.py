@@ -104,7 +104,11 @@ def check_roles(draft: Draft) -> None:
         sides = [group for group in ("azure", "on_prem") if group in host.groups]
         if len(sides) != 1:
             azure = named(draft.member_place("azure", host.name))
-            problem = f"both azure ({azure}) and on_prem" if sides else "neither azure nor on_prem"
+            problem = (
+                f"both azure and on_prem ({azure} lists it in azure)"
+                if sides
+                else "neither azure nor on_prem"
+            )
             meant = "" if sides else _meant(draft, host)
             draft.problems.add(
                 draft.member_place("on_prem", host.name) if sides else draft.host_place(host.name),
