@@ -31,7 +31,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
-ELECTION_SECONDS = 10.0
+ELECTION_SECONDS = 20.0
 """How long members may be without a leader after theirs went: some election timeouts."""
 INPUT = "etcd-membership"
 """The one-time input of the resource kind ``etcd_member``."""
@@ -185,7 +185,7 @@ class EtcdCluster:
     def without_vote(self) -> list[Host]:
         """Return the hosts of members that have started and have no vote; none without a quorum."""
         try:
-            listed = self.membership().listed()
+            listed = self.membership().listed(wait=False)
         except ClusterError:
             return []
         learners = {member.name for member in listed if member.learner and member.started}

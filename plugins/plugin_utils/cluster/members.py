@@ -46,8 +46,9 @@ PAGE = 200
 TIMEOUT_SECONDS = 10
 """For one call. etcd itself gives a change of membership 5 s and an election time (ReqTimeout)."""
 SETTLING_SECONDS = 15.0
-"""How long a change is tried again: etcd refuses it until all members have been connected for 5 s
-(HealthInterval), and one that came a moment ago, or whose link was cut for a moment, has not."""
+"""How long a call is tried again: etcd refuses changes until all members have been connected for 5 s
+(HealthInterval), and one that came a moment ago, or whose link was cut for a moment, has not. Between two
+calls a leader may go, too."""
 PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
@@ -102,13 +103,17 @@ class Membership:
         self._context = context
         self._port = port
 
-    def listed(self) -> list[Listed]:
+    def listed(self, *, wait: bool = True) -> list[Listed]:
         """Return all members as a quorum knows them.
+
+        Args:
+            wait: wait for an election: a quorum has answered a moment ago, and its leader may have gone.
 
         Raises:
             ClusterError: nobody answers, or there is no quorum.
         """
-        answer = self._call("/v3/cluster/member/list", {"linearizable": True})
+        call, body = "/v3/cluster/member/list", {"linearizable": True}
+        answer = self._patiently(call, body, _Leaderless) if wait else self._call(call, body)
         return [_listed(entry) for entry in answer.get("members", ())]
 
     def add_learner(self, name: str, peer_url: str) -> list[Listed]:

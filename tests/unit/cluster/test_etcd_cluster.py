@@ -76,7 +76,7 @@ class FakeStore:
             )
         return found
 
-    def listed(self) -> list[Listed]:
+    def listed(self, *, wait: bool = True) -> list[Listed]:
         return list(self.entries)
 
     def add_learner(self, name: str, url: str) -> list[Listed]:
@@ -237,7 +237,7 @@ def test_who_has_started_and_has_no_vote(etcd: Make, monkeypatch: pytest.MonkeyP
     for third in (entry(3), entry(3, "", started=False, learner=True), entry(9, "foreign", learner=True)):
         fake.entries[2] = third
         assert made.without_vote() == []
-    monkeypatch.setattr(fake, "listed", lambda: (_ for _ in ()).throw(ClusterError("no quorum", "")))
+    monkeypatch.setattr(fake, "listed", lambda **_: (_ for _ in ()).throw(ClusterError("no quorum", "")))
     assert made.without_vote() == []
 
 

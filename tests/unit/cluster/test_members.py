@@ -268,7 +268,31 @@ def test_without_a_quorum_every_reason_is_named(gateway: Callable[..., Membershi
         return 503, {"message": "etcdserver: request timed out"}
 
     with pytest.raises(ClusterError, match=r"az-1: no answer within 10 s; az-2: etcdserver: request timed"):
-        gateway(answer).listed()
+        gateway(answer).listed(wait=False)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda made: made.listed(),
+        lambda made: made.add_learner("az-9", "https://10.0.0.9:2380"),
+        lambda made: made.promote("1"),
+        lambda made: made.remove("1"),
+    ],
+)
+def test_a_leader_that_goes_between_two_calls_fails_nothing(
+    gateway: Callable[..., Membership], action: Callable[[Membership], object]
+) -> None:
+    lists = [0]
+
+    def answer(address: str, path: str, body: dict[str, t.Any]) -> Answer:
+        lists[0] += path.endswith("/list")
+        if path.endswith("/list") and lists[0] <= 4:
+            return 503, {"message": "etcdserver: leader changed"}
+        return listing(entry(1, "az-1"))(address, path, body)
+
+    action(gateway(answer))
+    assert lists[0] == 5
 
 
 def test_add_a_learner(gateway: Callable[..., Membership]) -> None:
