@@ -518,7 +518,7 @@ def _killed(action: str, step: int) -> bool:
     return done.returncode != 0
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_down_after_up_was_killed_before_a_change(every: int) -> None:
     before = traces()
     for step in itertools.count(1, every):
