@@ -7,11 +7,16 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SUBSCRIPTION
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
+    address_of,
+    address_variable,
+    network_of,
+)
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.values import SPACE, SUBSCRIPTION
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed_ipv4
 
 if t.TYPE_CHECKING:
     from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults import Path
@@ -42,6 +47,20 @@ def check_estate(draft: Draft) -> None:
             return
 
 
+def check_rack_addresses(draft: Draft) -> None:
+    """No host of the racks has an address of the virtual network: machines of Azure may get it."""
+    space = network_of(draft, SPACE)
+    if not draft.site_value(SUBSCRIPTION) or space is None:
+        return
+    for host in draft.members("on_prem"):
+        address = parsed_ipv4(str(address_of(host)))
+        if address and address in space and "azure" not in host.groups:
+            variable = address_variable(host)
+            message = f"{address} of host {host.name}, which is on premises, lies in {SPACE} ({space})"
+            remedy = "write the address that it has in its rack"
+            draft.problems.add(draft.place(host, variable), variable, message, remedy)
+
+
 def called(path: Path) -> str:
     """Return how a place is called: ``azure_machines[0].disk.kind``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
@@ -70,4 +89,4 @@ def place_in(draft: Draft, path: Path) -> Place:
     return found
 
 
-CHECKS = (check_estate,)
+CHECKS = (check_estate, check_rack_addresses)

@@ -40,6 +40,9 @@ _REFUSED_USERS = frozenset(
 )
 _BODIES = {"ssh-ed25519": "AAAAC3NzaC1lZDI1NTE5AAAAI", "ssh-rsa": "AAAAB3NzaC1yc2E"}
 """What keys of a kind begin with: their kind itself, in base64."""
+_SHORTEST = {"ssh-ed25519": 68, "ssh-rsa": 368}
+"""RFC 4253 and 8709 in base64: 32 bytes, and 2048 bits, with a public exponent, each behind its length."""
+_LONG = {"ssh-ed25519": "68", "ssh-rsa": "368 or more, for 2048 bits"}
 _IMAGE_ID = re.compile(
     r".*/providers/Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+(/versions/(?P<version>[^/]+))?)",
     re.IGNORECASE,
@@ -120,6 +123,7 @@ def login(given: Given) -> Iterator[Fault]:
             f"{user} is an account that Azure refuses",
             "write another one, such as ironspan",
         )
+    seen: set[str] = set()
     for index, key in enumerate(given.values[_KEYS]):
         kind, _, rest = key.partition(" ")
         body = rest.split(" ")[0]
@@ -134,6 +138,12 @@ def login(given: Given) -> Iterator[Fault]:
         elif not body.startswith(_BODIES[kind]) or not re.fullmatch("[A-Za-z0-9+/]+={0,2}", body):
             what = f"is no key of the kind {kind}, which all begin with {_BODIES[kind]}"
             yield (_KEYS, index), what, "write the one line of the file that ends in .pub"
+        elif len(body) < _SHORTEST[kind] or (kind == "ssh-ed25519" and len(body) > _SHORTEST[kind]):
+            what = f"has {len(body)} digits, and a key of the kind {kind} that Azure takes has {_LONG[kind]}"
+            yield (_KEYS, index), what, "write the whole line of the file that ends in .pub"
+        elif body in seen:
+            yield (_KEYS, index), "is there twice", "write it once"
+        seen.add(body)
 
 
 def _can_be_written(path: Path) -> bool:

@@ -22,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 _GPU, _RACKS = "gpu", "on_prem"
+_OF_ONE_HOST = ("events", "ironic")
 _MOST_MEMBERS = 7
 """etcd FAQ: a cluster should not have more than seven members."""
 _LIMITS = {
@@ -66,6 +67,7 @@ def groups(given: Given) -> Iterator[Fault]:
                 "write a size with GPUs, such as Standard_NC40ads_H100_v5",
             )
         yield from _sides(given, path, entry, found)
+        yield from _inside(path, entry, found)
     members = sum(entry["count"] for _index, entry, found in _sets(given) if ETCD in found)
     if members and members % 2 == 0:
         where = next(index for index, _entry, found in _sets(given) if ETCD in found)
@@ -78,6 +80,22 @@ def groups(given: Given) -> Iterator[Fault]:
         where = next(index for index, _entry, found in _sets(given) if ETCD in found)
         what = f"{members} members of etcd; every write waits for a majority of them"
         yield (MACHINES, where, "count"), what, "write 3, 5 or 7"
+
+
+def _inside(path: Path, entry: Values, found: tuple[str, ...]) -> Iterator[Fault]:
+    """As in the inventory: features are for hosts that have what they build on, and some are one host's."""
+    key = "groups" if entry["groups"] else "name"
+    declared = all_layers().groups
+    for group in found:
+        needed = declared[group].inside if group in declared else ()
+        if path[0] == POOLS and NODES in needed:
+            continue  # A pool without nodes is named as such.
+        if needed and not {*needed} & {*found}:
+            what = f"has {group} without {' or '.join(needed)}, which it builds on"
+            yield (*path, key), what, f"add {needed[0]}, or take {group} out"
+        if group in _OF_ONE_HOST and (path[0] == POOLS or entry["count"] > 1):
+            what = f"{group} is one host's, and these are several"
+            yield (*path, key), what, f"take {group} out, and list one host in it"
 
 
 def _sides(given: Given, path: Path, entry: Values, found: tuple[str, ...]) -> Iterator[Fault]:

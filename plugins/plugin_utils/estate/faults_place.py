@@ -18,6 +18,8 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 
 _ZONES = "azure_zones"
+_AZURES_TAGS = ("azure", "microsoft", "windows")
+"""Azure, Tags, Create Or Update: beginnings of names that are reserved."""
 _MOST_PRINCIPALS, _MOST_ACTIONS, _MOST_TAGS = 5, 200, 45
 """Azure, Deployment stacks: deny settings. Of fifty tags five stay for ironspan's own."""
 
@@ -100,6 +102,9 @@ def tags(given: Given) -> Iterator[Fault]:
     for name, value in written.items():
         if str(name).lower().startswith("ironspan-"):
             yield ("azure_tags", name), "is a tag of ironspan's own", "write another name"
+        elif start := next(filter(str(name).lower().startswith, _AZURES_TAGS), ""):
+            what = f"begins with {start}, as tags of Azure's own do, which it refuses"
+            yield ("azure_tags", name), what, "write another name"
         if not isinstance(value, str):
             yield ("azure_tags", name), f"must be text, is {value!r}", "write one text, in quotes"
         before = spelt.setdefault(str(name).lower(), name)
@@ -126,8 +131,10 @@ def names(given: Given) -> Iterator[Fault]:
             yield ("azure_resource_groups", part), message, f"write {before}"
     known = logical_names(given.estate)
     for what, name in given.values["azure_names"].items():
-        if not isinstance(name, str) or not name:
+        if name in ("", None):
             yield ("azure_names", what), "has no name", "write one, or take it out"
+        elif not isinstance(name, str):
+            yield ("azure_names", what), f"must be text, is {name!r}", "write one text, in quotes"
         if what not in known:
             near = nearest(what, known)
             yield (
@@ -140,6 +147,8 @@ def names(given: Given) -> Iterator[Fault]:
         name = given.estate.name_of(what)
         own = what in given.values["azure_names"]
         path = ("azure_names", what) if own else ("azure_prefix",)
+        if not isinstance(name, str):
+            continue
         if fault := fault_of(name, NAMED[kind]):
             yield path, f"{name!r} {fault[0]} (it names {what})", fault[1]
             if not own:

@@ -21,7 +21,9 @@ SMALL: dict[str, t.Any] = {
     "azure_address_space": "10.20.0.0/20",
     "azure_rack_networks": ["10.1.0.0/16"],
     "azure_administrator_networks": ["10.9.0.0/24"],
-    "azure_authorized_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBq0 ops"],
+    "azure_authorized_keys": [
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHvTgzvdMMV0tNd2Y8n7ypp3I7ePEg4pGBt9ZbDEqk3y ops"
+    ],
     "azure_image": {"version": "24.04.202610140"},
     "azure_machines": [
         {"name": "etcd", "count": 3},

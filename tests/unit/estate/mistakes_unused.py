@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from .mistakes import _SET, _UUID, add, edit
 
+_GPUS = "Standard_NC40ads_H100_v5"
+_LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHvTgzvdMMV0tNd2Y8n7ypp3I7ePEg4pGBt9Z"
+_KEY = f'azure_authorized_keys: ["{_LINE}'
 UNUSED = (
     add(
         "keys of hosts in another file", "azure_known_hosts: /etc/passwd", "has other lines than public keys"
@@ -21,6 +24,33 @@ UNUSED = (
         "collectors of no account",
         f"azure_backup: {{container: '', collectors: [{_UUID}]}}",
         "azure_backup.collectors: is written, and container is empty",
+    ),
+    add(
+        "name that is a number",
+        "azure_names: {load-balancer: 5}",
+        "azure_names.load-balancer: must be text, is 5",
+    ),
+    add("tag of Azure's own", "azure_tags: {Azure-Owner: x}", "begins with azure"),
+    edit("sandboxes without GPUs", "[nodes, gpu]", "[nodes, gvisor_gpu]", "has gvisor_gpu without gpu"),
+    edit(
+        "GPUs of no workers",
+        _SET,
+        f"{_SET}\n  - {{name: w, groups: [gpu], size: {_GPUS}}}",
+        "has gpu without nodes",
+    ),
+    edit("pool of Ironics", "[nodes, gpu]", "[nodes, gpu, ironic]", "ironic is one host's"),
+    edit(
+        "two that launch jobs",
+        _SET,
+        f"{_SET}\n  - {{name: two, count: 2, groups: [events]}}",
+        "events is one host's",
+    ),
+    edit("key that was cut off", f"{_KEY}bDEqk3y", f"{_KEY}bDEq", "has 65 digits"),
+    edit(
+        "key twice",
+        f"{_KEY}bDEqk3y operations",
+        f'{_KEY}bDEqk3y a", "{_LINE}bDEqk3y b',
+        "azure_authorized_keys[1]: is there twice",
     ),
     edit(
         "machines in the place of hosts",

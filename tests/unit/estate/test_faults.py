@@ -118,3 +118,9 @@ def test_a_wrong_network_of_the_site_is_named_alone(estate: Example, variable: s
     problems = estate.problems()
     assert problems
     assert not any(problem.path.startswith("azure_") for problem in problems), problems
+
+
+def test_a_host_of_a_rack_with_an_address_of_azure(estate: Example) -> None:
+    estate.replace(HOSTS, "gpu-a-01: {ansible_host: 10.30.1.11}", "gpu-a-01: {ansible_host: 10.20.9.11}")
+    (problem,) = estate.problems()
+    assert (problem.line, problem.path) == (estate.line(HOSTS, "10.20.9.11"), "ansible_host")

@@ -169,7 +169,7 @@ def _policy(rng: Random) -> Values:
     return {"gpu_policy_overrides": [{"event": "xid 79", "class": "A3", "reason": "agreed with the vendor"}]}
 
 
-_SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMockMockMockMockMockMockMockMockMockMock operator"
+_SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHvTgzvdMMV0tNd2Y8n7ypp3I7ePEg4pGBt9ZbDEqk3y operator"
 
 
 def estate(rng: Random) -> Values:
