@@ -44,7 +44,7 @@ def check_leases(draft: Draft) -> None:
 def check_bind_addresses(draft: Draft) -> None:
     """A program that is told the address of another host does not start."""
     once = Once(draft.problems)
-    owners = {str(address_of(host)): host for host in draft.hosts.values()}
+    owners = {str(at): host for host in draft.hosts.values() if (at := address_of(host)) is not None}
     for variable in ARGUMENTS:
         for host in draft.members("control_plane"):
             arguments = host.values.get(variable)

@@ -12,11 +12,13 @@ from pathlib import Path
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import all_layers
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once, Place, named
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.resolve import needs_template
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.values import plain
 
 WHERE_A_HOST_IS = ("ansible_host", "ansible_port", "site_address", "site_address_ipv6", "site_rack")
 """A host has one of each. Other variables may be written beside it and differently in its host_vars."""
+_ADDRESSES = ("ansible_host", "site_address", "site_address_ipv6")
 _TEMPLATE = ("{{", "{%")
 AGREE = {
     "flannel_port": ("nodes", "control_plane"),
@@ -158,4 +160,22 @@ def check_not_hidden(draft: Draft) -> None:
                     )
 
 
-CHECKS = (check_hosts, check_site_wide_once, check_members_agree, check_not_hidden)
+def check_addresses_of_groups(draft: Draft) -> None:
+    """An address is one host's: that of a group, all of whose hosts have their own, is nobody's."""
+    for group, layers in draft.inventory.group_layers.items():
+        hosts = [*draft.hosts.values()] if group == "all" else draft.members(group)
+        for variable in _ADDRESSES if len(hosts) > 1 else ():
+            for setting in (settings[variable] for settings in layers.values() if variable in settings):
+                if parsed(str(setting.value)) is None or any(
+                    host.settings.get(variable) is setting for host in hosts
+                ):
+                    continue
+                draft.problems.add(
+                    draft.setting_place(setting.key, setting.value),
+                    variable,
+                    f"is an address for the group {group}, and each of its {len(hosts)} hosts has its own",
+                    "remove it, or write it for the host that it is of",
+                )
+
+
+CHECKS = (check_addresses_of_groups, check_hosts, check_site_wide_once, check_members_agree, check_not_hidden)

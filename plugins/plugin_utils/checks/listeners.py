@@ -54,7 +54,7 @@ def check_ports(draft: Draft) -> None:
 def check_addresses(draft: Draft) -> None:
     """A program listens at an address of its own host, and at that of no other one."""
     cni = draft.site_value("site_cni")
-    owners = {str(address_of(host)): host for host in draft.hosts.values()}
+    owners = {str(at): host for host in draft.hosts.values() if (at := address_of(host)) is not None}
     variables = {
         each.address: each for each in all_listeners() if each.address in draft.specification.options
     }

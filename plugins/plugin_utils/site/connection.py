@@ -9,6 +9,14 @@ import difflib
 from ansible import constants
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
 
+_WORDS = (
+    "ansible_ssh_args",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_ssh_private_key_file",
+    "ansible_private_key_file",
+)
+"""Texts that ssh is given as they are; of a list it would get the brackets."""
 CONNECTION = {
     "ansible_host": Option(name="ansible_host", role="ansible"),
     "ansible_port": Option(name="ansible_port", role="ansible", type="int"),
@@ -31,11 +39,18 @@ CONNECTION = {
     "ansible_shell_type": Option(name="ansible_shell_type", role="ansible", format="plugin"),
     "ansible_timeout": Option(name="ansible_timeout", role="ansible", type="int"),
     "ansible_ssh_timeout": Option(name="ansible_ssh_timeout", role="ansible", type="int"),
+    **{name: Option(name=name, role="ansible") for name in _WORDS},
     "ansible_connection": Option(name="ansible_connection", role="ansible", default="ssh", format="plugin"),
 }
 """What is checked of them. Addresses are those of hosts, too."""
 NOT_COMPUTED = frozenset(
-    {"ansible_become", "ansible_become_user", "ansible_become_method", "ansible_python_interpreter"}
+    {
+        *_WORDS,
+        "ansible_become",
+        "ansible_become_user",
+        "ansible_become_method",
+        "ansible_python_interpreter",
+    }
 )
 """Expressions in these may use what only a run knows, such as ``ansible_playbook_python``."""
 _OF_ANSIBLE = frozenset(

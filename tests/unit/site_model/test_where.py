@@ -187,3 +187,35 @@ def test_a_plugin_that_is_not_installed(example: Example) -> None:
     (problem,) = example.problems()
     assert (problem.file, problem.line) == (str(example.folder / "nb.yml"), 2)
     assert "install no_such.collection" in problem.remedy
+
+
+@pytest.mark.parametrize("address", ["169738507", "gpu-a-01.example.internal", "10.30.1"])
+def test_a_host_without_an_address_is_no_owner(example: Example, address: str) -> None:
+    """What is empty elsewhere is not the address that this host has not."""
+    example.replace(HOSTS, _GPU_1, f"gpu-a-01: {{ansible_host: '{address}'}}")
+    example.append(ALL, "nvidia_health_enabled: true\n")
+    (problem,) = example.problems()
+    assert "is not an IP address" in problem.message
+
+
+@pytest.mark.parametrize("file", [ALL, "group_vars/rack_a.yml"])
+def test_the_address_of_a_group_is_nobodys(example: Example, file: str) -> None:
+    example.append(file, "ansible_host: 10.30.1.50\n")
+    (problem,) = example.problems()
+    assert (problem.file, problem.line) == (str(example.folder / file), example.line(file, "10.30.1.50"))
+
+
+def test_the_address_of_a_group_is_that_of_its_hosts(example: Example) -> None:
+    example.append("group_vars/rack_a.yml", 'ansible_host: "{{ user_address }}"\n')
+    example.append("host_vars/gpu-b-01.yml", "site_address: 10.30.2.11\n")
+    example.replace(HOSTS, "gpu-b-01: {ansible_host: 10.30.2.11}", "gpu-b-01: {ansible_port: 2201}")
+    example.replace(HOSTS, "gpu-b-02: {ansible_host: 10.30.2.12}", "gpu-b-02: {site_address: 10.30.2.12}")
+    example.append("group_vars/rack_b.yml", "ansible_host: 203.0.113.9\n")
+    assert [str(problem) for problem in example.problems()] == []
+
+
+def test_words_of_ssh_are_one_text(example: Example) -> None:
+    example.append(ALL, "ansible_ssh_common_args: [-J, gate.example.internal]\n")
+    (problem,) = example.problems()
+    assert problem.line == example.line(ALL, "ansible_ssh_common_args")
+    assert "must be text, is a list" in problem.message
