@@ -59,7 +59,10 @@ def _problems(host: HostDraft) -> Iterator[Problem]:
     if not nvproxy.is_driver(version):
         yield VERSION, f"{version!r} is no version of the driver", 'write for example "580.159.03"'
     kernel = str(value("nvidia_driver_kernel") or "")
-    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9][0-9A-Za-z.+~_-]*", kernel):
+    written = host.settings.get("nvidia_driver_kernel")
+    if not kernel and written is not None and written.value and "{{" not in str(written.value):
+        pass  # It was named as of another type or form.
+    elif not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9][0-9A-Za-z.+~_-]*", kernel):
         yield (
             "nvidia_driver_kernel",
             f"{kernel!r} is no release of a kernel"

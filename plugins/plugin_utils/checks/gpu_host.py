@@ -26,10 +26,13 @@ _OURS = {
     "amd_iommu": "gpu_host_iommu",
     "hugepages": PAGES_1GIB,
     "hugepagesz": PAGES_1GIB,
+    "nr_hugepages": PAGES_2MIB,
     "nvidia.NVreg_EnablePCIERelaxedOrderingMode": "gpu_host_relaxed_ordering",
 }
 _ENDS_BOOT = {"init", "rdinit", "root", "single", "emergency", "rescue"}
 """kernel-parameters.txt, kernel-command-line(7): with these a host comes up without its services, or not."""
+_NEEDED = ("containerd", "kubelet", "ssh", "sshd")
+_OF_CPUS = ("isolcpus", "nohz_full", "rcu_nocbs")
 _HUGE_PAGES = ("always", "madvise", "never")
 _UNITS = re.compile(r"(?:emergency|rescue)\.(?:target|service)")
 _BLOCKING = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
@@ -77,6 +80,12 @@ def _harm(host: HostDraft, word: str) -> str:
         return "the driver would not be loaded"
     if name == "cgroup_disable" and {"memory", "cpu", "cpuset", "pids"} & {*value.split(",")}:
         return "the kubelet does not start without it"
+    if name == "systemd.mask" and value.removesuffix(".service") in _NEEDED:
+        return f"{value} would not start"
+    if name == "pci" and "off" in value.split(","):
+        return "the kernel would see no GPU"
+    if name in _OF_CPUS and (not value or value.endswith(("-", ","))):
+        return "that is no list of CPUs"
     if name == "transparent_hugepage" and value not in _HUGE_PAGES:
         return f"the kernel knows {', '.join(_HUGE_PAGES)}"
     needed = host.values.get("base_kernel_modules")

@@ -50,8 +50,11 @@ def check_layouts(draft: Draft) -> None:
     if not hosts:
         return
     writer = draft.writer(LAYOUTS)
-    if writer and writer.values.get(LAYOUTS) != draft.site_value(LAYOUTS):
-        return  # They were written for some hosts, which is named: the others know none of them.
+    if writer and (
+        isinstance(writer.settings[LAYOUTS].value, Mapping)
+        or writer.values.get(LAYOUTS) != draft.site_value(LAYOUTS)
+    ):
+        return  # They were named as no list, or as written for some hosts: the others know none of them.
     known: dict[str, list[Entry]] = {}
     for entry in entries(draft, LAYOUTS):
         known.setdefault(entry.text("name"), []).append(entry)

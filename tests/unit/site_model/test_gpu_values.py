@@ -181,6 +181,17 @@ SITE = (
         "'latest' is no release of gVisor",
         "20260817.0",
     ),
+    ("", f"{BOOT}systemd.mask=kubelet.service", "kubelet.service would not start", "take it out"),
+    ("", f"{BOOT}pci=realloc,off", "the kernel would see no GPU", "take it out"),
+    ("", f"{BOOT}isolcpus=1-", "that is no list of CPUs", "take it out"),
+    ("", f"{BOOT}nr_hugepages=10", "there is a variable", "write gpu_host_hugepages_2mib_count"),
+    ('nvidia_driver_version: "580.159.03"\n', "nvidia_driver_kernel: 6.8", "must be text", "in quotes"),
+    (
+        'nvidia_driver_version: "580.159.03"\n',
+        "nvidia_driver_kernel: '6.8.0-60-generic '",
+        "has a space at an end",
+        "write it without spaces",
+    ),
     ("", f"{BOOT}transparent_hugepage=sometimes", "knows always, madvise, never", "take it out"),
     ("", f"{BOOT}module_blacklist=floppy,br_netfilter", "which base_kernel_modules asks for", "take it out"),
     ("", "nvidia_health_checks: {H12: {degrees: 500}}", "is 500", "from 0 to 100"),
@@ -204,6 +215,7 @@ SITE = (
     ),
 )
 RIGHT = (
+    (GPU, f"{BOOT}isolcpus=domain,managed_irq,2-63 nohz_full=2-63 systemd.mask=apport.service"),
     (GPU, f"{BOOT}transparent_hugepage=madvise module_blacklist=floppy ipv6.disable=1"),
     (GPU, "nvidia_device_plugin_rdma: true\nnvidia_device_plugin_enabled: false"),
     (GPU, f'{H100}nvidia_driver_rdma_stack: kernel\nnvidia_driver_ofed_version: "25.10-1.7.1"'),
@@ -314,3 +326,8 @@ def test_a_part_for_all_gpus_of_which_one_rack_has_the_switch(example: Example) 
     example.append(GPU, "nvidia_health_actions_enabled: true\n")
     example.append("group_vars/rack_a.yml", "nvidia_health_enabled: true\n")
     assert example.problems() == []
+
+
+def test_layouts_that_are_no_list_are_named_once(example: Example) -> None:
+    example.append(GPU, f"{H100}nvidia_mig_layout: x\n")
+    insist(example, ALL, "", "nvidia_mig_layouts: {x: [3g.40gb]}", "must be a list", "- item")
