@@ -18,6 +18,10 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 _ACCOUNT = "system:serviceaccount:"
+_OF_ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""Namespace and name."""
+_GROUP = re.compile(r"system:(serviceaccounts(:.*)?|masters|nodes|authenticated|unauthenticated|monitoring)")
+"""Groups of Kubernetes that are easily taken for users."""
 OLDEST_OBJECTS, OLDEST_FILES = (1, 36), (1, 37)
 """Mutating policies are stable since the first, and policies from files are on by default since the second
 (apiserver/pkg/features/kube_features.go)."""
@@ -79,9 +83,12 @@ def check_addresses(draft: Draft) -> None:
             _add(draft, ADDRESSES, index, message, "write networks without it")
     for index, text in enumerate(draft.site_value(PROGRAMS) or ()):
         is_account = str(text).startswith(_ACCOUNT)
-        if not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)) or (is_account and str(text).count(":") != 3):
-            remedy = "write one such as system:serviceaccount:metallb-system:controller"
+        wrong = is_account and not _OF_ACCOUNT.fullmatch(str(text).removeprefix(_ACCOUNT))
+        remedy = "write one such as system:serviceaccount:metallb-system:controller"
+        if wrong or not re.fullmatch(r"[A-Za-z0-9:._@/-]+", str(text)):
             _add(draft, PROGRAMS, index, f"{text!r} is no name of a user", remedy)
+        elif _GROUP.fullmatch(str(text)):
+            _add(draft, PROGRAMS, index, f"{text!r} is a group, and no user", remedy)
 
 
 def _add(draft: Draft, variable: str, index: int, message: str, remedy: str) -> None:

@@ -81,7 +81,9 @@ def check_age(draft: Draft) -> None:
     once = Once(draft.problems)
     for host in draft.members("etcd"):
         between, most = host.values.get(SNAPSHOTS), host.values.get(AGE)
-        if isinstance(between, int) and isinstance(most, int) and most <= between:
+        if not host.values.get(STORES) or not isinstance(between, int) or not isinstance(most, int):
+            continue
+        if most <= between:
             variable = AGE if AGE in host.settings else SNAPSHOTS
             message = f"an alarm after {most} s ({AGE}) would come between any two snapshots ({between} s)"
             remedy = f"write {2 * between}" if AGE in host.settings else f"write less than {most}"

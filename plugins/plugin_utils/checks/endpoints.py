@@ -16,9 +16,9 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks im
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
 
-API_ADDRESS = "site_api_address"
+API_ADDRESS, EXTRA_NAMES = "site_api_address", "control_plane_extra_names"
 
 
 def is_address(text: str) -> bool:
@@ -270,4 +270,24 @@ def _without_password(url: str) -> str:
     return f"{scheme}{separator}***@{rest.rpartition('@')[2]}" if "@" in rest else url
 
 
-CHECKS = (check_endpoint, check_api_address, check_mirrors)
+def check_extra_names(draft: Draft) -> None:
+    """Names in certificates are those that kubeadm takes, and addresses those that something answers at."""
+    host, names = draft.writer(EXTRA_NAMES), draft.site_value(EXTRA_NAMES)
+    for index, name in enumerate(names if isinstance(names, list) and host else ()):
+        address, text = parsed(str(name)), str(name)
+        # Loopback addresses are those of a tunnel to an API server.
+        kind = unusable(address, True) if address else ""
+        found: tuple[str, str] | None = None
+        if kind:
+            found = (
+                f"{text} is {kind}, and nothing answers there",
+                "write an address of the API, or take it out",
+            )
+        elif address is None and text != text.lower():
+            # cmd/kubeadm/app/apis/kubeadm/validation, ValidateCertSANs
+            found = f"{text} has capitals, and kubeadm takes none", f"write {text.lower()}"
+        if found and host:
+            draft.problems.add(draft.inner_place(host, EXTRA_NAMES, index), f"{EXTRA_NAMES}[{index}]", *found)
+
+
+CHECKS = (check_endpoint, check_api_address, check_mirrors, check_extra_names)

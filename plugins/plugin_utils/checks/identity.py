@@ -112,6 +112,9 @@ def check_bindings(draft: Draft) -> None:
         if group and of_groups and not _GUID.fullmatch(group):
             remedy = "write the group's object ID, or 'identity_groups_claim: roles'"
             entry.problem("group", f"{group!r} is no GUID in small letters", remedy)
+        elif _GUID.fullmatch(group) and not of_groups:
+            message = f"{group} is an object ID, and tokens have the values of app roles"
+            entry.problem("group", message, "write the app role's value, or 'identity_groups_claim: groups'")
         elif group and not _APP_ROLE.fullmatch(group):
             remedy = "use letters, digits and ._:- in the app role's value"
             entry.problem("group", f"{group!r} cannot be part of an object's name", remedy)

@@ -52,7 +52,7 @@ def check_reserved(draft: Draft) -> None:
             for name, quantity in value.items() if isinstance(value, Mapping) else ():
                 if name not in _RESOURCES:
                     _unknown(draft, host, variable, str(name), "resource that a kubelet keeps", _RESOURCES)
-                elif quantity is not None and (why := _amount(str(name), str(quantity))):
+                elif why := _amount(str(name), str(quantity)):
                     message = f"{quantity!r} is {why} {name}"
                     remedy = f"write for example {_RESOURCES[name][1]}"
                     draft.problems.add(
@@ -92,6 +92,8 @@ def check_eviction(draft: Draft) -> None:
                 _unknown(draft, host, EVICTION, str(name), "signal for evictions", _SIGNALS)
             elif re.fullmatch(r"100(\.0*)?%", str(amount)):
                 message = f"{amount} is never free, so that no pod would ever stay"
+            elif amount is None:
+                message = "has no amount"
             elif _in_bytes(str(name)) and is_too_few(str(amount)):
                 message = f"{amount!r} is a handful of bytes"
             if message:

@@ -24,6 +24,13 @@ UNAPPROVED = "site_plan_unapproved_kinds"
 OUR_CERTIFICATES_DAYS = 365
 """Of pki/profiles.py, which this package does not import; a test compares."""
 
+PACKAGES = "base_packages"
+_OURS = {
+    "containerd.io": "containerd",
+    **{name: name for name in ("containerd", "runc", "kubelet", "kubeadm")},
+}
+"""Package -> what it brings that every node has from the mirror."""
+
 
 def check_duplicates(draft: Draft) -> None:
     """No key may be there twice: readers keep the last without a word."""
@@ -215,7 +222,22 @@ def check_drain_policy(draft: Draft) -> None:
         draft.problems.add(place, variable, str(error), "write for example 10%, or 2")
 
 
+def check_packages(draft: Draft) -> None:
+    """A package with another containerd or kubelet would put its files and units in the place of ours."""
+    once = Once(draft.problems)
+    for host in draft.hosts.values():
+        packages = host.values.get(PACKAGES)
+        if not isinstance(packages, list) or not {"nodes", "control_plane"} & set(host.groups):
+            continue
+        for index, name in enumerate(packages):
+            if name in _OURS:
+                place = draft.inner_place(host, PACKAGES, index)
+                message = f"{name} brings {_OURS[name]}, which ironspan installs itself on {host.name}"
+                once.add(place, f"{PACKAGES}[{index}]", message, "take it out")
+
+
 CHECKS = (
+    check_packages,
     check_octals,
     check_required,
     check_site_wide,

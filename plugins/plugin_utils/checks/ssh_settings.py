@@ -212,7 +212,7 @@ def check_keywords(draft: Draft) -> None:
             continue
         looked_at.add(id(settings))
         for keyword, value in settings.items():
-            if isinstance(value, list | Mapping):
+            if value is None or isinstance(value, list | Mapping):
                 found: tuple[str, str] | None = ("is no text", "write one text, as sshd_config(5) has it")
             else:
                 found = fault(str(keyword), text_of(value))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 
 _WORDS = frozenset(
@@ -13,6 +14,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _DAY_NAMES = frozenset((*_DAYS, *(day[:3] for day in _DAYS)))
 _ZONE = re.compile(r"UTC|[A-Z][A-Za-z]+(/[A-Za-z0-9_+-]+)+", re.ASCII)
 _VALUE = re.compile(r"(\*|[0-9]+(\.[0-9]+)?(\.\.[0-9]+(\.[0-9]+)?)?)(/[0-9]+(\.[0-9]+)?)?", re.ASCII)
+_LEAP_YEAR = 2024
 _YEARS, _MONTHS, _MONTH_DAYS, _HOURS, _SIXTY = (1970, 2199), (1, 12), (1, 31), (0, 23), (0, 59)
 
 
@@ -46,7 +48,14 @@ def _are_days(text: str) -> bool:
 def _is_date(text: str) -> bool:
     fields = re.split(r"[-~]", text)
     ranges = (_YEARS, _MONTHS, _MONTH_DAYS)[-len(fields) :]
-    return len(fields) in (2, 3) and _all_in(fields, ranges)
+    return len(fields) in (2, 3) and _all_in(fields, ranges) and not _never(*fields[-2:])
+
+
+def _never(month: str, day: str) -> bool:
+    """Tell whether no month has such a day: systemd takes 30 February, and the timer never fires."""
+    if not (month.isdigit() and day.isdigit()):
+        return False
+    return int(day) > calendar.monthrange(_LEAP_YEAR, int(month))[1]
 
 
 def _is_time(text: str) -> bool:

@@ -11,7 +11,10 @@ Where there is no tag, ``marks.py`` reads the files once more.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import typing as t
+from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place
 
@@ -19,6 +22,8 @@ try:
     from ansible._internal._datatag._tags import Origin
 except ImportError:  # another ansible-core: everything still works, positions come from marks.py
     Origin = None
+
+_NUMBER = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])", re.ASCII)
 
 
 def place_of(value: t.Any) -> Place | None:
@@ -33,6 +38,23 @@ def place_of(value: t.Any) -> Place | None:
     if origin.description:
         return Place(str(origin.description), 0)
     return None
+
+
+def in_quotes(value: float | bool) -> str:
+    """Return what to write in quotes where YAML has read a number or a switch, and a text was meant.
+
+    Args:
+        value: as the inventory has it, with its origin: 6.10 is a version that a number cannot tell from 6.1.
+    """
+    if isinstance(value, bool):
+        return "as it stands there"  # no, off, False: nothing says which
+    place, text = place_of(value), str(value)
+    if isinstance(value, float) and place is not None:
+        with contextlib.suppress(OSError, UnicodeError, IndexError):
+            line = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+            written = [each for each in _NUMBER.findall(line.partition(" #")[0]) if float(each) == value]
+            text = written[-1] if written else text
+    return f'for example "{text}"'
 
 
 def from_plugin(key: t.Any) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.limits import limit_of
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import place_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.origins import in_quotes, place_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import nearest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification import Option
 
@@ -89,7 +89,7 @@ def _to_text(value: t.Any, option: Option) -> str:
     known = f"write one of {', '.join(map(str, option.choices))}" if option.choices else ""
     if isinstance(value, bool | int | float):
         found = f"must be text, is {kind_of(value)} ({_shown(value, option)})"
-        raise Rejected(found, known or f'write it in quotes, for example "{value}"')
+        raise Rejected(found, known or f"write it in quotes, {in_quotes(value)}")
     if isinstance(value, datetime.date):  # YAML's own reading of what looks like one
         raise Rejected(f"must be text, is a date ({value})", f'write it in quotes: "{value}"')
     raise Rejected(f"must be text, is {kind_of(value)}", known or "write one text in quotes")

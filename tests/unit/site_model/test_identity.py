@@ -83,6 +83,12 @@ def test_authorities_of_the_issuer_are_read(example: Example) -> None:
         ("[research]", "[Res_1]", "[Res_1]", "'Res_1' is no name of a namespace"),
         ("group: Researchers", "group: a/b", "group: a/b", "'a/b' cannot be part of an object's name"),
         (
+            "group: Researchers",
+            f"group: {TENANT}",
+            f"group: {TENANT}",
+            "is an object ID, and tokens have the values of app roles; write the app role's value",
+        ),
+        (
             "role: security-auditor",
             "role: security-auditor, namespaces: [research]",
             "group: Auditors",

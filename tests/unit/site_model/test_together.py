@@ -21,8 +21,11 @@ WRONG = (
     (f"{FILE.rstrip()}\n  - {{kind: file, path: /srv/etcd-backup, prefix: a/}}", "are one inside"),
     ("etcd_backup_stores: [{kind: file, path: /tmp/backup}]", "is no place for backups"),
     ("etcd_backup_stores: [{kind: file, path: /var/tmp/backup}]", "is no place for backups"),
-    ("etcd_backup_drill_max_age_seconds: 1800", "would come between any two snapshots (3600 s); write 7200"),
-    ("etcd_backup_snapshot_seconds: 604800", "write less than 90000"),
+    (
+        f"{FILE}etcd_backup_drill_max_age_seconds: 1800",
+        "would come between any two snapshots (3600 s); write 7200",
+    ),
+    (f"{FILE}etcd_backup_snapshot_seconds: 604800", "write less than 90000"),
     (f"etcd_backup_management: {{kind: azure_cli, client_id: {ID}}}", "which does not read it"),
     ("etcd_backup_management: {kind: managed_identity, token_file: /x}", "which does not read it"),
     ("etcd_backup_management: {url: 'http://management.azure.com'}", "would send tokens unencrypted"),
@@ -68,7 +71,8 @@ WRONG = (
 RIGHT = (
     f"{FILE.rstrip()}\n  - {{kind: file, path: /srv/etcd-backup-2}}\n",
     f"{FILE}    prefix: a/\n  - {{kind: file, path: /srv/etcd-backup, prefix: b/}}\n",
-    "etcd_backup_snapshot_seconds: 86400\n",
+    f"{FILE}etcd_backup_snapshot_seconds: 86400\n",
+    "etcd_backup_snapshot_seconds: 604800\n",
     "etcd_backup_management: {kind: azure_cli, url: 'https://management.usgovcloudapi.net'}\n",
     f"etcd_backup_containers: [{{{CONTAINER}, writers: [{ID}], collectors: [{OTHER}]}}]\n",
     "base_sysctls: [{name: fs.nr_open, value: '2097152'}, {name: kernel.pid_max, value: '65536'}]\n",
