@@ -16,6 +16,7 @@ _BUILT_IN = ("all", "ungrouped")
 MOST_ETCD_MEMBERS = 7
 
 
+_MISSPELT = 20
 _NAME_OF_GROUP = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -93,6 +94,8 @@ def check_counts(draft: Draft) -> None:
 def check_roles(draft: Draft) -> None:
     """Every host has a purpose and one side of the WAN; feature groups hold workers."""
     purposes = _purposes()
+    # Of many without a side none is a misspelt one, and comparing names takes its time.
+    few = sum(not {"azure", "on_prem"} & {*host.groups} for host in draft.hosts.values()) <= _MISSPELT
     for host in draft.hosts.values():
         if not any(group in host.groups for group in purposes):
             draft.problems.add(
@@ -109,7 +112,7 @@ def check_roles(draft: Draft) -> None:
                 if sides
                 else "neither azure nor on_prem"
             )
-            meant = "" if sides else _meant(draft, host)
+            meant = _meant(draft, host) if few and not sides else ""
             draft.problems.add(
                 draft.member_place("on_prem", host.name) if sides else draft.host_place(host.name),
                 f"hosts.{host.name}",
