@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible.errors import AnsibleError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.build import build_site
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks import run_checks, run_slice_checks
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site import shape
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.inventory import (
     has_password,
@@ -39,6 +40,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.specification
     ROLES_FOLDER,
     load_specification,
 )
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import parse
 
 Loaded = tuple[Site | None, list[Problem]]
 
@@ -180,7 +182,8 @@ def _drafted(
 ) -> tuple[Draft | None, list[Problem]]:
     manager, loader, hostvars, marks = parsed
     sources = sources_in(manager)
-    if misread := [*marks.missing, *marks.misread, *not_parsed(manager, marks)]:
+    misread = [*marks.missing, *marks.misread] or [*_wrong_encrypted(loader, marks)]
+    if misread := misread or [*not_parsed(manager, marks)]:
         return None, sorted(misread)
     try:
         inventory = read_inventory(manager, loader, extra_vars)
@@ -216,6 +219,26 @@ def _not_decrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:
             reason = " ".join(str(error).split()).rstrip(".")
             remedy = "give the password that it was encrypted with, or encrypt it again"
             yield Problem(file, 1, "(file)", f"cannot be decrypted and read: {reason}"[:600], remedy)
+
+
+def _wrong_encrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:
+    """Yield what is wrong inside of files that ansible-vault encrypted, as it is said of others."""
+    vault = getattr(loader, "_vault", None)
+    for file in marks.encrypted if vault is not None else ():
+        try:
+            text = vault.decrypt(Path(file).read_bytes()).decode("utf-8")
+        except (AnsibleError, UnicodeDecodeError):
+            continue  # Ansible's own reading says so.
+        found = parse(text, file)
+        wrong = shape.wrong_inventory if file in marks.inventory_files else shape.wrong_variables
+        said = [(each.place.line, each.path, "is there twice") for each in found.duplicates]
+        if found.broken is not None:
+            said.append((found.broken[0].line, "(file)", f"is not valid YAML: {found.broken[1]}"))
+        elif found.root is None or not shape.is_plugin(found.root):
+            said += [(line, path, message) for line, path, message, _remedy in wrong(found.root)]
+        for line, path, message in said:
+            remedy = "correct it with ansible-vault edit"
+            yield Problem(file, 1, path, f"{message}, on line {line} of what is encrypted", remedy)
 
 
 def require_site(loaded: Loaded) -> Site:

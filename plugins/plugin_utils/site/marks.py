@@ -25,7 +25,12 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.child_groups 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.host_ranges import expanded
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.plugin_file import wrong_plugin
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import SUFFIXES, Source, Sources
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.sources import (
+    SUFFIXES,
+    Source,
+    Sources,
+    program_of,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text import (
     VAULT,
     Duplicate,
@@ -129,7 +134,9 @@ def _read(source: Source, marks: Marks, decrypts: bool) -> None:
     is_inventory = source.variables_of is None
     if is_inventory:
         marks.inventory_files.append(file)
-    if is_inventory and path.stat().st_mode & 0o111 and os.access(path, os.X_OK):
+    if is_inventory and (program := program_of(path)) is not None:
+        if program:
+            marks.misread.append(Problem(file, 1, "(file)", *program))
         return
     if source.variables_of is not None:
         marks.variable_files.setdefault(source.variables_of, file)

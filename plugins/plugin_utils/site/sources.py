@@ -233,3 +233,20 @@ def _misspelt_folder(name: str) -> str | None:
         if re.fullmatch(rf"{kind}s?(var|vars|variable|variables)", folded):
             return known
     return nearest(name, VARIABLE_FOLDERS) if "var" in folded else None
+
+
+def program_of(path: Path) -> tuple[str, str] | tuple[()] | None:
+    """Return what is wrong with a program that prints hosts, () where nothing is; None for another file.
+
+    Args:
+        path: a file of an inventory.
+    """
+    runs = bool(path.stat().st_mode & 0o111) and os.access(path, os.X_OK)
+    with path.open("rb") as stream:
+        first = stream.readline(512).decode("utf-8", "replace")
+    words = first[2:].split() if first.startswith("#!") else []
+    if words and not runs and path.suffix not in SUFFIXES:
+        return "is a program (#!) that may not be executed, and no inventory otherwise", "run chmod +x on it"
+    if words and runs and path.suffix not in SUFFIXES and not Path(words[0]).exists():
+        return f"is run by {words[0]}, which is not there", "install it, or correct the first line"
+    return () if runs else None

@@ -79,6 +79,11 @@ def _script(example: Example) -> None:
     (example.folder / "dynamic").chmod(0o755)
 
 
+def _nobodys(example: Example) -> None:
+    example.append("dynamic", "#!/no/such/python\n")
+    (example.folder / "dynamic").chmod(0o755)
+
+
 HALF_PARSED = (
     instead("a key that no group has", _HAPROXY, f"{_HAPROXY}  host:\n    x-1:\n", "  host:", "write hosts"),
     instead(
@@ -208,6 +213,8 @@ HALF_PARSED = (
     behind("hosts on one line of INI", "[user_x]\naz-1, az-2\n", "az-1,", "no name of one", "more"),
     behind("spaces around = in INI", "[user_x]\naz-1 user_a = 1\n", "user_a", "without spaces", "more"),
     Mistake("a script that fails", _script, "dynamic", "", "was not read"),
+    behind("a program that may not run", "#!/bin/sh\necho {}\n", "#!/bin/sh", "chmod +x", "more.sh"),
+    Mistake("a program without what runs it", _nobodys, "dynamic", "1", "is run by /no/such/python"),
     Mistake(
         "an empty file of hosts",
         lambda example: example.append("more.yml", ""),

@@ -72,6 +72,29 @@ def test_an_encrypted_file_of_json(example: Example) -> None:
     assert problem.file == str(example.folder / "group_vars/rack_a.json")
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("group_vars/rack_a.yml", "user_a: 1\nuser_a: 2\n", "is there twice, on line 2"),
+        ("group_vars/rack_a.yml", "- user_a\n", "is a list, and variables are lines"),
+        ("group_vars/rack_a.yml", "user_a:\n\tb: 1\n", "is not valid YAML: the line is indented with a tab"),
+        ("more.yml", "user_x: {hosts: [az-1]}\n", "is a list and must be a dictionary"),
+        ("group_vars/rack_a.yml", "user_a: 1\n", ""),
+        ("more.yml", "user_x: {hosts: {az-1: }}\n", ""),
+    ],
+)
+def test_inside_of_an_encrypted_file(example: Example, file: str, text: str, says: str) -> None:
+    loader = DataLoader()
+    secret = VaultSecret(b"a password")
+    loader.set_vault_secrets([("default", secret)])
+    example.append(file, VaultLib([("default", secret)]).encrypt(text, secret).decode())
+    found = example.problems(loader=loader)
+    assert [(problem.file, problem.line) for problem in found] == [(str(example.folder / file), 1)] * bool(
+        says
+    )
+    assert all(says in problem.message and "ansible-vault edit" in problem.remedy for problem in found)
+
+
 def test_names_are_told_apart() -> None:
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
 
