@@ -223,7 +223,7 @@ def _not_decrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:
 
 def _wrong_encrypted(loader: t.Any, marks: Marks) -> Iterator[Problem]:
     """Yield what is wrong inside of files that ansible-vault encrypted, as it is said of others."""
-    vault = getattr(loader, "_vault", None)
+    vault: t.Any = getattr(loader, "_vault", None)
     for file in marks.encrypted if vault is not None else ():
         try:
             text = vault.decrypt(Path(file).read_bytes()).decode("utf-8")

@@ -10,7 +10,6 @@ also stands in where ansible-core does not say where a value came from.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
