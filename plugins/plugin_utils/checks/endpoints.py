@@ -276,7 +276,7 @@ def check_extra_names(draft: Draft) -> None:
     for index, name in enumerate(names if isinstance(names, list) and host else ()):
         address, text = parsed(str(name)), str(name)
         # Loopback addresses are those of a tunnel to an API server.
-        kind = unusable(address, True) if address else ""
+        kind = unusable(address, True) if address and not address.is_loopback else ""
         found: tuple[str, str] | None = None
         if kind:
             found = (

@@ -85,6 +85,7 @@ RIGHT = (
     f"{MANAGER}: {{node-monitor-grace-period: 90s}}\n"
     "node_kubelet_settings: {nodeLeaseDurationSeconds: 240}\n",
     f"{MANAGER}: {{node-monitor-grace-period: 16s}}\n",
+    "control_plane_extra_names: [127.0.0.1, '::1', 192.0.2.10, '*.k8s.example.internal', 2001:db8::1]\n",
     "base_swap_off: false\n"
     "node_kubelet_settings: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}\n",
     "node_kubelet_settings: {registryPullQPS: 0, registryBurst: 0}\n",
