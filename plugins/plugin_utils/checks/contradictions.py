@@ -163,12 +163,12 @@ def check_not_hidden(draft: Draft) -> None:
 def check_addresses_of_groups(draft: Draft) -> None:
     """An address is one host's: that of a group, all of whose hosts have their own, is nobody's."""
     for group, layers in draft.inventory.group_layers.items():
-        hosts = [*draft.hosts.values()] if group == "all" else draft.members(group)
-        for variable in _ADDRESSES if len(hosts) > 1 else ():
+        for variable in _ADDRESSES:
             for setting in (settings[variable] for settings in layers.values() if variable in settings):
-                if parsed(str(setting.value)) is None or any(
-                    host.settings.get(variable) is setting for host in hosts
-                ):
+                if parsed(str(setting.value)) is None:
+                    continue
+                hosts = [*draft.hosts.values()] if group == "all" else draft.members(group)
+                if len(hosts) < 2 or any(host.settings.get(variable) is setting for host in hosts):
                     continue
                 draft.problems.add(
                     draft.setting_place(setting.key, setting.value),

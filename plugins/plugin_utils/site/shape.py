@@ -23,6 +23,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.yaml_text imp
 
 SECTIONS = ("hosts", "children", "vars")
 _PART = "is the name of a part of a group"
+_IN_ONE = re.compile(r"(\w+)[=:]\s*(.*)")
 _SEVERAL = re.compile(r"[\s,;]")
 _MANY = "has several names in one text, and is taken for one"
 Found = tuple[int, str, str, str]
@@ -95,6 +96,10 @@ def _wrong_names(node: yaml.MappingNode, what: str) -> Iterator[Found]:
             yield line_of(key), name, f"is {kind_of(key)}, and the name of {what} is a text", remedy
         elif not str(key.value).strip():
             yield line_of(key), "(key)", f"is empty, and {what} has a name", "write the name"
+        elif what == "a variable" and (found := _IN_ONE.match(str(key.value))):
+            name, value = found.groups()
+            message = "is a name and a value in one word"
+            yield line_of(key), str(key.value), message, f"write '{name}: {value}', with the space"
 
 
 def _wrong_group(key: yaml.Node, value: yaml.Node) -> Iterator[Found]:
@@ -170,10 +175,16 @@ def _wrong_hosts(hosts: yaml.MappingNode) -> Iterator[Found]:
             for inner, _content in pairs(value):
                 if isinstance(inner, yaml.ScalarNode) and inner.value in SECTIONS:
                     message = f"{_PART}, and {name} is a host"
-                    remedy = f"write variables below {name} itself; hosts and children belong to a group"
+                    remedy = (
+                        f"write variables below {name} itself, or list it below children if it is a group"
+                    )
                     yield line_of(inner), f"hosts.{name}.{inner.value}", message, remedy
         elif not is_null(value):
             message = f"has {kind_of(value)} in the place of its variables"
+            if name.startswith(("ansible_", "site_", "user_")):  # no host has such a name
+                message = "is a variable, and stands among the hosts"
+                yield line_of(key), f"hosts.{name}", message, "indent it below its host"
+                continue
             yield (
                 line_of(key),
                 f"hosts.{name}",

@@ -188,6 +188,15 @@ HALF_PARSED = (
         "vars:",
         "move it out of hosts",
     ),
+    instead("name and value in one", _GPU_1, "gpu-a-01: {ansible_host=10.30.1.11}", "gpu-a-01", "_host: 10"),
+    instead("a colon without space", _GPU_1, "gpu-a-01: {ansible_host:10.30.1.11}", "gpu-a-01", "the space"),
+    instead(
+        "a variable beside its host",
+        _GPU_1,
+        "gpu-a-01:\n            ansible_host: 10.30.1.11",
+        " ansible_host: 10.30.1.11",
+        "indent it below its host",
+    ),
     instead("vars in a host", _GPU_1, "gpu-a-01: {vars: {ansible_host: 10.30.1.11}}", "vars:", "is a host"),
     instead(
         "hosts in one text", _HAPROXY, "    haproxy: {hosts: 'az-1, az-2'}\n", "az-1, az-2", "several names"
