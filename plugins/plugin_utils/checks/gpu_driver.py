@@ -53,6 +53,18 @@ def check_driver(draft: Draft) -> None:
             once.add(place, variable, f"{message} ({host.name})", remedy, what=message)
 
 
+def check_packages(draft: Draft) -> None:
+    """Versions of packages are texts, whether the host has the driver or not."""
+    once = Once(draft.problems)
+    for variable in ("nvidia_driver_packages", OFED["packages"]):
+        for host in concerned(draft, "gpu", variable):
+            named = host.values.get(variable)
+            for name, version in named.items() if isinstance(named, Mapping) else ():
+                if version is not None and not isinstance(version, str):
+                    place, message = draft.inner_place(host, variable, name), f"must be text, is {version!r}"
+                    once.add(place, f"{variable}.{name}", message, "write one text, in quotes")
+
+
 def _problems(host: HostDraft) -> Iterator[Problem]:
     value = host.values.get
     version = str(value(VERSION))
@@ -158,4 +170,4 @@ def _lonely(draft: Draft, host: HostDraft, once: Once) -> None:
     once.add(draft.place(host, STACK), STACK, message, remedy)
 
 
-CHECKS = (check_driver,)
+CHECKS = (check_driver, check_packages)

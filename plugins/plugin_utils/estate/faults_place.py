@@ -136,7 +136,7 @@ def names(given: Given) -> Iterator[Fault]:
         elif not isinstance(name, str):
             yield ("azure_names", what), f"must be text, is {name!r}", "write one text, in quotes"
         if what not in known:
-            near = nearest(what, known)
+            near = nearest(str(what), known)
             yield (
                 ("azure_names", what),
                 "is nothing that has a name",

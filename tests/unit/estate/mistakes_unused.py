@@ -30,6 +30,7 @@ UNUSED = (
         "azure_names: {load-balancer: 5}",
         "azure_names.load-balancer: must be text, is 5",
     ),
+    add("name of a number", "azure_names: {1: lb-api}", "is nothing that has a name"),
     add("tag of Azure's own", "azure_tags: {Azure-Owner: x}", "begins with azure"),
     edit("sandboxes without GPUs", "[nodes, gpu]", "[nodes, gvisor_gpu]", "has gvisor_gpu without gpu"),
     edit(

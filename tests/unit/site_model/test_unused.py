@@ -23,6 +23,8 @@ KEYS = "[ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMockMockMockMockMockMockMockMockMo
 WRONG = (
     ('nvidia_driver_version: "580"', "'580' is no version of the driver"),
     ('nvidia_driver_kernel: "new"\nnvidia_driver_version: "580.159.03"', "'new' is no release of a kernel"),
+    ("nvidia_driver_packages: {nvidia-settings: {version: 1}}", "must be text, is {'version': 1}"),
+    ("nvidia_driver_ofed_packages: {doca-ofed: 3.2}", "must be text, is 3.2"),
     ("nvidia_fabric_imex: true", "does nothing without nvidia_fabric_enabled"),
     ("nvidia_device_plugin_enabled: true", "containers cannot have them without nvidia_toolkit_enabled"),
     ("nvidia_mig_layout: none-such", "there is no layout none-such"),
