@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.module_utils import _resources
@@ -24,6 +25,8 @@ UNAPPROVED = "site_plan_unapproved_kinds"
 OUR_CERTIFICATES_DAYS = 365
 """Of pki/profiles.py, which this package does not import; a test compares."""
 
+_KEY = re.compile(r"\s*(ssh-(ed25519|rsa|dss)|ecdsa-sha2-nistp[0-9]+|sk-(ssh|ecdsa)-\S+@openssh\.com)\s")
+"""What a line of ~/.ssh/authorized_keys or a file *.pub begins with."""
 PACKAGES = "base_packages"
 _OURS = {
     "containerd.io": "containerd",
@@ -186,6 +189,11 @@ def _check_signers(draft: Draft, approvals: int, file: Path) -> None:
         remedy = "write the path of a file in the form of ssh-keygen(1), ALLOWED SIGNERS"
         draft.problems.add(place, variable, f"{file} cannot be read: {reason}", remedy)
         return
+    for number, line in enumerate(lines, 1):
+        if _KEY.match(line):
+            message = f"line {number} of {file} begins with a key, and not with the name of who has it"
+            draft.problems.add(place, variable, message, "write NAME KEY there, as in ssh-keygen(1)")
+            return
     # Its first name stands for a line; whoever is a pattern approves nothing.
     firsts = {line.split()[0].split(",")[0] for line in lines if line.strip() and line.lstrip()[0] != "#"}
     people = [name for name in firsts if not set(name) & set("*?!")]

@@ -100,3 +100,12 @@ def test_approvals_by_people_that_there_are(example: Example, tmp_path: Path) ->
     ]
     signers.write_text("ann,ann@x ssh-ed25519 A\nbob ssh-ed25519 B\n")
     assert example.problems() == []
+
+
+def test_a_signer_without_a_name(example: Example, tmp_path: Path) -> None:
+    """A file of public keys is none of signers: ssh-keygen would find nobody in it."""
+    signers = tmp_path / "signers"
+    signers.write_text("# who may\nann ssh-ed25519 A\nssh-ed25519 B bob@x\n")
+    example.append(ALL, f"site_plan_approvals: 1\nsite_plan_allowed_signers: {signers}\n")
+    (problem,) = example.problems()
+    assert f"line 3 of {signers} begins with a key" in problem.message
