@@ -36,6 +36,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tls-min-version": ("VersionTLS12", "VersionTLS13", "VersionTLS11", "VersionTLS10"),
     "endpoint-reconciler-type": ("lease", "master-count", "none"),
     "audit-log-format": ("json", "legacy"),
+    "audit-log-mode": ("batch", "blocking", "blocking-strict"),
+    "audit-webhook-mode": ("batch", "blocking", "blocking-strict"),
 }
 _PORTS = re.compile(r"([0-9]+)(?:([-+])([0-9]+))?", re.ASCII)
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -146,6 +148,19 @@ def _timeout(text: str) -> tuple[str, str] | None:
     return ("ends each request when it begins", "write for example 1m0s, the default") if ends else None
 
 
+def _compaction(text: str) -> tuple[str, str] | None:
+    never = text == "0" or (bool(_PART.match(text)) and not seconds(text))
+    return ("never compacts the store, and nobody else does", "write 5m0s, the default") if never else None
+
+
+def _tokens(text: str) -> tuple[str, str] | None:
+    # cmd/kube-apiserver/app/options/completion.go
+    short = bool(_PART.match(text)) and 0 < seconds(text) < 3600
+    return (
+        (f"{text} is shorter than 1h, and the server would not start", "write 1h or more") if short else None
+    )
+
+
 def _signing(text: str) -> tuple[str, str] | None:
     if not _PART.match(text) or seconds(text) >= _SHORTEST_CERTIFICATE:
         return None
@@ -170,6 +185,8 @@ _JUDGES: Mapping[str, Callable[[str], tuple[str, str] | None]] = {
     "runtime-config": _apis,
     "request-timeout": _timeout,
     "cluster-signing-duration": _signing,
+    "etcd-compaction-interval": _compaction,
+    "service-account-max-token-expiration": _tokens,
 }
 
 

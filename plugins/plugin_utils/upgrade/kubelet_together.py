@@ -37,6 +37,7 @@ _OPTIONS = {
     ),
     "topologyManagerPolicyOptions": ("prefer-closest-numa-nodes", "max-allowable-numa-nodes"),
 }  # fmt: skip
+_SHARE = re.compile(r"[0-9]+(\.[0-9]*)?%", re.ASCII)
 _SIZE = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[kMGTPE]|[eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
@@ -49,6 +50,7 @@ def faults(settings: Mapping[str, object]) -> Iterator[Fault]:
     yield from _times(settings)
     yield from _lists(settings)
     yield from _pulls_and_grace(settings)
+    yield from _shares(settings)
     size = settings.get("containerLogMaxSize")
     if isinstance(size, str) and not _SIZE.fullmatch(size):
         yield ("containerLogMaxSize",), f"{size!r} is no size", "write for example 10Mi"
@@ -101,6 +103,24 @@ def _pulls_and_grace(settings: Mapping[str, object]) -> Iterator[Fault]:
         if signal not in (soft if isinstance(soft, Mapping) else {}):
             message = "is the grace period of a threshold that there is not"
             yield ("evictionSoftGracePeriod", str(signal)), message, f"write evictionSoft.{signal} too"
+
+
+def _shares(settings: Mapping[str, object]) -> Iterator[Fault]:
+    field = "evictionMinimumReclaim"
+    amounts = settings.get(field)
+    for signal, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+        if isinstance(amount, str) and not _SIZE.fullmatch(amount) and not _SHARE.fullmatch(amount):
+            yield (field, str(signal)), f"{amount!r} is no amount", "write for example 500Mi, or 5%"
+    field = "shutdownGracePeriodByPodPriority"
+    others = [
+        name for name in ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods") if settings.get(name)
+    ]
+    if settings.get(field) and others and any(_duration(settings, name, 0) > 0 for name in others):
+        yield (field,), f"is beside {others[0]}, and a kubelet takes one of them", f"take {others[0]} out"
+    spaces = settings.get("userNamespaces")
+    ids = spaces.get("idsPerPod") if isinstance(spaces, Mapping) else None
+    if isinstance(ids, int) and ids % 65_536:
+        yield ("userNamespaces", "idsPerPod"), f"{ids} is no multiple of 65536", "write 65536, the default"
 
 
 def _lists(settings: Mapping[str, object]) -> Iterator[Fault]:

@@ -57,6 +57,16 @@ WRONG = (
     ),
     (f"{MANAGER}: {{bind-address: 10.20.0.11}}", "is the address of host az-1, and that of az-2"),
     ("control_plane_scheduler_args: {bind-address: 10.30.1.11}", "is the address of host gpu-a-01"),
+    ("control_plane_api_server_args: {etcd-compaction-interval: 0s}", "never compacts the store"),
+    ("control_plane_api_server_args: {service-account-max-token-expiration: 5m}", "is shorter than 1h"),
+    ("control_plane_api_server_args: {audit-log-mode: async}", "is no value of this flag; write batch"),
+    ("node_kubelet_settings: {evictionMinimumReclaim: {memory.available: lots}}", "'lots' is no amount"),
+    ("node_kubelet_settings: {userNamespaces: {idsPerPod: 1000}}", "is no multiple of 65536"),
+    (
+        "node_kubelet_settings: {shutdownGracePeriod: 30s, "
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]}",
+        "take shutdownGracePeriod out",
+    ),
     ("node_kubelet_settings: {registryBurst: 0}", "so that no image is ever pulled"),
     ("node_kubelet_settings: {evictionSoftGracePeriod: {memory.available: 1m}}", "that there is not"),
     (
@@ -89,6 +99,10 @@ RIGHT = (
     "base_swap_off: false\n"
     "node_kubelet_settings: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}\n",
     "node_kubelet_settings: {registryPullQPS: 0, registryBurst: 0}\n",
+    "node_kubelet_settings: {evictionMinimumReclaim: {memory.available: 1Gi, nodefs.available: 5%}, "
+    "shutdownGracePeriod: 0s, userNamespaces: {idsPerPod: 131072}, "
+    "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]}\n",
+    "control_plane_api_server_args: {service-account-max-token-expiration: 24h, audit-log-mode: blocking}\n",
 )
 
 
