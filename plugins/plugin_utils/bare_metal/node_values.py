@@ -240,7 +240,10 @@ def _properties(properties: Mapping[str, t.Any]) -> Iterator[Fault]:
             f"{said!r} is not of its form",
             "write it as text, such as boot_mode:uefi",
         )
-    architecture = str(properties.get("cpu_arch") or "")
+    said = properties.get("cpu_arch")
+    if said is not None and not (isinstance(said, str) and re.fullmatch("[A-Za-z0-9_-]*", said)):
+        yield ".properties.cpu_arch", f"{said!r} is no architecture", "write x86_64 or aarch64"
+    architecture = str(said or "")
     if meant := _ARCHITECTURES.get(architecture.lower()):
         yield ".properties.cpu_arch", f"Ironic does not call it {architecture}", f"write {meant}"
     for name in ("cpus", "local_gb", "memory_mb"):

@@ -132,6 +132,8 @@ WRONG = (
     (node("properties: {root_device: {size: big}}"), "'big' is no size"),
     (node("properties: {capabilities: 'boot_mode=uefi'}"), "such as boot_mode:uefi"),
     (node("properties: {capabilities: {boot_mode: uefi}}"), "such as boot_mode:uefi"),
+    (node("properties: {cpu_arch: [x86_64]}"), "is no architecture"),
+    (node("properties: {cpu_arch: 64}"), "64 is no architecture"),
     (node("properties: {cpu_arch: amd64}"), "write x86_64"),
     (node("properties: {memory_mb: lots}"), "write a whole number, or leave it out"),
     (rack("network: 10.20.0.0/24, first: 10.20.0.20"), "host az-1 of the group azure has 10.20.0.11 in it"),
