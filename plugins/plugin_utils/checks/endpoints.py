@@ -274,6 +274,8 @@ def check_extra_names(draft: Draft) -> None:
     """Names in certificates are those that kubeadm takes, and addresses those that something answers at."""
     host, names = draft.writer(EXTRA_NAMES), draft.site_value(EXTRA_NAMES)
     for index, name in enumerate(names if isinstance(names, list) and host else ()):
+        if name is None:
+            continue  # of another type, or of no grammar
         address, text = parsed(str(name)), str(name)
         # Loopback addresses are those of a tunnel to an API server.
         kind = unusable(address, True) if address and not address.is_loopback else ""

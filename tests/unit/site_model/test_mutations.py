@@ -42,7 +42,7 @@ base_kernel_modules: [nvme-tcp, 8021q]
 base_sshd_settings: {AllowGroups: "admins ops@10.0.0.0/8", MaxAuthTries: 3}
 control_plane_api_server_args:
   {feature-gates: "AllAlpha=false,kube:AllBeta=true", cors-allowed-origins: "", event-ttl: 1h0m0s}
-control_plane_extra_names: ["*.example.com", API, 10.0.0.1, "fd00::1"]
+control_plane_extra_names: ["*.example.com", api, 10.0.0.1, "fd00::1"]
 node_kubelet_eviction_hard: {memory.available: 1.5Gi, nodefs.available: 5%}
 node_kubelet_settings:
   {allowedUnsafeSysctls: [net.core.somaxconn], shutdownGracePeriod: 1m, featureGates: {AllAlpha: false}}
