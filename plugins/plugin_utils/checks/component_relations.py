@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.component_options import SETTINGS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.node_resources import EVICTION, RESERVED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.releases import ARGUMENTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Once
@@ -74,9 +76,42 @@ def check_swap(draft: Draft) -> None:
             once.add(place, path, message, "write 'failSwapOn: false' beside it, or take it out")
 
 
+def check_reserved_memory(draft: Draft) -> None:
+    """What a static memory manager keeps of all NUMA nodes is what the node keeps, or no kubelet starts."""
+    once = Once(draft.problems)
+    for host in draft.hosts.values():
+        settings = _settings(host)
+        given = settings.get("reservedMemory")
+        if settings.get("memoryManagerPolicy") != "Static" or not isinstance(given, list):
+            continue
+        limits = [each.get("limits") for each in given if isinstance(each, Mapping)]
+        kept = [_bytes(each.get("memory", "0")) for each in limits if isinstance(each, Mapping)]
+        values = [host.values.get(variable) for variable in (*RESERVED, EVICTION)]
+        names = ("memory", "memory", "memory.available")
+        asked = [
+            _bytes(value.get(name, "0")) if isinstance(value, Mapping) else None
+            for name, value in zip(names, values, strict=True)
+        ]
+        if None in (*kept, *asked) or len(kept) != len(given):
+            continue  # a share of the memory, which the host alone knows, or no amount, which is said
+        wanted = sum(each or 0 for each in asked)
+        if sum(each or 0 for each in kept) != wanted:
+            message = (
+                f"is not {wanted // 2**20} MiB together, what is kept of the node (reservations and eviction)"
+            )
+            place, path = draft.inner_place(host, SETTINGS, "reservedMemory"), f"{SETTINGS}.reservedMemory"
+            once.add(place, path, message, f"write memory of {wanted // 2**20}Mi, of all NUMA nodes together")
+
+
+def _bytes(text: object) -> int | None:
+    """Return an amount of memory; None for a share, and for what is not whole."""
+    found = re.fullmatch(r"([0-9]+)([KMGT]i)?", str(text), re.ASCII)
+    return int(found[1]) * 1024 ** " KMGT".index((found[2] or " ")[0]) if found else None
+
+
 def _settings(host: HostDraft) -> Mapping[str, object]:
     value = host.values.get(SETTINGS)
     return value if isinstance(value, Mapping) else {}
 
 
-CHECKS = (check_leases, check_bind_addresses, check_swap)
+CHECKS = (check_leases, check_bind_addresses, check_swap, check_reserved_memory)

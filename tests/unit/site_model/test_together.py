@@ -67,6 +67,11 @@ WRONG = (
         "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]}",
         "take shutdownGracePeriod out",
     ),
+    (
+        "node_kubelet_settings: {memoryManagerPolicy: Static, "
+        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]}",
+        "write memory of 612Mi, of all NUMA nodes together",
+    ),
     ("node_kubelet_settings: {registryBurst: 0}", "so that no image is ever pulled"),
     ("node_kubelet_settings: {evictionSoftGracePeriod: {memory.available: 1m}}", "that there is not"),
     (
@@ -99,6 +104,10 @@ RIGHT = (
     "base_swap_off: false\n"
     "node_kubelet_settings: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}\n",
     "node_kubelet_settings: {registryPullQPS: 0, registryBurst: 0}\n",
+    "node_kubelet_eviction_hard: {memory.available: 5%}\n"
+    "node_kubelet_settings: {memoryManagerPolicy: Static, reservedMemory: [{numaNode: 0, limits: {memory: 9Gi}}]}\n",
+    "node_kubelet_system_reserved: {memory: 1Gi}\nnode_kubelet_settings: {memoryManagerPolicy: Static, "
+    "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 356Mi}}]}\n",
     "node_kubelet_settings: {evictionMinimumReclaim: {memory.available: 1Gi, nodefs.available: 5%}, "
     "shutdownGracePeriod: 0s, userNamespaces: {idsPerPod: 131072}, "
     "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]}\n",
