@@ -105,7 +105,8 @@ RIGHT = (
     "node_kubelet_settings: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}\n",
     "node_kubelet_settings: {registryPullQPS: 0, registryBurst: 0}\n",
     "node_kubelet_eviction_hard: {memory.available: 5%}\n"
-    "node_kubelet_settings: {memoryManagerPolicy: Static, reservedMemory: [{numaNode: 0, limits: {memory: 9Gi}}]}\n",
+    "node_kubelet_settings: {memoryManagerPolicy: Static, "
+    "reservedMemory: [{numaNode: 0, limits: {memory: 9Gi}}]}\n",
     "node_kubelet_system_reserved: {memory: 1Gi}\nnode_kubelet_settings: {memoryManagerPolicy: Static, "
     "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 356Mi}}]}\n",
     "node_kubelet_settings: {evictionMinimumReclaim: {memory.available: 1Gi, nodefs.available: 5%}, "
