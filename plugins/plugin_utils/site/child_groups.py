@@ -4,13 +4,9 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, Problem, nearest
-
-if t.TYPE_CHECKING:
-    from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.marks import Marks
 
 Children = Mapping[str, Mapping[str, Place]]
 """Group to the groups below it, each with the place where it is listed."""
@@ -39,29 +35,36 @@ def circles(children: Children) -> Iterator[Problem]:
             yield from visit(group, ())
 
 
-def mixed_up(marks: Marks) -> Iterator[Problem]:
+def mixed_up(
+    names: Iterable[str],
+    members: Mapping[tuple[str, str], Place],
+    children: Children,
+    with_values: Collection[str],
+) -> Iterator[Problem]:
     """Yield a problem for each group that is listed as a host, and each host that is listed as a group.
 
     A name that is both in earnest is left to the check of names.
 
     Args:
-        marks: what the files say.
+        names: those that stand for a host in one place and for a group in another.
+        members: (group, host) to the place where the host is listed in that group.
+        children: as for ``circles``.
+        with_values: hosts that have variables of their own.
     """
     lists: dict[str, list[tuple[str, Place]]] = {}
-    for (group, host), place in marks.members.items():
+    for (group, host), place in members.items():
         lists.setdefault(host, []).append((group, place))
-    with_members = {group for group, _host in marks.members}
-    with_values = {host for host, _variable in marks.of_hosts}
-    for name in sorted({*marks.hosts} & {*marks.groups}):
+    with_members = {group for group, _host in members}
+    for name in sorted(names):
         is_host = name in with_values or len(lists.get(name, ())) > 1
-        is_group = name in with_members or bool(marks.children.get(name))
+        is_group = name in with_members or bool(children.get(name))
         if is_group and not is_host:
             for group, place in lists.get(name, ()):
                 message = f"is a group, and stands among the hosts of {group}"
                 remedy = f"list it below the children of {group} ([{group}:children] in INI)"
                 yield Problem(place.file, place.line, f"groups.{group}.{name}", message, remedy)
         elif is_host and not is_group:
-            for group, below in marks.children.items():
+            for group, below in children.items():
                 if name in below:
                     place = below[name]
                     message = f"is a host, and stands among the groups below {group}"

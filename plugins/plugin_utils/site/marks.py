@@ -120,7 +120,9 @@ def read_marks(given: Sequence[str], decrypts: bool = True) -> Marks:
     for source in sources.read:
         _read(source, marks, decrypts)
     marks.misread.extend(circles(marks.children))
-    marks.misread.extend(mixed_up(marks))
+    both = marks.hosts.keys() & marks.groups.keys()
+    with_values = {host for host, _variable in marks.of_hosts}
+    marks.misread.extend(mixed_up(both, marks.members, marks.children, with_values))
     if not marks.misread:
         # With a file that says less than it should, names in others stand alone.
         there = marks.filled | {name for kind, name in marks.variable_files if kind == "group_vars"}
