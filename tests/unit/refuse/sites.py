@@ -284,6 +284,7 @@ NOT_ALONE = (
     "containerd_image_policy",
     "containerd_registries",
     "control_plane_conntrack_",
+    "control_plane_extra_names",
     "control_plane_secrets_encryption",
     "control_plane_key_vault",
     "control_plane_kube_proxy_mode",
