@@ -194,12 +194,17 @@ def _is_reached_at(host: HostDraft, address: str) -> bool:
 
 
 def check_mirrors(draft: Draft) -> None:
-    """The mirror is a plain http or https URL."""
+    """The mirror is a plain http or https URL that hosts reach."""
+    has_local = any(_is_local(host) for host in draft.hosts.values())
     for host in draft.hosts.values():
         url = host.values.get("site_mirror_url")
         if not isinstance(url, str) or not url:
             continue
-        problem = mirror_problem(url) or _unreachable_mirror(draft, url) or _other_than_mirror(draft, url)
+        problem = (
+            mirror_problem(url)
+            or _unreachable_mirror(draft, url, has_local)
+            or _other_than_mirror(draft, url)
+        )
         if problem:
             draft.problems.add(
                 draft.place(host, "site_mirror_url"),
@@ -209,14 +214,22 @@ def check_mirrors(draft: Draft) -> None:
             )
 
 
-def _unreachable_mirror(draft: Draft, url: str) -> str:
+def _is_local(host: HostDraft) -> bool:
+    """Tell whether a host is the controller itself, or behind a tunnel of it, which may lead back as well."""
+    reached = parsed(str(host.values.get("ansible_host") or ""))
+    is_here = bool(reached and reached.is_loopback) or host.values.get("ansible_connection") == "local"
+    return is_here or bool(host.values.get("site_lab"))
+
+
+def _unreachable_mirror(draft: Draft, url: str, has_local: bool) -> str:
     """Return why no host reaches a mirror of this address, an empty text when they may."""
     name = urlsplit(url).hostname or ""
+    if name == "localhost" and not has_local:
+        return "is another machine to each host: itself"
     if not is_address(name):
         return ""
     address = ipaddress.ip_address(name)
-    # One of loopback is that of a relay on each host.
-    if kind := unusable(address, lab=True):
+    if kind := unusable(address, has_local):
         return f"has a {kind} address"
     for variable in ("site_pod_cidr", "site_service_cidr"):
         network = network_of(draft, variable)
