@@ -16,6 +16,9 @@ Verdict = t.Dict[str, t.Any]
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp (TCP_LISTEN of the kernel's tcp_states.h)."""
 GIB = 1 << 30
+LOOKS = 3
+"""How often a socket without a process is looked for: one that starts and fails every two seconds, as an etcd
+that lost its data, has often ended between the look at sockets and that at processes."""
 
 
 def verdict(check: str, ok: bool, found: t.Any, wanted: t.Any, remedy: str) -> Verdict:
@@ -77,8 +80,9 @@ def socket_owners(host: Host, inodes: t.Collection[str]) -> t.Dict[str, str]:
                 inode = wanted.get(os.readlink(os.path.join(folder, descriptor)))
             except OSError:
                 continue
-            if inode is not None:
-                owners[inode] = read(host, f"/proc/{process}/comm").strip()
+            name = read(host, f"/proc/{process}/comm").strip() if inode is not None else ""
+            if inode is not None and name:
+                owners[inode] = name
         if len(owners) == len(wanted):
             break
     return owners
@@ -154,16 +158,11 @@ def _sizes(wanted: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> t.Lis
 def _ports(entries: t.Sequence[t.Mapping[str, t.Any]], host: Host) -> t.List[Verdict]:
     if not entries:
         return []
-    listeners = parse_listeners(read(host, "/proc/net/tcp"))
-    for port, inodes in parse_listeners(read(host, "/proc/net/tcp6")).items():
-        listeners.setdefault(port, set()).update(inodes)
-    taken = {entry["port"]: listeners[entry["port"]] for entry in entries if entry["port"] in listeners}
-    # Looking through every process is dear: only if one of the ports is in use.
-    owners = socket_owners(host, set().union(*taken.values())) if taken else {}
+    users = _users({entry["port"] for entry in entries}, host)
     verdicts = []
     for entry in entries:
         port, allowed = entry["port"], list(entry.get("allowed_process") or [])
-        names = sorted({owners.get(inode, "an unknown process") for inode in taken.get(port, ())})
+        names = sorted(users.get(port, ()))
         # The kernel cuts a process's name after 15 characters.
         strangers = [name for name in names if name not in {other[:15] for other in allowed}]
         wanted = "free" + (f", or used by {' or '.join(allowed)}" if allowed else "")
@@ -177,6 +176,23 @@ def _ports(entries: t.Sequence[t.Mapping[str, t.Any]], host: Host) -> t.List[Ver
             )
         )
     return verdicts
+
+
+def _users(ports: t.Collection[int], host: Host) -> t.Dict[int, t.Set[str]]:
+    """Return the names of the processes that listen at ports, for those that are in use."""
+    for left in reversed(range(LOOKS)):
+        listeners = parse_listeners(read(host, "/proc/net/tcp"))
+        for port, inodes in parse_listeners(read(host, "/proc/net/tcp6")).items():
+            listeners.setdefault(port, set()).update(inodes)
+        taken = {port: listeners[port] for port in ports if port in listeners}
+        # Looking through every process is dear: only if one of the ports is in use.
+        sockets = set().union(*taken.values())
+        owners = socket_owners(host, sockets) if taken else {}
+        if not left or len(owners) == len(sockets):
+            break
+    return {
+        port: {owners.get(inode, "an unknown process") for inode in inodes} for port, inodes in taken.items()
+    }
 
 
 def _file(entry: t.Mapping[str, str], host: Host) -> Verdict:

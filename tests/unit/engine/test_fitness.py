@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.module_utils._engine import fitness
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.fitness import (
     judge,
     parse_listeners,
@@ -128,6 +129,25 @@ def test_every_question_gets_its_answer(tmp_path: Path) -> None:
     assert verdicts["port 6443"]["wanted"] == "free, or used by etcd"
     assert "unknown process" in verdicts["port 80"]["found"]
     assert "Another cluster's files" in verdicts["foreign /etc/kubernetes"]["remedy"]
+
+
+@pytest.mark.parametrize(("gone_after", "ok"), [(1, True), (2, True), (3, False)])
+def test_a_program_that_ended_meanwhile_holds_no_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_after: int, ok: bool
+) -> None:
+    host, looks = machine(tmp_path), [0]
+    (tmp_path / "proc/net/tcp6").write_text(HEADING)
+
+    def nobody(_host: object, _inodes: object) -> dict[str, str]:
+        looks[0] += 1
+        if looks[0] == gone_after:
+            (tmp_path / "proc/net/tcp").write_text(HEADING)
+        return {}
+
+    monkeypatch.setattr(fitness, "socket_owners", nobody)
+    (verdict,) = judge({"ports_free": [{"port": 6443}]}, FACTS, host)  # type: ignore[arg-type]
+    assert verdict["ok"] is ok
+    assert looks == [min(gone_after, fitness.LOOKS)]
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
