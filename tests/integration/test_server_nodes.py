@@ -106,7 +106,7 @@ def world(lab: Ironic) -> Iterator[World]:
         "site_bare_metal_node": FAKE, "site_bare_metal_inspect": False, "site_bare_metal_image": IMAGE,
         "site_bare_metal_racks": RACKS, "site_bare_metal_account": ACCOUNT,
         "site_bare_metal_known_hosts": str(folder / "known_hosts"),
-        # Pretended hardware has no other step that can be asked for.
+        # Pretended hardware has no other step that can be asked for; site_lab lets it stand.
         "site_bare_metal_erase": ["bios.factory_reset"],
     }  # fmt: skip
     path.write_text(yaml.safe_dump(inventory, sort_keys=False))
