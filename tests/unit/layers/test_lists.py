@@ -69,7 +69,8 @@ def test_scopes_and_ranges_of_variables() -> None:
     assert len(azure) == 32
     assert sorted(set(site_wide) - bare_metal - azure) == sorted(BEFORE["site_wide"])
     assert {name: list(limit) for name, limit in all_layers().limits.items()} == BEFORE["limits"] | {
-        "azure_zones": [1, 3, "an availability zone"]
+        "azure_zones": [1, 3, "an availability zone"],
+        "base_max_clock_skew_seconds": [1, 86400, "seconds; asking for the time takes some itself"],
     }
 
 
