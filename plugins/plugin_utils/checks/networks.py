@@ -269,11 +269,11 @@ def _check_reached(
 def _is_controller(host: HostDraft, target: str) -> bool:
     """Tell whether SSH would end where it begins: at loopback, and no port of it leads to another machine.
 
-    With options of SSH it may begin elsewhere, at a host to jump over; a lab is one machine.
+    With options of SSH, or another program in its place, it may begin elsewhere; a lab is one machine.
     """
     address = parsed(target)
     own = address.is_loopback if address else target in ("localhost", "localhost.localdomain")
-    ways = any("ssh" in name and name.endswith("_args") for name in host.settings)
+    ways = any("ssh" in name and name.endswith(("_args", "_executable")) for name in host.settings)
     return own and _port(host) == "22" and not ways and not host.values.get("site_lab")
 
 

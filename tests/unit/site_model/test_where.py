@@ -53,6 +53,7 @@ def test_a_host_that_is_not_there(example: Example, old: str, new: str, says: st
     [
         "ansible_host: 127.0.0.1\n              ansible_port: 2201",
         "ansible_host: localhost\n              ansible_ssh_common_args: -J gate.example.internal",
+        "ansible_host: 127.0.0.1\n              ansible_ssh_executable: /usr/local/bin/ssh-by-agent",
         "ansible_host: rack-c.example.internal",
     ],
 )
