@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import posixpath
 import re
 import urllib.parse
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import of_cluster
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import out_of_reach
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import entries
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 HOST, NOTIFICATIONS, API = "awx_host", "awx_notifications", "site_api_endpoint"
 PROJECT, SERVICE = "awx_project_url", "awx_webhook_service"
@@ -54,11 +53,7 @@ def _unreachable(draft: Draft, url: str) -> str:
         address = parsed(urllib.parse.urlsplit(url).hostname or "")
     except ValueError:
         return ""  # It has been named as no URL.
-    if address is None:
-        return ""
-    if kind := unusable(address, lab=True):
-        return f"{address} is {kind}"
-    return of_cluster(draft, address) if isinstance(address, ipaddress.IPv4Address) else ""
+    return out_of_reach(draft, address, lab=True)
 
 
 def check_repository(draft: Draft) -> None:

@@ -238,6 +238,11 @@ def check_credential(entry: Entry) -> None:
             if credential.text(name):
                 message = f"means nothing for {credential.text('kind')}, which a machine has without it"
                 credential.problem(name, message, "take it out, or write 'kind: workload_identity'")
+    check_token(credential)
+
+
+def check_token(credential: Entry) -> None:
+    """A projected token is of somebody."""
     if credential.text("kind") == "workload_identity":
         for name in ("client_id", "tenant_id", "token_file"):
             if not credential.has(name):
@@ -259,9 +264,4 @@ def _check_folder(entry: Entry) -> None:
         )
 
 
-CHECKS = (
-    check_stores,
-    check_keys,
-    check_members_agree,
-    check_helpers_agree,
-)
+CHECKS = (check_stores, check_keys, check_members_agree, check_helpers_agree)

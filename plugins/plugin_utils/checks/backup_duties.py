@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.backup import STORES
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.backup import STORES, check_token
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.estate.faults_login import of_identity
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.entry import Entry, entries
@@ -51,10 +51,7 @@ def check_management(draft: Draft) -> None:
     given = {name: entry.text(name) for name in ("kind", "client_id", "token_file", "authority", "url")}
     for name, message, remedy in of_identity(given):
         entry.problem(name, message, remedy)
-    if given["kind"] == "workload_identity":
-        for name in ("client_id", "tenant_id", "token_file"):
-            if not entry.has(name):
-                entry.problem(name, "is missing, and workload_identity needs it", f"write '{name}: ...'")
+    check_token(entry)
 
 
 def check_containers(draft: Draft) -> None:

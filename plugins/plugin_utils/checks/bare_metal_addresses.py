@@ -9,10 +9,12 @@ import typing as t
 import urllib.parse
 from collections.abc import Mapping
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.bare_metal import IMAGE, NODE, RACKS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
     of_cluster,
+    out_of_reach,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import fault_of
@@ -22,7 +24,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import 
     unusable,
 )
 
-RACKS, IMAGE, NODE = "site_bare_metal_racks", "site_bare_metal_image", "site_bare_metal_node"
 URL = "site_bare_metal_firmware_url"
 _OWN = ("site_pod_cidr", "site_service_cidr", "site_cni_migration_cidr", "azure_address_space")
 
@@ -127,9 +128,7 @@ def _out_of_reach(draft: Draft, url: str, who: str, is_local: bool = False) -> s
     is_itself = name == "localhost" or name.startswith("127.") or (address and address.is_loopback)
     if is_itself:
         return "" if lab else f"{url} is another machine to each {who}: itself"
-    if address and (kind := unusable(address, lab)):
-        return f"{address} is {kind}"
-    return of_cluster(draft, address) if isinstance(address, ipaddress.IPv4Address) else ""
+    return out_of_reach(draft, address, lab)
 
 
 CHECKS = (check_networks, check_image, check_firmware_folder)

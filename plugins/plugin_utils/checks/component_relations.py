@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.component_options import SETTINGS
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import owners_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.node_resources import EVICTION, RESERVED
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.releases import ARGUMENTS
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
@@ -46,7 +46,7 @@ def check_leases(draft: Draft) -> None:
 def check_bind_addresses(draft: Draft) -> None:
     """A program that is told the address of another host does not start."""
     once = Once(draft.problems)
-    owners = {str(at): host for host in draft.hosts.values() if (at := address_of(host)) is not None}
+    owners = owners_of(draft)
     for variable in ARGUMENTS:
         for host in draft.members("control_plane"):
             arguments = host.values.get(variable)

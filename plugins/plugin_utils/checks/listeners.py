@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of, owners_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.listeners import (
@@ -54,7 +54,7 @@ def check_ports(draft: Draft) -> None:
 def check_addresses(draft: Draft) -> None:
     """A program listens at an address of its own host, and at that of no other one."""
     cni = draft.site_value("site_cni")
-    owners = {str(at): host for host in draft.hosts.values() if (at := address_of(host)) is not None}
+    owners = owners_of(draft)
     variables = {
         each.address: each for each in all_listeners() if each.address in draft.specification.options
     }

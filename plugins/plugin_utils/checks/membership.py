@@ -14,8 +14,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 _BUILT_IN = ("all", "ungrouped")
 # etcd FAQ: "an etcd cluster should not have more than seven members".
 MOST_ETCD_MEMBERS = 7
-
-
 _MISSPELT = 20
 _NAME_OF_GROUP = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.bare_metal.facts import LABELS as MEASURED
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of, owners_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 
@@ -85,7 +85,7 @@ def _with_letters(name: str) -> str:
 def check_host_names(draft: Draft) -> None:
     """A host's inventory name becomes its node name."""
     seen: dict[str, str] = {}
-    at = {str(address_of(host)): host.name for host in draft.hosts.values()}
+    owners = owners_of(draft)
     for name in draft.hosts:
         place = draft.host_place(name)
         path = f"hosts.{name}"
@@ -111,11 +111,11 @@ def check_host_names(draft: Draft) -> None:
                 "is an address to every resolver, because its last part is a number",
                 f"write a name with letters there, for example {_with_letters(name)}",
             )
-        elif (owner := at.get(name, name)) != name:
+        elif (owner := owners.get(name)) is not None and owner.name != name:
             draft.problems.add(
                 place,
                 path,
-                f"is the address of host {owner}",
+                f"is the address of host {owner.name}",
                 f"write {address_of(draft.hosts[name])}, or a name",
             )
         folded = name.lower()

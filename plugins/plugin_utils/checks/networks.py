@@ -18,6 +18,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems import Place, named
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 WIDEST_SERVICE_PREFIX = 12
 NARROWEST_SERVICE_PREFIX = 28
 MOST_POD_SUBNET_BITS = 16
@@ -38,6 +39,19 @@ def of_cluster(draft: Draft, address: ipaddress.IPv4Address) -> str:
         if network is not None and address in network:
             return f"{address} lies in {variable} ({network})"
     return ""
+
+
+def out_of_reach(draft: Draft, address: Address | None, lab: bool) -> str:
+    """Return why nobody outside of the cluster reaches an address; empty where somebody may, and for a name.
+
+    Args:
+        draft: the site.
+        address: where a URL leads, None for a name.
+        lab: whether loopback addresses lead somewhere.
+    """
+    if address and (kind := unusable(address, lab)):
+        return f"{address} is {kind}"
+    return of_cluster(draft, address) if isinstance(address, ipaddress.IPv4Address) else ""
 
 
 def network_of(draft: Draft, variable: str, report: bool = False) -> ipaddress.IPv4Network | None:
@@ -86,7 +100,12 @@ def _report_network(draft: Draft, place: Place, variable: str, text: str) -> Non
         )
 
 
-def address_of(host: HostDraft) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def owners_of(draft: Draft) -> dict[str, HostDraft]:
+    """Return the hosts by their addresses; those without one are left out."""
+    return {str(at): host for host in draft.hosts.values() if (at := address_of(host)) is not None}
+
+
+def address_of(host: HostDraft) -> Address | None:
     """Return the address of a host, None when what is written is not one."""
     text = host.values.get("site_address") or host.values.get("ansible_host") or host.name
     return parsed(str(text))
