@@ -51,6 +51,14 @@ def handlers_of_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@pytest.fixture(autouse=True)
+def blocking_streams() -> Iterator[None]:
+    """Leave them so: an ssh that a test kills cannot undo that it does not wait, and Ansible refuses such streams."""
+    yield
+    for stream in range(3):
+        os.set_blocking(stream, True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Hear interrupts, which a shell that starts the tests in the background ignores; search in long runs."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
