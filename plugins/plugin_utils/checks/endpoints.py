@@ -13,21 +13,16 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names impor
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
     network_of,
+    out_of_reach,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.judges import is_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
 
 API_ADDRESS, EXTRA_NAMES = "site_api_address", "control_plane_extra_names"
-
-
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+HAVE_API = {"control_plane", "haproxy"}
+"""Groups whose hosts may have the address of the API, beside their own."""
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int] | None:
@@ -82,7 +77,7 @@ def check_endpoint(draft: Draft) -> None:
             "write a name outside of it, or another site_cluster_domain such as cluster.local",
         )
     named = draft.hosts.get(name)
-    if named and not {"haproxy", "control_plane"} & set(named.groups):
+    if named and not HAVE_API & set(named.groups):
         draft.problems.add(
             place,
             "site_api_endpoint",
@@ -189,7 +184,7 @@ def _is_reached_at(host: HostDraft, address: str) -> bool:
     return (
         str(values.get("ansible_host")) == address != str(address_of(host))
         and int(values.get("ansible_port") or 22) == 22
-        and not {"control_plane", "haproxy"} & set(host.groups)
+        and not HAVE_API & set(host.groups)
     )
 
 
@@ -226,16 +221,8 @@ def _unreachable_mirror(draft: Draft, url: str, has_local: bool) -> str:
     name = urlsplit(url).hostname or ""
     if name == "localhost" and not has_local:
         return "is another machine to each host: itself"
-    if not is_address(name):
-        return ""
-    address = ipaddress.ip_address(name)
-    if kind := unusable(address, has_local):
-        return f"has a {kind} address"
-    for variable in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, variable)
-        if network is not None and address in network:
-            return f"lies in {variable} ({network})"
-    return ""
+    fault = out_of_reach(draft, parsed(name), has_local)
+    return fault and f"leads nowhere: {fault}"
 
 
 def _other_than_mirror(draft: Draft, url: str) -> str:

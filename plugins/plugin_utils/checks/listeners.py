@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.endpoints import HAVE_API
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import address_of, owners_of
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.layers import layers_of
@@ -18,8 +19,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.problems impo
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed
 
 API = "site_api_address"
-_HAVE_API = {"control_plane", "haproxy"}
-"""Groups whose hosts may have the address of the API, beside their own."""
 
 
 def check_ports(draft: Draft) -> None:
@@ -68,7 +67,7 @@ def check_addresses(draft: Draft) -> None:
             is_own = owner is None and variable in host.settings
             if is_own and listener.layer in layers and listener.is_on(host.values):
                 _check_shared(draft, host, variable, shared)
-                if text and text == draft.site_value(API) and not {*host.groups} & _HAVE_API:
+                if text and text == draft.site_value(API) and not {*host.groups} & HAVE_API:
                     message = f"{text} is {API}, and host {host.name} would listen there"
                     once.add(draft.place(host, variable), variable, message, "leave it out, or write its own")
             if owner is None or owner is host:

@@ -17,7 +17,7 @@ MIRRORS = (
     ("http://http://mirror.example.internal", "has an address behind the name of the host"),
     ("http://api.example.internal:6443", "is where the API answers"),
     ("http://mirror.default.svc.cluster.local", "only pods can resolve"),
-    ("http://127.0.0.1:8080", "has a loopback address"),
+    ("http://127.0.0.1:8080", "127.0.0.1 is loopback"),
     ("http://localhost:8080", "is another machine to each host: itself"),
 )
 
