@@ -12,6 +12,7 @@ import base64
 import binascii
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import re
@@ -78,10 +79,14 @@ def make(
         ProgramError: the database has no finished schema, cannot be read, or there is no key.
         OSError: the disk is full, for example; nothing of the file is left.
     """
+    with alone(folder):
+        return _made(database, folder, keys, version, clock())
+
+
+def _made(database: Database, folder: Path, keys: crypto.Keys, version: str, created: float) -> Backup:
     revision = database.revision()
     if revision is None:
         raise ProgramError("Ironic's database was never finished.", "Start ironspan-ironic.service first.")
-    created = clock()
     data_key = crypto.new_data_key()
     key_version, wrapped = keys.wrap(data_key)
     head = {
@@ -161,17 +166,33 @@ def found(folder: Path) -> list[Path]:
 
 def prune(folder: Path, keep: int) -> list[Path]:
     """Delete all backups but the newest, and what was never finished; return which backups went."""
-    gone = found(folder)[keep:]
-    for path in [*gone, *folder.glob(f".*{_UNFINISHED}")]:
-        path.unlink(missing_ok=True)
-    return gone
+    with alone(folder):
+        gone = found(folder)[keep:]
+        for path in [*gone, *folder.glob(f".*{_UNFINISHED}")]:
+            path.unlink(missing_ok=True)
+        return gone
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until nobody else is at the backups of a folder: the timer's, somebody's, that before an upgrade.
+
+    What one has not finished the other would take for left over, and two of one second have one name.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def note(folder: Path, what: str, **said: t.Any) -> None:
     """Write down how the last backup or drill ended, for people and for what watches (``status.json``)."""
-    known = status(folder)
-    content_ = json.dumps({**known, what: {"time": int(time.time()), **said}}, indent=1, sort_keys=True)
-    write_file(folder / "status.json", content_.encode() + b"\n", 0o600)
+    with alone(folder):
+        known = status(folder)
+        content_ = json.dumps({**known, what: {"time": int(time.time()), **said}}, indent=1, sort_keys=True)
+        write_file(folder / "status.json", content_.encode() + b"\n", 0o600)
 
 
 def status(folder: Path) -> dict[str, t.Any]:

@@ -126,7 +126,8 @@ def _drilled(settings: Settings) -> tuple[backups.Backup, drill.Verdict]:
             f"The newest backup, {newest.path}, is {_age(newest.created)} old.",
             "Look at: journalctl -u ironspan-ironic-backup",
         )
-    with database.scratch(settings) as restored:
+    # Two drills at once would have one scratch database.
+    with backups.alone(settings.backups), database.scratch(settings) as restored:
         restored.put(backups.content(newest, FileKeys(settings.keys)))
         verdict = drill.compare(restored, database.opened(settings), newest.created)
     if verdict.wrong:

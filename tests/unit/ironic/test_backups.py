@@ -8,6 +8,7 @@ import base64
 import os
 import sqlite3
 import stat
+import threading
 import typing as t
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_nothing_is_left_of_one_that_could_not_be_finished(folder: Path, keys: F
     with pytest.raises(OSError, match="No space"):
         backups.make(t.cast(t.Any, Texts(b"x", fails=True)), folder, keys, "39.0.0")
     assert list(folder.iterdir()) == []
+
+
+def test_one_that_is_being_made_is_not_taken_for_left_over(folder: Path, keys: FileKeys) -> None:
+    """The timer's, and one that somebody asks for, may meet: the one waits for the other."""
+
+    class Met(Texts):
+        def copied(self) -> Iterator[bytes]:
+            other.start()
+            other.join(0.5)
+            yield from super().copied()
+
+    other = threading.Thread(target=backups.prune, args=(folder, 1))
+    kept = backups.make(t.cast(t.Any, Met(b"whole")), folder, keys, "39.0.0")
+    other.join()
+    assert b"".join(backups.content(kept, keys)) == b"whole"
+    assert list(folder.iterdir()) == [kept.path]
 
 
 def test_the_newest_stay(folder: Path, keys: FileKeys) -> None:
