@@ -39,6 +39,7 @@ _WITHOUT_MPS = (
     f"--property=ExecStopPost=/usr/bin/systemctl --no-block start {MPS_UNIT}",
 )
 REBOOT = ("systemd-run", "--collect", "--quiet", "systemctl", "reboot")
+_GOES_DOWN: t.Mapping[str, t.Any] = {"ok": True, "detail": "rebooting"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ class Actions:
         self._store, self._boot, self._enabled = store, boot, enabled
         self._busy, self._quiet, self._now = busy, quiet, now
         self._run, self._preflight, self._mps, self._paired = run or _run, preflight, mps, paired
+        self._rebooting = ""
+        """What this process began, and nobody has to begin again: a host may take minutes to go down."""
 
     def answer(self, text: str) -> str:
         """Do what an annotation asks for, once; return the text of the answer, empty for none."""
@@ -126,6 +129,8 @@ class Actions:
         found = self._store.content.done.get(asked.id)
         if found is None:
             found = self._begin(asked)
+        elif found.get("ok") is None and asked.id == self._rebooting:
+            found = _GOES_DOWN
         elif found.get("ok") is None:
             # A reboot that came about is done; all else was cut off in the middle.
             rebooted = asked.do == "reboot" and found.get("boot") != self._boot
@@ -152,7 +157,8 @@ class Actions:
             if asked.do == "reboot":
                 self._run(REBOOT)
                 # Not done yet: the next boot's agent says that it was.
-                return {"ok": True, "detail": "rebooting"}
+                self._rebooting = asked.id
+                return _GOES_DOWN
             with self._quiet():
                 self._run(reset(asked.gpu, self._mps))
         except (OSError, subprocess.SubprocessError) as error:

@@ -162,6 +162,26 @@ def test_a_reboot_is_done_when_another_boot_says_so(tmp_path: Path) -> None:
     assert after.calls == []
 
 
+def test_a_host_that_takes_its_time_to_go_down_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    """The Node is looked at every ten seconds; shutting down, pods that end included, takes longer."""
+    host = Host(tmp_path)
+    for _ in range(3):
+        assert host.ask("reboot", None) == {
+            "id": "a-1", "ok": True, "detail": "rebooting", "boot": "boot-1",
+        }  # fmt: skip
+    assert host.calls == [list(actions.REBOOT)]
+    assert Host(tmp_path, "boot-2").ask("reboot", None)["detail"] == "the host has booted"
+
+
+def test_an_agent_that_was_killed_before_it_could_reboot_says_so(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.fails = Killed()
+    with pytest.raises(Killed):
+        host.ask("reboot", None)
+    after = Host(tmp_path)
+    assert after.ask("reboot", None)["detail"] == "it was interrupted, and is not begun again"
+
+
 @given(st.text(max_size=200) | st.from_regex(r'\{"id":.*', fullmatch=True))
 def test_any_text_is_answered_or_passed_over(text: str) -> None:
     actions.read(text)
