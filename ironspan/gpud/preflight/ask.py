@@ -109,9 +109,9 @@ class Asking:
     ) -> None:
         self._folder, self._settings, self._boot, self._run = folder, settings, boot, run or _run
         self._driver = ""
-        last = kept.read(folder).attempt
-        if killed(last, kept.runs(folder)):
-            LOG.warning("the preflight of %s was killed in the middle", rfc3339(last.started))
+        remembered, running = kept.standing(folder)
+        if killed(remembered.attempt, running):
+            LOG.warning("the preflight of %s was killed in the middle", rfc3339(remembered.attempt.started))
 
     def begin(self) -> str:
         """Begin one; return why it did not begin, empty where it did."""
@@ -166,12 +166,11 @@ class Asking:
         taints = (node.get("spec") or {}).get("taints") or ()
         there = any(taint.get("key") == TAINT for taint in taints)
         repair = str(((node.get("metadata") or {}).get("annotations") or {}).get(REPAIR) or "")
-        remembered = kept.read(self._folder)
-        if (
-            not used
-            and due(remembered, self._boot, driver, there, repair, now)
-            and not kept.runs(self._folder)
-        ):
+        remembered, running = kept.standing(self._folder)
+        if running or used or not due(remembered, self._boot, driver, there, repair, now):
+            return
+        # A test with another node leaves what is remembered as it is.
+        if not kept.runs(self._folder):
             self.begin()
 
     def said(self, driver: str) -> tuple[Condition | None, str]:
@@ -181,9 +180,7 @@ class Asking:
             driver: its version, empty while it is not known.
         """
         self._driver = driver or self._driver
-        remembered = kept.read(self._folder)
-        # A test with another node holds the lock too, and leaves this condition as it is.
-        running = remembered.attempt.how == kept.RUNNING and kept.runs(self._folder)
+        remembered, running = kept.standing(self._folder)
         found = condition(remembered, self._boot, self._driver, running)
         text = json.dumps(remembered.verdict, separators=(",", ":")) if remembered.verdict else ""
         return found if self._driver else None, text

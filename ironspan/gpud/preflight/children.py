@@ -97,10 +97,12 @@ class Child:
 
     def found(self) -> Mapping[str, t.Any] | None:
         """Return what came out, None while it runs. One that is over its deadline is killed: it failed."""
+        # First: one that ends while this process is not let run has answered in time.
+        late = self.seconds() >= self._deadline
         self._read()
         code = self._process.poll()
         if code is None:
-            if self.seconds() < self._deadline:
+            if not late:
                 return None
             gone = "" if self.kill() else ", and cannot be killed"
             return {"passed": False, "detail": f"no answer within {self._deadline:g} s{gone}"}

@@ -9,6 +9,8 @@ import fcntl
 import json
 import logging
 import os
+import random
+import time
 import typing as t
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -99,14 +101,25 @@ def alone(folder: Path) -> Iterator[bool]:
     """
     descriptor = os.open(folder / "preflight.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield _taken(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    """Take the lock; False when a preflight has it. Who only looks (``runs``) shares it for a moment."""
+    while True:
+        for how in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+            try:
+                fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if how == fcntl.LOCK_SH:
+                    return False
+            else:
+                if how == fcntl.LOCK_EX:
+                    return True
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(random.uniform(0.01, 0.05))
 
 
 @contextlib.contextmanager
@@ -141,6 +154,22 @@ def runs(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def standing(folder: Path) -> tuple[Kept, bool]:
+    """Return what is remembered, and whether what it says is running does: both of one moment.
+
+    One that ends writes first and then lets go of its lock, so what was read before the lock was looked at
+    may be from before its end.
+    """
+    found = read(folder)
+    while True:
+        # A test with another node holds the lock too, and is not what is remembered.
+        running = found.attempt.how == RUNNING and runs(folder)
+        again = read(folder)
+        if again == found:
+            return found, running
+        found = again
 
 
 def begun(kept: Kept, boot: str, now: float) -> Kept:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.gpu_policy import preflight as policy
 
-from ironspan.gpud.preflight import kept, run
+from ironspan.gpud.preflight import children, kept, run
 from ironspan.gpud.preflight.blas import exact, measured, rounded
 from ironspan.gpud.preflight.cuda import Cuda
 from ironspan.gpud.preflight.run import Report, preflight
@@ -365,3 +365,26 @@ def test_exact_sums() -> None:
     assert rounded(257) == rounded(256)  # half to even
     assert rounded(259) == rounded(260)
     assert rounded(-3) == b"\x40\xc0"
+
+
+def test_one_that_answers_while_its_starter_is_not_let_run_is_not_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = "import time; time.sleep(0.5); print('{\"passed\": true}')"
+    monkeypatch.setattr(children, "command", lambda *given: [sys.executable, "-c", answer])
+    child = children.Child("A01", ["GPU-0"], 1, 60, "")
+
+    def stalled() -> float:
+        child._process.wait()
+        return 61.0
+
+    monkeypatch.setattr(child, "seconds", stalled)
+    assert child.found() == {"passed": True}
+
+
+def test_one_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "command", lambda *given: ["sleep", "3600"])
+    child = children.Child("A01", ["GPU-0"], 1, 60, "")
+    assert child.found() is None
+    monkeypatch.setattr(child, "seconds", lambda: 60.0)
+    assert child.found() == {"passed": False, "detail": "no answer within 60 s"}

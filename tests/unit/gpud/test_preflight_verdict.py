@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
+import os
 import subprocess
+import threading
 import typing as t
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -273,6 +276,40 @@ def test_one_is_begun_in_a_unit_of_its_own_and_never_two(tmp_path: Path) -> None
         assert started.asking.begin() == "a preflight is running"
     started.fails = subprocess.CalledProcessError(1, "systemd-run", output="Unit\nexists")
     assert started.asking.begin() == "it cannot be begun: Unit exists"
+
+
+def test_who_only_looks_whether_one_runs_is_none(tmp_path: Path) -> None:
+    """The agent looks every second, and may not be let run while it does."""
+    with kept.alone(tmp_path):
+        pass
+    looks = os.open(tmp_path / "preflight.lock", os.O_RDONLY)
+    fcntl.flock(looks, fcntl.LOCK_SH)
+    looked = threading.Timer(0.3, os.close, [looks])
+    looked.start()
+    with kept.alone(tmp_path) as alone:
+        assert alone
+        assert kept.runs(tmp_path)
+    looked.join()
+
+
+def test_one_that_ends_while_it_is_looked_at_was_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is another one begun in its place: what was read is from before its end."""
+    kept.write(tmp_path, kept.begun(Kept(), BOOT, 1000))
+    started = Started(tmp_path)
+
+    def ended(folder: Path) -> bool:
+        kept.write(folder, PASSED)
+        return False
+
+    monkeypatch.setattr(kept, "runs", ended)
+    condition, _ = started.asking.said(DRIVER)
+    assert condition and condition[:2] == ("True", "Passed")
+    kept.write(tmp_path, kept.begun(Kept(), BOOT, 1000))
+    tainted = {"spec": {"taints": [{"key": ask.TAINT, "effect": "NoSchedule"}]}}
+    started.asking.tainted(tainted, False, DRIVER, 2000)
+    assert started.calls == []
 
 
 def test_a_taint_begins_one_unless_a_gpu_is_used(tmp_path: Path) -> None:
