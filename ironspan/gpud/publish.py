@@ -63,7 +63,7 @@ class Publisher:
         tested, results = self._tests.said(self._agent.driver) if self._tests else (None, "")
         pairs = self._tests.pairs() if self._tests else ""
         said = (judged, seen, self._answer, tested, results, pairs)
-        if said == self._said and now - self._said_at < self._heartbeat and not lost:
+        if said == self._said and _lasts(self._said_at, self._heartbeat, now) and not lost:
             return False
         if not self._since:
             self._remember()
@@ -95,13 +95,13 @@ class Publisher:
 
     def _lost(self, now: float) -> bool:
         """Say whether the Node does not have what was written, looking not too often; do what it asks for."""
-        if self._said is None or now - self._looked_at < LOOK_S:
+        if self._said is None or _lasts(self._looked_at, LOOK_S, now):
             return False
         annotations = self._node.metadata().get("annotations") or {}
         self._looked_at = now
         if self._does is not None:
             self._answer = self._does.answer(str(annotations.get(actions.ASKED) or ""))
-        if self._tests is not None and now - self._taints_at >= TAINTS_S:
+        if self._tests is not None and not _lasts(self._taints_at, TAINTS_S, now):
             self._taints_at = now
             self._tests.tainted(self._node.whole(), self._agent.in_use, self._agent.driver, now)
         wanted = {name: text for name, text in self._wanted.items() if name != actions.DONE}
@@ -113,3 +113,8 @@ class Publisher:
             if condition.get("type") in (node.CONDITION, ask.CONDITION):
                 kept = str(condition.get("status") or ""), str(condition.get("lastTransitionTime") or "")
                 self._since[str(condition["type"])] = kept
+
+
+def _lasts(since: float, seconds: float, now: float) -> bool:
+    """Tell whether it is less than so long ago; not where the clock was set back, as after a boot."""
+    return 0 <= now - since < seconds

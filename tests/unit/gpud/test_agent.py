@@ -287,6 +287,18 @@ def test_it_writes_at_once_what_changes_and_else_every_five_minutes(published: P
     assert of.writes == 3
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_waiting(published: Published) -> None:
+    """A host has the time of its own clock until it has asked others: an hour too late, for example."""
+    _, of, publisher, now = published
+    publisher.one_pass()
+    now[0] -= 3600
+    assert publisher.one_pass()
+    assert of.held["lastHeartbeatTime"] == "2001-09-09T00:46:40Z"
+    now[0] += 11
+    of.annotations = {}
+    assert publisher.one_pass()
+
+
 def test_while_the_link_is_cut_it_keeps_and_then_sends_what_is_current(published: Published) -> None:
     made, of, publisher, _ = published
     publisher.one_pass()
