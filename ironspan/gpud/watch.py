@@ -27,6 +27,8 @@ _PAGE = 128
 _LONGEST_LINE = 4 << 20
 _KILL_S = 2.0
 _AGAIN_S = 5.0
+_QUIET_S = 60.0
+"""For so long a reset waits for NVML's process to end: it fails while a GPU is open."""
 
 
 class Hung(ServiceError):
@@ -93,16 +95,18 @@ class _Process:
         Raises:
             Hung: it was silent for the deadline.
         """
-        heard = time.monotonic()
+        silent, look_s = 0.0, min(1.0, deadline_s)
         while not ended():
-            ready, _, _ = select.select([self._out], [], [], min(1.0, deadline_s))
+            began = time.monotonic()
+            ready, _, _ = select.select([self._out], [], [], look_s)
             if not ready:
-                silent = time.monotonic() - heard
+                # A host that stood still counts for one look: its driver had no time to answer either.
+                silent += min(time.monotonic() - began, 2 * look_s)
                 if silent >= deadline_s:
                     raise Hung(*self._call(), silent)
                 continue
             content = os.read(self._out, 1 << 16)
-            heard = time.monotonic()
+            silent = 0.0
             if not content:
                 return
             *whole, self._rest = (self._rest + content).split(b"\n")
@@ -181,7 +185,7 @@ class Watch:
         self._idle.clear()
         self._paused.set()
         try:
-            self._idle.wait(2 * _KILL_S + _AGAIN_S)
+            self._idle.wait(_QUIET_S)
             yield
         finally:
             self._paused.clear()

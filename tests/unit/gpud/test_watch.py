@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 import typing as t
@@ -64,6 +65,32 @@ def test_a_call_that_hangs_is_named_and_its_process_ended(gpus: nvml.State, libr
         watch.read_once(6, library=str(library.parent))
     assert (caught.value.call, caught.value.gpu) == ("temperature", 5)
     assert "from temperature of GPU 5" in str(caught.value)
+
+
+def test_a_host_that_stood_still_is_no_driver_that_hangs(
+    gpus: nvml.State, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped for minutes, as a machine that is moved is: its driver had no time to answer either."""
+    now, looks = [0.0], iter([False, True])
+
+    class Time:
+        monotonic = staticmethod(lambda: now[0])
+
+    class Select:
+        @staticmethod
+        def select(read: list[int], *others: t.Any) -> tuple[list[int], list[int], list[int]]:
+            if next(looks):
+                return select.select(read, *others[:2])
+            now[0] += 300
+            return [], [], []
+
+    process = watch._Process(1.0, True, [], str(library.parent))
+    try:
+        monkeypatch.setattr(watch, "time", Time)
+        monkeypatch.setattr(watch, "select", Select)
+        assert "reading" in next(process.lines(45, lambda: False))
+    finally:
+        process.end()
 
 
 def test_a_watch_goes_on_after_a_hang_and_passes_events_on(gpus: nvml.State, library: Path) -> None:
