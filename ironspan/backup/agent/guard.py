@@ -228,8 +228,9 @@ class Guard:
 
     def _learn(self) -> Kept | None:
         """Read what the backup has; what was seen before counts as long as the epoch is the same."""
+        # A store that fails on the way leaves nothing to compare with: the next step has to read it again.
+        self._look, before = True, self._kept
         newest = epochs.newest(self._store, self._names)
-        before, self._kept = self._kept, None
         known = read(self._memory).get("epoch")
         seen = max(before.epoch if before else 0, known if isinstance(known, int) else 0)
         if (newest.epoch if newest else 0) < seen:
@@ -237,13 +238,11 @@ class Guard:
                 f"Epoch {seen} of the backup was there and signed, and is not to be found now.",
                 "Find out what happened to the store; nothing is compared with an older epoch.",
             )
-        if newest is not None:
-            kept = kept_in(self._store, self._names, newest)
-            if before is not None and before.epoch == kept.epoch:
-                kept = dataclasses.replace(kept, revision=max(kept.revision, before.revision))
-            self._kept = kept
-        self._look = newest is None
-        return self._kept
+        kept = kept_in(self._store, self._names, newest) if newest is not None else None
+        if kept is not None and before is not None and before.epoch == kept.epoch:
+            kept = dataclasses.replace(kept, revision=max(kept.revision, before.revision))
+        self._kept, self._look = kept, kept is None
+        return kept
 
     def _right(self, own: Served, kept: Kept) -> None:
         self._kept = dataclasses.replace(kept, revision=own.revision)

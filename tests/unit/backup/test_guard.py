@@ -297,6 +297,26 @@ def test_while_the_backup_cannot_be_read_nothing_is_done(site: Site, monkeypatch
     assert not site.file.exists()
 
 
+def test_a_store_that_fails_while_a_difference_is_looked_at_is_read_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would be compared any more until etcd is down once."""
+    site.etcd.serve(CLUSTER, 9)
+    assert site.step() == RIGHT
+    site.etcd.serve(CLUSTER, 6)
+
+    def away(*_: object) -> t.Any:
+        raise ServiceError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guard, "kept_in", away)
+        for _ in range(2):
+            with pytest.raises(ServiceError):
+                site.guard.step()
+    assert site.step() == CLOSED
+    assert json.loads(site.file.read_text())["backup"]["revision"] == 9, "what was served before counts still"
+
+
 def test_a_right_database_costs_the_store_nothing(site: Site) -> None:
     site.etcd.serve(CLUSTER, 9)
     site.step()
