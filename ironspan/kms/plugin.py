@@ -83,6 +83,8 @@ class Plugin:
         self._revoked = ""
         self._check: tuple[str, bytes, bytes] | None = None
         self._lock = threading.Lock()
+        # Not held while the vault is asked: who revokes forgets all seeds that were remembered before.
+        self._remembering = threading.Lock()
 
     def probe(self) -> None:
         """Ask the vault whether the newest version of its key opens what it has wrapped."""
@@ -93,8 +95,9 @@ class Plugin:
                 self._failed(error)
                 if not self._revoked:
                     LOG.error("the key is not to be used: %s", error)
-                self._revoked = self._trouble = str(error)
-                self._seeds.forget()
+                with self._remembering:
+                    self._revoked = self._trouble = str(error)
+                    self._seeds.forget()
             except ProgramError as error:
                 self._failed(error)
                 if self._trouble in ("", _NOT_ASKED):
@@ -129,7 +132,7 @@ class Plugin:
         self._insist()
         version, ciphertext = self._keys.wrap(seed)
         sealed = self._seeds.seal(ciphertext, seed, version)
-        self._seeds.put(ciphertext, seed)
+        self._remember(ciphertext, seed)
         return Wrapped(ciphertext, self._key_id(version), sealed)
 
     def decrypt(self, wrapped: Wrapped) -> bytes:
@@ -150,8 +153,14 @@ class Plugin:
         if known is not None:
             return known
         seed = self._keys.unwrap(version, wrapped.ciphertext)
-        self._seeds.put(wrapped.ciphertext, seed, version)
+        self._remember(wrapped.ciphertext, seed, version)
         return seed
+
+    def _remember(self, wrapped: bytes, seed: bytes, read: str = "") -> None:
+        """Remember a seed, unless its key was revoked since the vault was asked: then it stays forgotten."""
+        with self._remembering:
+            self._insist()
+            self._seeds.put(wrapped, seed, read)
 
     def _known(self, wrapped: Wrapped, version: str) -> bytes | None:
         """Return the seed without asking the vault, None when this host knows nothing that opens it."""
@@ -159,7 +168,7 @@ class Plugin:
         if seed is None:
             seed = self._seeds.open(wrapped.ciphertext, wrapped.sealed)
             if seed is not None:
-                self._seeds.put(wrapped.ciphertext, seed, version)
+                self._remember(wrapped.ciphertext, seed, version)
         return seed
 
     def _open_something(self) -> None:

@@ -228,6 +228,28 @@ def test_a_refusal_of_this_host_is_an_outage_and_no_revocation(host: Host, vault
     assert plugin.decrypt(wrapped) == b"s" * 32
 
 
+def test_what_the_vault_opened_before_its_key_was_disabled_is_forgotten_too(
+    host: Host, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is still on the way when the probe finds that the key is disabled."""
+    wrapped = host.start().encrypt(b"s" * 32)
+    (host.folder / "seeds").unlink()
+    plugin = host.start()
+    really = plugin._keys.unwrap
+
+    def late(version: str, content: bytes) -> bytes:
+        opened = really(version, content)
+        monkeypatch.undo()
+        vault.disabled.add(version)
+        plugin.probe()
+        return opened
+
+    monkeypatch.setattr(plugin._keys, "unwrap", late)
+    with pytest.raises(KeyMissing):
+        plugin.decrypt(wrapped)
+    assert not (host.folder / "seeds").exists()
+
+
 def test_nothing_works_before_the_vault_was_reached_once(host: Host) -> None:
     host.cut()
     plugin = host.start()
