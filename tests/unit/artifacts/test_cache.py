@@ -53,7 +53,7 @@ from ironspan.artifacts import cache
 with cache.Cache(pathlib.Path(sys.argv[1])).locked("step") as scratch:
     (scratch / "half").write_text("done")
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -95,8 +95,12 @@ def test_a_killed_holder_leaves_its_work_and_no_lock(place: cache.Cache) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         waited: list[bool] = []
-        threading.Timer(0.2, lambda: process.send_signal(signal.SIGKILL)).start()
-        with place.locked("step", lambda: waited.append(True)) as scratch:
+
+        def waiting() -> None:
+            waited.append(True)
+            process.send_signal(signal.SIGKILL)
+
+        with place.locked("step", waiting) as scratch:
             assert (scratch / "half").read_text() == "done"
         assert waited == [True]
 

@@ -123,10 +123,16 @@ def test_a_store_that_refuses_is_tried_until_it_is_fixed(
 def test_who_is_told_to_end_while_the_store_cannot_be_opened_ends(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arranged(monkeypatch, FaultyStore(MemoryStore()), Sessions(), refusals=1)
-    monkeypatch.setattr(run, "REFUSED_SECONDS", 60.0)
+    arranged(monkeypatch, FaultyStore(MemoryStore()), Sessions(), refusals=0)
+    monkeypatch.setattr(run, "REFUSED_SECONDS", 600.0)
     timer = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM])
-    timer.start()
+
+    def open_store(entry: object) -> t.NoReturn:
+        # Not before: who does not listen to the signal yet is ended by it.
+        timer.start()
+        raise Refused(PUBLIC, "Fix the DNS.")
+
+    monkeypatch.setattr(run, "open_store", open_store)
     assert run.run(settings) == 0
     timer.join()
 

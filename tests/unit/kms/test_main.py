@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import socket
 import typing as t
@@ -16,6 +17,7 @@ import pytest
 from ironspan.kms import main, settings
 from ironspan.kms.plugin import OK, Plugin
 from ironspan.kms.server import serving
+from ironspan.lab.ports import free_port
 from ironspan.program import command
 from ironspan.program.errors import ServiceError
 from ironspan.program.settings import SettingsError
@@ -104,7 +106,14 @@ class Answers:
 
 
 @pytest.mark.parametrize(("healthz", "code"), [(OK, 0), ("the key is disabled", command.FAILED)])
-def test_status(tmp_path: Path, capsys: pytest.CaptureFixture[str], healthz: str, code: int) -> None:
+def test_status(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    healthz: str,
+    code: int,
+) -> None:
+    monkeypatch.setattr(main, "STATUS_S", 120.0)
     path = written(tmp_path, {**GOOD, "socket": str(tmp_path / "kms.sock")})
     with serving(t.cast("Plugin", Answers(healthz)), tmp_path / "kms.sock"):
         assert main.main(["status", "--settings", str(path)]) == code
@@ -129,10 +138,8 @@ def test_api_servers_are_answered_whether_metrics_can_be_served_or_not(
     key = tmp_path / "seal.key"
     key.write_bytes(base64.b64encode(bytes(32)))
     key.chmod(0o600)
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    if not taken:
-        listening.close()
+    port = free_port()
+    listening = socket.create_server(("127.0.0.1", port)) if taken else contextlib.nullcontext()
     own = {"socket": str(tmp_path / "kms.sock"), "seeds": str(tmp_path / "seeds"), "seal_key": str(key)}
     path = written(tmp_path, {**GOOD, **own, "metrics": {"port": port}})
     shown = []
