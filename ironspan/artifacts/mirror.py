@@ -22,7 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import s
 from ironspan.artifacts import image
 from ironspan.cli.outcome import CommandError, Exit
 
-START_S = 10.0
+START_S = 60.0
 """Seconds that nginx has to answer with a pid file, or to end."""
 STOP_S = 5.0
 """Seconds that nginx has to finish what it serves; then it is ended at once."""
@@ -198,11 +198,16 @@ http {{
         return process if str(folder / CONFIGURATION).encode() in command else None
 
     def _started(self, folder: pathlib.Path) -> int:
-        if not _wait(lambda: self.running(folder) is not None, START_S):
+        found: list[int] = []
+
+        def seen() -> bool:
+            if (process := self.running(folder)) is not None:
+                found.append(process)
+            return bool(found)
+
+        if not _wait(seen, START_S):
             raise CommandError("nginx ended right after its start", f"See {folder}/nginx-error.log.")
-        process = self.running(folder)
-        assert process is not None
-        return process
+        return found[0]
 
     def _nginx(self, folder: pathlib.Path) -> None:
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
