@@ -53,7 +53,7 @@ def handlers_of_signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def blocking_streams() -> Iterator[None]:
-    """Leave them so: an ssh that a test kills cannot undo that it does not wait, and Ansible refuses such streams."""
+    """Leave them so: an ssh that a test kills cannot undo that it does not wait, which Ansible refuses."""
     yield
     for stream in range(3):
         os.set_blocking(stream, True)

@@ -154,7 +154,8 @@ def wait_until_in_force(control: Control) -> None:
         refusal, _ = attempt(api, "POST", "/api/v1/namespaces/jobs/services", service)
         _, made = attempt(api, "POST", pods("team"), cases.pod("team"))
         high_risk, _ = attempt(api, "POST", pods("jobs"), cases.pod("jobs"))
-        return "(rule services)" in refusal and made["spec"].get("hostUsers") is False and not high_risk
+        of_its_own = bool(made) and made["spec"].get("hostUsers") is False
+        return "(rule services)" in refusal and of_its_own and not high_risk
 
     control.wait(in_force)
 
@@ -390,7 +391,7 @@ def test_a_pod_from_before_the_rules_can_be_finished(control: Control, user: Api
     api.request("POST", pods("team"), old)
     api.apply(name, objects.stated(binding))
     control.wait(
-        lambda: bool(attempt(user, "POST", pods("team"), cases.pod("team", {"spec.hostPID": True}))[0]), 20
+        lambda: bool(attempt(user, "POST", pods("team"), cases.pod("team", {"spec.hostPID": True}))[0])
     )
     user.merge(path, {"metadata": {"finalizers": None}})
     image = user.get(path)

@@ -273,12 +273,14 @@ def test_a_stale_plan_is_refused(arm: LabArm) -> None:
 
 
 def test_a_killed_controller_is_followed_and_nothing_is_made_twice(arm: LabArm) -> None:
-    arm.set(pace=0.05)
+    # Slow enough that it is still under way when this machine comes to kill the controller.
+    arm.set(pace=0.1)
     before = len(arm.show()["machines"])
     try:
         process = in_a_process(run, arm)
-        until = time.monotonic() + 60
-        while "put" not in {one["kind"] for one in arm.show()["running"]} and time.monotonic() < until:
+        until = time.monotonic() + 180
+        while "put" not in {one["kind"] for one in arm.show()["running"]}:
+            assert time.monotonic() < until and process.is_alive()
             time.sleep(0.02)
         assert process.pid
         os.kill(process.pid, signal.SIGKILL)

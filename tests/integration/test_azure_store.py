@@ -26,7 +26,7 @@ from tests.unit.backup.store_cases import StoreCases, whole
 
 MIB = 1 << 20
 AsRole = Callable[..., BlobStore]
-IMPATIENT = 1.0
+IMPATIENT = 4.0
 """Seconds without an answer, where a test wants none."""
 DELAYS = (0.01, 0.02)
 LOG = "lab/log"

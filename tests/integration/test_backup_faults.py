@@ -25,12 +25,14 @@ from tests.support.partitions import needed
 from tests.support.tcp_proxy import TcpProxy
 
 ETCD_MEMBERS = 3
+# Elections are the tests': a second without the processor must not be one.
+ETCD_FLAGS = ("--heartbeat-interval=300", "--election-timeout=3000")
 HOUR = 3600
 
 
 @pytest.fixture
 def agents(members: Members, tmp_path: Path) -> Iterator[AgentSite]:
-    with site(tmp_path / "site", members.endpoints, program=quick(6)) as made:
+    with site(tmp_path / "site", members.endpoints, program=quick(20)) as made:
         yield made
 
 
@@ -67,9 +69,9 @@ def test_a_clock_that_jumps_loses_nothing_and_hides_nothing(agents: AgentSite, c
         for jump in (HOUR, -HOUR, 0):
             clock.ahead(jump)
             goes_on(agents, "a", writer)
-            assert agents.metric("a", "rpo_seconds") < 30
+            wait(lambda: agents.metrics("a").get("rpo_seconds", 1e9) < 30, "the log is not behind")
             assert agents.run("snapshot").returncode == 0
-    assert agents.metric("a", "active") == 1
+    wait(lambda: agents.metric("a", "active") == 1, "it writes still")
     insist_on_a_whole_log(agents, client, writer.revision, oldest=True)
     assert agents.metric("a", "gaps_total") == 0
     found = agents.found()
@@ -135,7 +137,7 @@ def test_neither_store_nor_spool_has_room_and_later_both_have(
         ballast.unlink()
         insist_on_a_whole_log(agents, client, last, oldest=True)
         assert agents.metric("a", "gaps_total") == 0
-        wait(lambda: agents.metric("a", "rpo_seconds") < 3, "nothing would be lost any more")
+        wait(lambda: agents.metrics("a").get("rpo_seconds", 1e9) < 3, "nothing would be lost any more")
         assert agents.stop("a") == 0
 
 

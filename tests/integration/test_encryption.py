@@ -81,7 +81,7 @@ class Cluster:
         more = [flag for flag in flags if flag not in arguments]
         self.control.stop("api")
         self.control.start("api", "kube-apiserver", *arguments[1:], *more)
-        self.wait_until_ready(90)
+        self.wait_until_ready(180)
 
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the API server."""

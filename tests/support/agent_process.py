@@ -28,7 +28,9 @@ from ironspan.backup.names import Names
 from ironspan.backup.records import Revision
 from ironspan.backup.store import Store
 from ironspan.backup.stores import open_store
+from ironspan.etcd import rpc_pb2 as rpc
 from ironspan.etcd.client import EtcdClient
+from ironspan.etcd.errors import Unreachable
 from ironspan.lab.ports import free_port
 from tests.support.backup_proof import proof, proof_settings
 
@@ -133,7 +135,9 @@ class AgentSite:
     def metrics(self, host: str) -> dict[str, float]:
         """Return an agent's metrics by name without the prefix; empty while it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[host]}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._ports[host]}/metrics", timeout=60
+            ) as answer:
                 lines = answer.read().decode().splitlines()
         except OSError:
             return {}
@@ -188,12 +192,15 @@ def site(folder: Path, endpoints: Sequence[str], **more: t.Any) -> Iterator[Agen
 
 
 class Writer:
-    """Writes to etcd until its block ends, and knows the last revision that was acknowledged."""
+    """Writes to etcd until its block ends, and knows the last revision that was acknowledged.
+
+    A write that nobody answers, as in an election, may have been done: the last one is always answered.
+    """
 
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.revision = 0
 
     def __enter__(self) -> Writer:
@@ -202,17 +209,21 @@ class Writer:
 
     def __exit__(self, *exc: object) -> None:
         self._end.set()
-        self._thread.join()
+        self._thread.join(180)
 
     def _run(self) -> None:
-        number = 0
-        while not self._end.wait(0.002):
+        number, answered = 0, True
+        while not self._end.wait(0.002) or not answered:
             number += 1
             key = b"/registry/pods/ns/%d" % (number % 50)
-            if number % 17:
-                self.revision = self._client.put(key, b"%d" % number).header.revision
+            try:
+                answer: rpc.PutResponse | rpc.DeleteRangeResponse = (
+                    self._client.put(key, b"%d" % number) if number % 17 else self._client.delete(key)
+                )
+            except Unreachable:
+                answered = False
             else:
-                self.revision = self._client.delete(key).header.revision or self.revision
+                self.revision, answered = answer.header.revision or self.revision, True
 
 
 def insist_on_a_whole_log(agents: AgentSite, client: EtcdClient, last: int, *, oldest: bool = False) -> None:

@@ -39,7 +39,7 @@ from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 
 STAND_BACK_SECONDS = 0.05
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 class Clock:

@@ -49,7 +49,7 @@ PODS, EVENTS = b"/registry/pods/", b"/registry/events/"
 FLAGS = ("--heartbeat-interval=20", "--election-timeout=200")
 WRITE_FAULTS: tuple[Fault, ...] = ("refused", "busy", "unknown", "slow")
 READ_FAULTS: tuple[Fault, ...] = ("refused", "busy", "cut", "slow")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 ATTEMPTS = 200
 LANDING_S = 0.5
 """Between a look at the snapshots there are and the beginning of a log that goes on behind one."""

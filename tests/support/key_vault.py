@@ -64,7 +64,7 @@ class Vault:
     def keys(self, cache: Path, **options: t.Any) -> VaultKeys:
         """Return the keys of this vault, as ``open_key_vault`` makes them."""
         client: dict[str, t.Any] = {
-            "transport": transport(private=True, ca=str(self.ca), read_s=2),
+            "transport": transport(private=True, ca=str(self.ca), read_s=60),
             "retry_total": 0,
             "verify_challenge_resource": False,
         }

@@ -35,6 +35,8 @@ from ironspan.lab.ports import free_ports
 
 STORAGE = "https://storage.azure.com"
 MANAGEMENT = "https://management.azure.com"
+PATIENCE_S = 180.0
+"""Of tests, with a service that has to share the processors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ class LabAzure:
 
     def do(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Give a command (see ironspan.lab.azure.control)."""
-        return client.request(self.folder, command, **arguments)
+        return client.request(self.folder, command, PATIENCE_S, **arguments)
 
     def fault(self, kind: str, **settings: Any) -> int:
         """Begin a fault (fields of ironspan.lab.azure.faults.Fault); returns its number."""
@@ -192,7 +194,7 @@ def running() -> Iterator[LabAzure]:
             processes.append(process)
             stack.callback(_end, process)
         try:
-            launch.wait_ready(folder, lambda: all(one.poll() is None for one in processes))
+            launch.wait_ready(folder, lambda: all(one.poll() is None for one in processes), PATIENCE_S)
         except LabError as error:
             logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in folder.glob("*.log"))
             pytest.fail(f"{error}\n{logs}")

@@ -133,7 +133,7 @@ class LogAgent:
         """End the run; SIGKILL gives it no time."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(60)
+            self._process.wait(180)
             self._process = None
 
     def set_down(self, down: bool) -> None:
@@ -146,14 +146,14 @@ class LogAgent:
         path = self.folder / "state.json"
         if self._process is not None:
             path.unlink(missing_ok=True)
-            end = time.monotonic() + 30
+            end = time.monotonic() + 60
             while not path.exists() and self._process.poll() is None and time.monotonic() < end:
                 time.sleep(0.02)
         with contextlib.suppress(OSError):
             return dict(json.loads(path.read_text()))
         return {}
 
-    def wait(self, condition: t.Callable[[dict[str, t.Any]], bool], seconds: float = 30) -> dict[str, t.Any]:
+    def wait(self, condition: t.Callable[[dict[str, t.Any]], bool], seconds: float = 180) -> dict[str, t.Any]:
         """Wait until the agent's state fulfils something; fails with its log when it does not."""
         end = time.monotonic() + seconds
         while not condition(state := self.state()):

@@ -146,10 +146,12 @@ class _MemoryLease:
         return self._id
 
     def renew(self) -> None:
-        if self._store._leases.get(self._name, ("", 0))[0] != self._id:
-            raise LeaseLost("another has the lease")
-        self._store._leases[self._name] = (self._id, self._store._clock() + self._seconds)
+        with self._store._lock:
+            if self._store._leases.get(self._name, ("", 0))[0] != self._id:
+                raise LeaseLost("another has the lease")
+            self._store._leases[self._name] = (self._id, self._store._clock() + self._seconds)
 
     def release(self) -> None:
-        if self._store._leases.get(self._name, ("", 0))[0] == self._id:
-            del self._store._leases[self._name]
+        with self._store._lock:
+            if self._store._leases.get(self._name, ("", 0))[0] == self._id:
+                del self._store._leases[self._name]

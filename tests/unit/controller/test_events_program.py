@@ -28,7 +28,7 @@ from tests.support.playbooks import ROOT
 
 TOKEN, NEXT_TOKEN = "first-token-of-this-test", "second-token-of-this-test"
 PROGRAM = (sys.executable, "-m", "ironspan.events.main", "run")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class Program(t.NamedTuple):
