@@ -89,13 +89,21 @@ def ask(api: Api, asked: Asked) -> Object:
         **where,
     }
     # The name is chosen here, so that a request that was lost on the way and is sent again is made once.
+    name = f"{datetime.datetime.now(datetime.UTC):%Y%m%d}-{secrets.token_hex(4)}"
     body = {
         "apiVersion": "access.ironspan.io/v1",
         "kind": "AccessRequest",
-        "metadata": {"name": f"{datetime.datetime.now(datetime.UTC):%Y%m%d}-{secrets.token_hex(4)}"},
+        "metadata": {"name": name},
         "spec": spec,
     }
-    return dict(json.loads(api.request("POST", PATH, body)))
+    try:
+        return dict(json.loads(api.request("POST", PATH, body)))
+    except ApiError as error:
+        # It may be the answer that was lost: then the client has sent it again, and it is there.
+        there = api.find(_path(name)) if error.status == 409 else None
+        if there is None or {key: there["spec"].get(key) for key in spec} != spec:
+            raise
+        return there
 
 
 def approve(api: Api, seen: Object) -> Object:
@@ -109,7 +117,7 @@ def approve(api: Api, seen: Object) -> Object:
         ClusterError: the request is gone or over, or the API server refuses: one's own, or approved already.
     """
     me, name = whoami(api), str(seen["metadata"]["name"])
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         request = found(api, name)
         if request["metadata"]["uid"] != seen["metadata"]["uid"]:
             raise ClusterError(f"The request {name} is another one by now.", "Look at it again.")
@@ -117,6 +125,9 @@ def approve(api: Api, seen: Object) -> Object:
         state = status.get("state")
         if state:
             raise ClusterError(f"The request {name} is {state} already.", "Ask for another one to be made.")
+        if attempt and me in status.get("approvals", ()):
+            # What another one was faster than was our own, sent again as its answer was lost.
+            return request
         request["status"] = {**status, "approvals": [*status.get("approvals", ()), me]}
         try:
             return api.put(f"{_path(name)}/status", request)
