@@ -271,7 +271,7 @@ class Launcher:
         return self._store.shown("workflow_jobs", job)
 
     def _nodes(self, job: Content) -> dict[int, Content]:
-        nodes = self._store.objects["workflow_job_nodes"].values()
+        nodes = list(self._store.objects["workflow_job_nodes"].values())
         return {node["template"]: node for node in nodes if node["workflow_job"] == job["id"]}
 
     def _go(self, job: Content, user: Content) -> None:

@@ -212,7 +212,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     locked: lock.Lock, place: cache.Cache, go_log: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_GO_SLOW", "etcd/ctl")
-    monkeypatch.setenv("FAKE_GO_SECONDS", "2")
+    monkeypatch.setenv("FAKE_GO_SECONDS", "20")
     with start(place, locked, "etcd/1.0") as process:
         limit = time.monotonic() + 120
         while not go_log.with_name("log.slow").exists() and time.monotonic() < limit:

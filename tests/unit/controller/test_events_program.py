@@ -52,7 +52,7 @@ class Program(t.NamedTuple):
         return answer.status, answer.data.decode().strip()
 
     def jobs(self, path: str, name: str) -> list[dict[str, t.Any]]:
-        return [one for one in self.controller.store.objects[path].values() if one["name"] == name]
+        return [one for one in list(self.controller.store.objects[path].values()) if one["name"] == name]
 
 
 def waited(said: t.Callable[[], t.Any]) -> t.Any:

@@ -107,7 +107,9 @@ def approval(site: Site, workflow: int) -> dict[str, t.Any]:
     approvals = site.controller.store.objects["workflow_approvals"]
     return t.cast(
         "dict[str, t.Any]",
-        waited(lambda: next((one for one in approvals.values() if one["workflow_job"] == workflow), None)),
+        waited(
+            lambda: next((one for one in list(approvals.values()) if one["workflow_job"] == workflow), None)
+        ),
     )
 
 
@@ -198,7 +200,7 @@ def test_what_is_not_asked_is_passed_over(site: Site) -> None:
 
 
 def jobs_of(site: Site, workflow: int) -> list[tuple[str, str]]:
-    jobs = site.controller.store.objects["jobs"].values()
+    jobs = list(site.controller.store.objects["jobs"].values())
     return [(one["name"], one["status"]) for one in jobs if one.get("workflow_job") == workflow]
 
 
