@@ -12,7 +12,6 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import threading
 import typing as t
 from collections.abc import Iterator
 
@@ -64,6 +63,27 @@ SETTINGS: dict[str, t.Any] = {
     # The lab's hosts share one machine.
     "ironic_settings": {"conductor": {"sync_power_state_interval": 600, "graceful_shutdown_timeout": 1}},
 }
+
+
+KILLER, KILLED = "isir-killer", "/run/isir-killed"
+KILL = f"""\
+cat >/run/{KILLER} <<'END'
+tables() {{ ls /var/lib/mysql/ironic 2>/dev/null | wc -l; }}
+until test $(tables) -gt 8 && pkill -KILL -f 'ironspan-ironic (prepare|dbsync)'; do sleep 0.05; done
+tables >{KILLED}
+END
+systemd-run --quiet --unit={KILLER} sh /run/{KILLER}
+"""
+"""Kills what makes the database as soon as a part of its tables is there; looks all the time, on the host."""
+NEVER = """\
+for part in backup drill; do
+    folder=/run/systemd/system/ironspan-ironic-$part.timer.d
+    mkdir -p $folder
+    printf '[Timer]\\nOnActiveSec=\\nOnCalendar=2099-01-01\\n' >$folder/never.conf
+done
+"""
+"""Backups and drills are the tests' own. The timers' would come between: some minutes after the first start,
+and at each full hour."""
 
 
 class Rack(Cluster):
@@ -130,12 +150,10 @@ def rack() -> Iterator[Rack]:
     (made.folder / "play.yml").write_text(PLAY.format(root=ROOT))
     try:
         made.lab.up(azure=1, rack=1, azure_services=False)
-        ended = threading.Event()
-        killer = threading.Thread(target=_kill_the_first_start, args=(made, ended))
-        killer.start()
+        made.on(HOST, NEVER)
+        made.on(HOST, KILL)
         first = made.converge()
-        ended.set()
-        killer.join()
+        made.on(HOST, f"systemctl stop {KILLER}", check=False)
         second = made.converge() if first.status else first
         assert second.status == 0, second.output
         made.answering()
@@ -145,21 +163,8 @@ def rack() -> Iterator[Rack]:
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def _kill_the_first_start(made: Rack, ended: threading.Event) -> None:
-    """Kill what makes the database as soon as a part of its tables is there."""
-    look = (
-        "for i in $(seq 400); do test $(ls /var/lib/mysql/ironic 2>/dev/null | wc -l) -gt 8 && "
-        "pkill -KILL -f 'ironspan-ironic (prepare|dbsync)' && ls /var/lib/mysql/ironic | wc -l && exit; "
-        "sleep 0.05; done"
-    )
-    killed = ""
-    while not killed and not ended.is_set():
-        killed = made.on(HOST, look, check=False)
-    (made.folder / "killed").write_text(killed or "0")
-
-
 def test_a_first_start_that_was_killed_is_finished_by_the_next(rack: Rack) -> None:
-    assert int((rack.folder / "killed").read_text()) > 8
+    assert int(rack.on(HOST, f"cat {KILLED}")) > 8
     journal = rack.on(HOST, "journalctl -u ironspan-ironic -o cat --no-pager")
     assert "signal" in journal or "KILL" in journal, journal[-3000:]
     assert rack.on(HOST, "systemctl is-active ironspan-ironic ironspan-ironic-web") == "active\nactive"
@@ -328,8 +333,10 @@ def test_a_backup_that_differs_from_the_live_database_fails_the_drill(rack: Rack
     rack.on(HOST, "systemctl start ironspan-ironic-drill")
 
 
+FLIP = r"dd if={0} bs=1 skip=2000 count=1 status=none | tr '\000-\377' '\001-\377\000'"
+"""Prints another byte than the one that is there, which may be any."""
 DAMAGES = (
-    ("printf x | dd of={} bs=1 seek=2000 conv=notrunc status=none", "is not what was written"),
+    (f"{FLIP} | dd of={{0}} bs=1 seek=2000 conv=notrunc status=none", "is not what was written"),
     ("truncate -s -20 {}", "its end is missing"),
     ("sed -i '1s/39.0.0/38.0.0/' {}", "is not what was written"),
     ("truncate -s 100 {}", "is no backup of Ironic, or it is damaged"),
