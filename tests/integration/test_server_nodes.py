@@ -39,7 +39,7 @@ from ironspan.lab import ironic
 from ironspan.lab.ironic import Ironic
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.metal_site import ACCOUNT, FAKE, IMAGE, RACKS
-from tests.support.simulated_nodes import LOOPBACK, NodeApi, Site, node_api
+from tests.support.simulated_nodes import KUBELET, LOOPBACK, NodeApi, Site, node_api
 from tests.support.simulated_site import make_store
 
 pytestmark = pytest.mark.lab
@@ -133,7 +133,7 @@ def world(lab: Ironic) -> Iterator[World]:
 @contextlib.contextmanager
 def kubelet_of(name: str) -> Iterator[None]:
     """Let a kubelet answer that nobody stops."""
-    with socket.create_server((LOOPBACK[name], 10250)):
+    with socket.create_server((LOOPBACK[name], KUBELET)):
         yield
 
 

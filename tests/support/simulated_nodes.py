@@ -16,12 +16,17 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store
 
 from tests.support.fake_api import NODES, FakeApi, Joins, Object, server_files
 from tests.support.playbooks import ROOT
+from tests.support.ports import free_network
 from tests.support.simulated_site import API_NAME, ROLES, SimulatedSite
 
 PODS = "/api/v1/pods"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-LOOPBACK = {"a1": "127.88.0.1", "w1": "127.88.0.2", "w2": "127.88.0.3"}
-"""Addresses that a test may try to reach a kubelet at; nobody answers there."""
+KUBELET = 10250
+"""Its port."""
+_NETWORK = free_network(KUBELET)
+LOOPBACK = {name: f"{_NETWORK}.{number}" for number, name in enumerate(("a1", "w1", "w2"), 1)}
+"""Addresses that a test may try to reach a kubelet at; nobody answers there but where this process lets one.
+Each process has its own: what is asked here is no answer to what another one asks at the same time."""
 
 
 def plays_of(name: str, variables: Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
