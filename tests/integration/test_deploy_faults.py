@@ -8,9 +8,11 @@ speaks, as of a server that starts from its old disk.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.server
+import sqlite3
 import threading
 import typing as t
 from collections.abc import Iterator, Mapping
@@ -43,8 +45,12 @@ from tests.support.metal_site import ACCOUNT, FAKE, RACKS
 
 pytestmark = pytest.mark.lab
 DIRECT = {**FAKE, "deploy_interface": "direct", "automated_clean": False}
-SILENT_S = 4
-"""For so long Ironic waits for an agent here."""
+SILENT_S = 600
+"""For so long Ironic waits for an agent: one that only is not let run for a while shall not be given up."""
+AGED = """\
+update nodes set provision_updated_at = datetime('now', ?)
+where name = ? and provision_state = 'wait call-back' and provision_updated_at > datetime('now', ?)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +108,37 @@ class Two:
         return [nodes[name][1].state for name in self.wanted]
 
 
+@contextlib.contextmanager
+def waited_long_enough(lab: Ironic, name: str) -> Iterator[None]:
+    """Let a server have waited for its agent for too long as soon as it waits: nobody has to."""
+    over = threading.Event()
+
+    def age() -> None:
+        while not over.wait(0.5):
+            with contextlib.closing(sqlite3.connect(lab.folder / "ironic.sqlite", timeout=60)) as database:
+                database.execute(AGED, (f"-{2 * SILENT_S} seconds", name, f"-{SILENT_S} seconds"))
+                database.commit()
+
+    ages = threading.Thread(target=age)
+    ages.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ages.join()
+
+
 def test_an_agent_that_never_calls_back_is_named_and_the_next_run_tries_again(
     lab: Ironic, image: Mapping[str, str], tmp_path: Path
 ) -> None:
     """A wrong boot device looks like this: the server starts its old disk, and no agent."""
     two = Two(lab, image, tmp_path, "01")
-    (problem,) = two.brought().problems
-    assert problem.startswith("d01-1: 'write the operating system' ended in 'deploy failed'")
-    assert "the agent never called back: look at the serial console, the boot device" in problem
-    assert two.states == ["deploy failed", "active"]
-    again = two.brought()
+    with waited_long_enough(lab, "d01-1"):
+        (problem,) = two.brought().problems
+        assert problem.startswith("d01-1: 'write the operating system' ended in 'deploy failed'")
+        assert "the agent never called back: look at the serial console, the boot device" in problem
+        assert two.states == ["deploy failed", "active"]
+        again = two.brought()
     assert again.done == [] and "the agent never called back" in again.problems[0]
     assert two.states == ["deploy failed", "active"]
 

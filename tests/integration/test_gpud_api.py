@@ -41,6 +41,8 @@ from .loopback_cluster import Control, find_programs, running
 pytestmark = pytest.mark.lab
 NODE = "/api/v1/nodes/rack-1"
 ADMISSION = "--enable-admission-plugins=NodeRestriction"
+PATIENCE_S = 120.0
+"""Of who asks a server that has just been let run again, on a machine that does other things."""
 
 
 def line(code: int, gpu: int = 1) -> str:
@@ -90,11 +92,11 @@ class World:
 
     def condition(self) -> dict[str, t.Any]:
         """Return GPUHealthy of the Node, empty without one."""
-        found = self.control.api().get(NODE).get("status", {}).get("conditions", [])
+        found = self.control.api(patience=PATIENCE_S).get(NODE).get("status", {}).get("conditions", [])
         return next((each for each in found if each["type"] == "GPUHealthy"), {})
 
     def annotation(self, name: str) -> t.Any:
-        annotations = self.control.api().get(NODE)["metadata"].get("annotations", {})
+        annotations = self.control.api(patience=PATIENCE_S).get(NODE)["metadata"].get("annotations", {})
         return json.loads(annotations.get(name, "null"))
 
     def log(self, text: str) -> None:
@@ -127,7 +129,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
 @pytest.fixture
 def world(control: Control, tmp_path: Path) -> Iterator[World]:
     made = World(control, tmp_path, nvml.built(tmp_path / "library"))
-    api = control.api()
+    api = control.api(patience=PATIENCE_S)
     for name in ("rack-1", "rack-2"):
         body = {
             "apiVersion": "v1",
@@ -204,8 +206,9 @@ def test_killed_and_cut_off_it_forgets_nothing_and_says_what_is_current(world: W
         events = {each["event"]: each["count"] for each in world.annotation("ironspan.io/gpu-events")}
         assert events == {"xid 48": 1, "xid 79": 1, "xid 95": 1}
         # A Node that was deleted and registered again is told again.
-        world.control.api().delete(NODE)
-        world.control.api()._json("POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "rack-1"}})
+        api = world.control.api(patience=PATIENCE_S)
+        api.delete(NODE)
+        api._json("POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "rack-1"}})
         until(lambda: world.condition().get("reason") == "Xid79")
 
 
