@@ -28,6 +28,8 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 WATCH_SECONDS = 12.0
 """A kubelet renews its lease every 10 s (a quarter of nodeLeaseDurationSeconds, 40 by default)."""
 _CONNECT_SECONDS = 3.0
+_TRIES = 2
+"""Until silence counts: packets are lost on the way, and a controller may not be let run for seconds."""
 _KUBELET_PORT = 10250
 _PARALLEL = 32
 
@@ -180,8 +182,12 @@ def _refuses(address: str, port: int) -> bool:
 def _answers(address: str, port: int) -> bool:
     if not address:
         return False
-    try:
-        socket.create_connection((address, port), _CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
+    for _ in range(_TRIES):
+        try:
+            socket.create_connection((address, port), _CONNECT_SECONDS).close()
+        except TimeoutError:
+            continue
+        except OSError:
+            return False
+        return True
+    return False

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import socket
+import typing as t
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +63,26 @@ def test_with_consent_and_proof_its_pods_are_deleted() -> None:
     assert "nothing answers at 127.0.0.1:1" in outcome.reasons[0]
     assert made.names_on("rack-1") == ["agent"]
     assert cordon.is_cordoned(made.nodes["rack-1"])
+
+
+def test_a_packet_that_is_lost_is_no_silence(listener: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, lost_ones = socket.create_connection, iter([True])
+
+    def connected(*given: t.Any) -> socket.socket:
+        if next(lost_ones, False):
+            raise TimeoutError("timed out")
+        return connect(*given)
+
+    monkeypatch.setattr(socket, "create_connection", connected)
+    assert dead_node.kubelet_answers(lost(listener).nodes["rack-1"])
+
+
+def test_who_never_answers_is_silent(listener: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost_each_time(*given: t.Any) -> t.NoReturn:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", lost_each_time)
+    assert not dead_node.kubelet_answers(lost(listener).nodes["rack-1"])
 
 
 def test_a_pod_of_the_same_name_started_elsewhere_is_left_alone() -> None:
