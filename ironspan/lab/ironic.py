@@ -125,7 +125,7 @@ def stop(folder: Path) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
             time.sleep(0.05)
-    processes.kill(processes.marked(folder))
+    processes.end(folder)
     processes.forget(folder, NAME)
 
 

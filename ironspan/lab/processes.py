@@ -87,7 +87,15 @@ def marked(folder: Path) -> list[int]:
     return found
 
 
-def kill(pids: Iterable[int], timeout_s: float = 10.0) -> list[int]:
+def end(folder: Path) -> list[int]:
+    """Kill all that carry the folder's mark, and what they have started meanwhile; return what is left."""
+    left: list[int] = []
+    while (found := marked(folder)) and set(found) != set(left):
+        left = kill(found)
+    return found
+
+
+def kill(pids: Iterable[int], timeout_s: float = 60.0) -> list[int]:
     """Kill the processes with SIGKILL and wait until they are gone; return those that are not."""
     waiting: dict[int, int] = {}
     for pid in pids:
@@ -97,12 +105,16 @@ def kill(pids: Iterable[int], timeout_s: float = 10.0) -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + timeout_s
-    while waiting and time.monotonic() < deadline:
+    while waiting:
+        # First: after a time in which this process was not let run it looks once more.
+        over = time.monotonic() >= deadline
         for pid in list(waiting):
             with contextlib.suppress(ChildProcessError, OSError):
                 os.waitpid(pid, os.WNOHANG)
             if start_time(pid) != waiting[pid]:
                 del waiting[pid]
+        if over:
+            break
         if waiting:
             time.sleep(0.02)
     return list(waiting)

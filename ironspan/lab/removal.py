@@ -69,12 +69,12 @@ def tidy_run_folders() -> None:
 
 def remove_all(folder: Path, resources: list[Resource], done: Callable[[Resource], None]) -> None:
     """Remove everything; goes on past what fails and raises LabError naming all that is left at the end."""
-    processes.kill(processes.marked(folder))
+    processes.end(folder)
     try:
         remove_each(folder, resources, done)
     finally:
         # A process killed above may have been starting another one.
-        processes.kill(processes.marked(folder))
+        processes.end(folder)
 
 
 def remove_each(

@@ -18,7 +18,7 @@ from ironspan.lab.bmc.process import Described
 from ironspan.lab.errors import LabError
 
 NAME = "bmcs"
-STARTS_WITHIN_S = 60.0
+STARTS_WITHIN_S = 120.0
 
 
 def ensure(folder: Path, systems: Sequence[emulator.System], bmcs: Sequence[Described]) -> bool:

@@ -71,7 +71,7 @@ def running(
                 fronts.append(stack.enter_context(front.running()))
             yield fronts
     finally:
-        processes.kill(processes.marked(folder))
+        processes.end(folder)
         processes.forget(folder, NAME)
 
 

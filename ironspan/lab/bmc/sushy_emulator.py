@@ -22,7 +22,7 @@ from sushy_tools import error  # type: ignore[import-not-found]
 from sushy_tools.emulator import main as emulator  # type: ignore[import-not-found]
 from sushy_tools.emulator.resources.systems import fakedriver  # type: ignore[import-not-found]
 
-STOPS_WITHIN_S = 10.0
+STOPS_WITHIN_S = 60.0
 
 
 class Servers(fakedriver.FakeDriver):  # type: ignore[misc]

@@ -156,7 +156,7 @@ def down(folder: Path) -> None:
             Mirror(folder).stop(folder / name)
     # The emulator's first: it could start a server again.
     for part in (folder / "bmc", folder):
-        processes.kill(processes.marked(part))
+        processes.end(part)
     if place is not None:
         rack.remove(place, range(1, MOST + 1))
         if place.own:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -22,13 +24,46 @@ def test_spawned_process_runs_is_marked_and_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log/one.log"
     until(log.read_text)
     assert processes.running(tmp_path, "one") == pid
-    found = processes.marked(tmp_path)
-    assert pid in found
+    until(lambda: len(processes.marked(tmp_path)) == 2)
+    assert pid in processes.marked(tmp_path)
     assert os.getsid(pid) == pid
-    assert processes.kill(processes.marked(tmp_path)) == []
+    assert processes.end(tmp_path) == []
     assert processes.running(tmp_path, "one") is None
     assert processes.marked(tmp_path) == []
     assert log.read_text() == "hello\n"
+
+
+def test_what_is_started_while_all_are_ended_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was looked for while it was about to start another one."""
+    kill, first = processes.kill, iter([True])
+
+    def killed(pids: Iterable[int]) -> list[int]:
+        if next(first, False):
+            processes.spawn(["sleep", "600"], tmp_path, "another")
+        return kill(pids)
+
+    processes.spawn(["sleep", "600"], tmp_path, "one")
+    monkeypatch.setattr(processes, "kill", killed)
+    assert processes.end(tmp_path) == []
+    assert processes.marked(tmp_path) == []
+
+
+def test_who_was_not_let_run_looks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        times = iter([0.0, 3600.0])
+
+        class Time:
+            sleep = staticmethod(time.sleep)
+
+            @staticmethod
+            def monotonic() -> float:
+                os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+                return next(times)
+
+        monkeypatch.setattr(processes, "time", Time)
+        assert processes.kill([child.pid]) == []
 
 
 def test_mark_of_another_folder_is_not_ours(tmp_path: Path) -> None:
