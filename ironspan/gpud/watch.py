@@ -26,6 +26,8 @@ Line = dict[str, t.Any]
 _PAGE = 128
 _LONGEST_LINE = 4 << 20
 _KILL_S = 2.0
+_ENDS_S = 30.0
+"""It takes a look, and the end of NVML's process, which only a driver that hangs holds up."""
 _AGAIN_S = 5.0
 _QUIET_S = 60.0
 """For so long a reset waits for NVML's process to end: it fails while a GPU is open."""
@@ -173,7 +175,7 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._ending.set()
-        self._thread.join(_KILL_S + 2.0)
+        self._thread.join(_ENDS_S)
 
     def age(self) -> float:
         """Return seconds since something was heard."""

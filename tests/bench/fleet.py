@@ -8,7 +8,6 @@ reachable; ansible-playbook runs inside the same namespace. Controller and targe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import shutil
@@ -18,6 +17,7 @@ import types
 import typing as t
 
 from tests.bench.hosts import Hosts
+from tests.support.waiting import until
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -80,7 +80,11 @@ class Fleet(Hosts):
         sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
         # -D: stay in the foreground; the listener's own waited-for children are the targets' CPU.
         self._server = self.serve(sshd, "-D", "-e", "-f", str(self.folder / "sshd_config"))
-        self._wait_for_server()
+        try:
+            self._wait_for_server()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -89,10 +93,17 @@ class Fleet(Hosts):
         error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for service in reversed(self._services):
             service.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 service.wait(10)
+            except subprocess.TimeoutExpired:
+                # What goes on would be measured with whatever comes next.
+                service.kill()
+                service.wait()
         subprocess.run(["ip", "netns", "delete", self.namespace], check=False)
 
     def serve(self, *command: str) -> subprocess.Popen[bytes]:
@@ -131,8 +142,4 @@ class Fleet(Hosts):
     def _wait_for_server(self) -> None:
         options = ["-i", str(self.folder / "key"), "-o", f"UserKnownHostsFile={self.folder}/known_hosts"]
         command = ["ip", "netns", "exec", self.namespace, "ssh", *options, "root@127.1.0.1", "true"]
-        for _ in range(50):
-            if subprocess.run(command, check=False, capture_output=True).returncode == 0:
-                return
-            time.sleep(0.1)
-        raise RuntimeError("the SSH server does not answer: " + " ".join(command))
+        until(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0, pause=0.1)

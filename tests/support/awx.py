@@ -30,7 +30,7 @@ def slice_of(inventory: pathlib.Path, number: int, count: int, script: pathlib.P
     """
     done = subprocess.run(
         [str(BIN / "ansible-inventory"), "-i", str(inventory), "--list"],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     content: dict[str, t.Any] = json.loads(done.stdout)
     hostvars = content["_meta"]["hostvars"]

@@ -102,9 +102,9 @@ def test_what_was_done_before_the_answer_was_cut_is_not_done_twice(store: Store)
 
 def test_an_answer_that_takes_too_long(store: Store) -> None:
     with api_of(store, NAME) as api:
-        api.fault = lambda method, path: Fault(slow_s=1)
+        api.fault = lambda method, path: Fault(slow_s=8)
         with pytest.raises(ClusterError) as caught:
-            client(store, api.port).request("GET", NODES, timeout=0.3, patience=0)
+            client(store, api.port).request("GET", NODES, timeout=2, patience=0)
     insist("api-slow", str(caught.value))
 
 
