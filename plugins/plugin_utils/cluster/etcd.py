@@ -13,6 +13,7 @@ import concurrent.futures
 import http.client
 import json
 import ssl
+import time
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,6 +23,8 @@ _HEALTH = "/health?exclude=NOSPACE&exclude=CORRUPT"
 """Alarms are asked for apart: with one raised all members would say that they are not healthy, and none could
 be replaced."""
 _TIMEOUT_SECONDS = 10
+ELECTION_SECONDS = 20.0
+"""How long members may be without a leader after theirs went: some election timeouts."""
 
 
 class Member(t.NamedTuple):
@@ -63,6 +66,27 @@ def ask_members(addresses: Mapping[str, str], context: ssl.SSLContext, port: int
         reached = [member.revision for member in members if not member.error]
         revision = min(reached, default=0)
         return list(pool.map(lambda member: _with_hash(member, revision, context, port), members))
+
+
+def ask_settled(addresses: Mapping[str, str], context: ssl.SSLContext, port: int = PORT) -> list[Member]:
+    """Ask all members, and again while they elect a leader: a minute later nobody would find anything wrong.
+
+    Members without a quorum elect for ever, and are waited for ``ELECTION_SECONDS``. Arguments and answers
+    are those of ``ask_members``.
+    """
+    end = time.monotonic() + ELECTION_SECONDS
+    while electing(members := ask_members(addresses, context, port)) and time.monotonic() < end:
+        time.sleep(0.5)
+    return members
+
+
+def electing(members: Sequence[Member]) -> bool:
+    """Tell whether those of a cluster that answer have no leader, or have heard of different ones."""
+    answered = [member for member in members if not member.error]
+    leaders = {(member.cluster, member.leader) for member in answered}
+    return len(leaders) > len({member.cluster for member in answered}) or any(
+        leader in ("", "0") for _, leader in leaders
+    )
 
 
 def problems(members: Sequence[Member], version: str = "") -> list[str]:

@@ -15,7 +15,11 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import (
+    ELECTION_SECONDS,
+    Member,
+    ask_members,
+)
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
     Listed,
     Membership,
@@ -31,8 +35,6 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.kubernetes.errors import ClusterError
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.model import Host
 
-ELECTION_SECONDS = 20.0
-"""How long members may be without a leader after theirs went: some election timeouts."""
 INPUT = "etcd-membership"
 """The one-time input of the resource kind ``etcd_member``."""
 

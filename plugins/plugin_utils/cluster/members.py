@@ -52,7 +52,7 @@ calls a leader may go, too."""
 PROMOTION_PAUSE_SECONDS = 1.0
 PROMOTION_SECONDS = 600.0
 """How long a learner may take to catch up by default: 8 GiB, the largest store, at 15 MB/s."""
-_NOT_IN_SYNC = "in sync with leader"
+_NO_LEARNER = "can only promote a learner member"  # not in sync yet, or promoted, and the answer was lost
 _NO_QUORUM = ("request timed out", "no leader", "context deadline exceeded", "leader changed", "for learner")
 """What one member answers that another may not: a learner refuses nearly every call."""
 _UNHEALTHY = ("unhealthy cluster", "not enough started members")
@@ -147,8 +147,15 @@ class Membership:
                 f"{name} cannot join etcd: {waiting[0].name or waiting[0].id} is a learner still.",
                 "Let it be promoted (run its member_add.yml again) or remove it first.",
             )
-        answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
-        return [_listed(entry) for entry in answer.get("members", ())]
+        try:
+            answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
+            return [_listed(entry) for entry in answer.get("members", ())]
+        except ClusterError:
+            # Done, maybe, before who was asked first went away: the next one refused it as there already.
+            listed = self.listed()
+            if not any(peer_url in member.peer_urls for member in listed):
+                raise
+            return listed
 
     def promote(
         self,
@@ -176,8 +183,13 @@ class Membership:
                 return
             try:
                 self._call("/v3/cluster/member/promote", {"ID": str(int(identifier, 16))})
+            except _Leaderless:
+                # Done, maybe: as soon as there is a leader again, the list says so.
+                if time.monotonic() > end:
+                    raise
+                time.sleep(PROMOTION_PAUSE_SECONDS)
             except _Refused as error:
-                if _NOT_IN_SYNC not in error.reason:
+                if _NO_LEARNER not in error.reason:
                     raise
                 if time.monotonic() > end:
                     raise ClusterError(
@@ -204,8 +216,13 @@ class Membership:
         """
         listed = any(member.id == identifier for member in self.listed())
         number = str(int(identifier, 16))
-        if listed:
-            self._change("remove", {"ID": number})
+        try:
+            if listed:
+                self._change("remove", {"ID": number})
+        except ClusterError:
+            # Done, maybe, before who was asked first went away: the next one does not know it any more.
+            if any(member.id == identifier for member in self.listed()):
+                raise
         # etcd keeps the alarm of a member that is gone: after CORRUPT nobody could write any more.
         # The one that left may have been the leader: the others elect one before they answer.
         alarms = self._patiently("/v3/maintenance/alarm", {"action": "GET"}, _Leaderless)

@@ -89,7 +89,7 @@ def check_api(api: Api, expected: Expected) -> Check:
 
 def check_etcd(context: ssl.SSLContext, expected: Expected) -> Check:
     """Ask every member, see etcd.py."""
-    members = etcd.ask_members(expected.etcd, context)
+    members = etcd.ask_settled(expected.etcd, context)
     problems = etcd.problems(members, expected.etcd_version)
     versions = {member.version for member in members if member.version}
     if not expected.etcd_version and len(versions) > 1:

@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_members
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member, ask_settled
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd_metrics import fsync_p99
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.session import Session
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.doctor.attestation_checks import read_tpms
@@ -85,7 +85,7 @@ def ask_etcd(session: Session) -> tuple[list[Member], str]:
         context = session.etcd_context()
     except PkiError as error:
         return [], str(error)
-    return ask_members({host.name: host.address for host in site.group("etcd")}, context), ""
+    return ask_settled({host.name: host.address for host in site.group("etcd")}, context), ""
 
 
 def ask_fsync(session: Session, members: Sequence[Member]) -> dict[str, float]:
@@ -110,7 +110,7 @@ def ask_events(session: Session) -> list[Member]:
     if not hosts:
         return []
     port = int(hosts[0].variables["etcd_events_client_port"])
-    return ask_members({host.name: host.address for host in hosts}, session.etcd_context(), port)
+    return ask_settled({host.name: host.address for host in hosts}, session.etcd_context(), port)
 
 
 def look_here(session: Session, no_documents: str = "") -> Controller:

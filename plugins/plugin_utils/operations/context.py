@@ -67,10 +67,10 @@ class Context:
     def etcd_members(self) -> list[Member]:
         """Return what every host of the group etcd says of itself, asked once."""
         if self._members is None:
-            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_members
+            from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import ask_settled
 
             addresses = {host.name: host.address for host in self.site.group("etcd")}
-            self._members = ask_members(addresses, self.session.etcd_context())
+            self._members = ask_settled(addresses, self.session.etcd_context())
         return self._members
 
 

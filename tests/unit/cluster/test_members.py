@@ -339,6 +339,71 @@ def test_promotion_is_tried_until_the_learner_is_in_sync(gateway: Callable[..., 
     assert attempts == [3]
 
 
+class Lost:
+    """Two members: the one that is asked first does a change, and goes away before it answers."""
+
+    def __init__(self, before: list[dict[str, t.Any]], after: list[dict[str, t.Any]], refusal: str) -> None:
+        self.before, self.after, self.refusal = before, after, refusal
+        self.done = False
+
+    def __call__(self, address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": self.after if self.done else self.before}
+        if path.endswith("/alarm"):
+            return 200, {}
+        if self.done:
+            return 400, {"message": self.refusal}
+        self.done = True
+        return TimeoutError()
+
+
+NEW = entry(9, learner=True, started=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refusal", "action"),
+    [
+        (
+            [entry(1)],
+            [entry(1), NEW],
+            "etcdserver: Peer URLs already exists",
+            lambda made: [one.id for one in made.add_learner("az-9", "https://10.0.0.9:2380")] == ["1", "9"],
+        ),
+        (
+            [entry(9, "az-9", learner=True)],
+            [entry(9, "az-9")],
+            "etcdserver: can only promote a learner member",
+            lambda made: made.promote("9") is None,
+        ),
+        ([entry(1), entry(10)], [entry(1)], "etcdserver: member not found", lambda made: made.remove("a")),
+    ],
+)
+def test_a_change_whose_answer_was_lost_is_done(
+    gateway: Callable[..., Membership],
+    before: list[dict[str, t.Any]],
+    after: list[dict[str, t.Any]],
+    refusal: str,
+    action: Callable[[Membership], bool],
+) -> None:
+    assert action(gateway(Lost(before, after, refusal)))
+
+
+def test_a_promotion_during_an_election_is_tried_again(gateway: Callable[..., Membership]) -> None:
+    attempts = [0]
+
+    def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
+        if path.endswith("/list"):
+            return 200, {"members": [entry(9, "az-9", learner=attempts[0] < 5)]}
+        attempts[0] += 1
+        return (200, {}) if attempts[0] == 5 else (503, {"message": "etcdserver: leader changed"})
+
+    gateway(answer).promote("9")
+    assert attempts == [5]
+    attempts[0] = 0
+    with pytest.raises(ClusterError, match="No etcd member answers with a quorum"):
+        gateway(answer).promote("9", seconds=-1)
+
+
 def test_a_learner_that_never_catches_up_has_no_vote(gateway: Callable[..., Membership]) -> None:
     def answer(_address: str, path: str, _body: dict[str, t.Any]) -> Answer:
         if path.endswith("/list"):
