@@ -84,8 +84,9 @@ class Lock:
             self._descriptor = None
 
 
-#: A program that a killed holder was just starting has the lock until it runs: some milliseconds.
-_PATIENCE_S = 1.0
+#: A program that a killed holder was just starting has the lock until it runs: some milliseconds, or seconds
+#: on a machine with much to do.
+_PATIENCE_S = 5.0
 
 
 @contextlib.contextmanager

@@ -93,10 +93,11 @@ def read_again(folder: Path) -> None:
 def answers(server: str, layout: Layout) -> bool:
     """Tell whether the name server at an address answers."""
     site = layout.azure_site
-    return lookup(server, f"router-{site.key}.{DOMAIN}") == [str(site.router)]
+    # One that does not run refuses at once; one that runs on a busy machine may take its time.
+    return lookup(server, f"router-{site.key}.{DOMAIN}", timeout_s=5) == [str(site.router)]
 
 
-def _wait(server: str, layout: Layout, folder: Path, timeout_s: float = 10.0) -> None:
+def _wait(server: str, layout: Layout, folder: Path, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not answers(server, layout):
         if time.monotonic() > deadline or processes.running(folder, PROCESS) is None:

@@ -65,7 +65,7 @@ def ensure(layout: Layout, wan_mtu: int) -> None:
     links = devices()
     for site in layout.sites:
         if site.namespace not in namespaces:
-            run(["ip", "netns", "add", site.namespace])
+            _add_namespace(site.namespace)
         # A router that was made only in part is made again from nothing: simpler than to fix.
         if site.router_port in links and not _router_complete(site):
             run(["ip", "link", "delete", site.router_port])
@@ -73,6 +73,12 @@ def ensure(layout: Layout, wan_mtu: int) -> None:
         _bridge(site, links)
         if site.router_port not in links:
             _router(layout, site, wan_mtu)
+
+
+def _add_namespace(name: str) -> None:
+    """Make a namespace; once more if another lab, which went, took the folder away in the middle of it."""
+    if attempt(["ip", "netns", "add", name]).returncode != 0:
+        run(["ip", "netns", "add", name])
 
 
 def _load_bridge_filter() -> None:
@@ -125,7 +131,10 @@ def devices() -> set[str]:
 
 
 def _namespaces() -> set[str]:
-    return {entry.name for entry in _FOLDER.iterdir()} if _FOLDER.is_dir() else set()
+    try:
+        return {entry.name for entry in _FOLDER.iterdir()}
+    except FileNotFoundError:
+        return set()  # it goes with the last one, maybe at this moment and with another lab's
 
 
 def _json(command: list[str]) -> list[dict[str, Any]]:
@@ -161,7 +170,7 @@ def remove_namespace(name: str) -> None:
     if name in _namespaces():
         run(["ip", "netns", "delete", name])
     # `ip netns` mounts its folder onto itself; with the last namespace that goes too.
-    if _FOLDER.is_dir() and not any(_FOLDER.iterdir()):
+    if _FOLDER.is_dir() and not _namespaces():
         attempt(["umount", str(_FOLDER)])  # refuses when somebody just made one
         with contextlib.suppress(OSError):
             _FOLDER.rmdir()

@@ -116,10 +116,10 @@ def load(name: str) -> State | None:
 
 def all_labs() -> list[str]:
     """Names of the labs that have a folder on this machine."""
-    root = state_root()
-    if not root.is_dir():
-        return []
-    return sorted(entry.name for entry in root.iterdir() if entry.is_dir())
+    try:
+        return sorted(entry.name for entry in state_root().iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []  # it goes with the last lab, maybe at this moment
 
 
 def create(

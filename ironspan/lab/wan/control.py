@@ -44,7 +44,7 @@ def parse_loss(text: str) -> float:
     return value
 
 
-def request(folder: Path, changes: dict[str, Any] | None = None, timeout_s: float = 5.0) -> dict[str, Any]:
+def request(folder: Path, changes: dict[str, Any] | None = None, timeout_s: float = 30.0) -> dict[str, Any]:
     """Ask the WAN process of the lab in `folder` to change settings (none: only to show them).
 
     Returns:
@@ -85,7 +85,7 @@ def _silent(error: Exception) -> LabError:
     return LabError(f"the WAN link does not answer ({error}); `ironspan lab up` starts it again", 1)
 
 
-def wait_ready(folder: Path, timeout_s: float = 10.0) -> None:
+def wait_ready(folder: Path, timeout_s: float = 60.0) -> None:
     """Return once the WAN process answers."""
     deadline = time.monotonic() + timeout_s
     while True:
