@@ -17,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 import typing as t
 
 import pytest
@@ -60,7 +61,7 @@ class Cluster:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=180,
+            timeout=300,
         )
         assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
@@ -80,6 +81,13 @@ class Cluster:
             for condition in node["status"]["conditions"]
             if condition["type"] == "Ready" and condition["status"] == "True"
         }
+
+    def wait_until_ready(self, names: set[str]) -> None:
+        """Wait until these nodes are Ready and no others: a busy kubelet tells late that it is well."""
+        end = time.monotonic() + 180
+        while (found := self.ready_nodes()) != names:
+            assert time.monotonic() < end, f"Ready are {sorted(found)}, not {sorted(names)}"
+            time.sleep(1)
 
     def address(self, host: str) -> str:
         """Return a host's address."""

@@ -316,7 +316,7 @@ class Control:
         return paths
 
     def bind_administrators(self) -> None:
-        """Do what ``kubeadm init`` does: bind the controller's group to cluster-admin."""
+        """Do what ``kubeadm init`` does: bind the controller's group to cluster-admin. Then that holds."""
         group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "kubeadm:cluster-admins"}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         self.api(break_glass=True).apply(
@@ -329,6 +329,8 @@ class Control:
                 "subjects": [group],
             },
         )
+        # The API server hears of it a moment after it has answered.
+        self.wait(lambda: "items" in self.api().get("/api/v1/nodes"))
 
     # -- processes ---------------------------------------------------------------------------------
 

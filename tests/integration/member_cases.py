@@ -14,7 +14,9 @@ MEMBERS = ("az-1", "az-2", "az-3")
 def healthy(cluster: Cluster, host: str = "az-2") -> list[bool]:
     """Return whether each member that the store lists is healthy, as etcdctl says on a host."""
     answer = cluster.on(
-        host, "set -a; . /etc/etcd/etcdctl.env; etcdctl endpoint health --cluster -w json", check=False
+        host,
+        "set -a; . /etc/etcd/etcdctl.env; etcdctl --command-timeout=60s endpoint health --cluster -w json",
+        check=False,
     )
     return [bool(member["health"]) for member in json.loads(answer)]
 

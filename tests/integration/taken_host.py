@@ -103,7 +103,7 @@ def reads_of_secrets_are_in_the_audit_log(cluster: Cluster, host: str) -> None:
     for name in ("of-a-pod", "of-others"):
         cluster.on("az-1", f"{KUBECTL} create secret generic {name} --from-literal=a=b")
     cluster.on("az-1", f"{KUBECTL} apply -f - <<'EOF'\n{json.dumps(pod)}\nEOF")
-    cluster.on("az-1", f"{KUBECTL} wait --for=condition=Ready pod/reader --timeout=60s")
+    cluster.on("az-1", f"{KUBECTL} wait --for=condition=Ready pod/reader --timeout=170s")
     refused = _curl(host, cluster, KUBELET, f"{API}/api/v1/namespaces/default/secrets/of-others")
     assert refused == "403"
     entries = [

@@ -356,7 +356,7 @@ def test_waits_for_all_and_names_who_is_missing(control: Control, api: Api, kube
     second = user_api(control, "system:node:rack-2", ["system:nodes"])
     send(second, signing_request("rack-2", ["10.98.1.12"]))
     told: list[str] = []
-    outcome = csr.approve_until_all_serve(api, NODES, list(NODES), 10, told.append)
+    outcome = csr.approve_until_all_serve(api, NODES, list(NODES), 120, told.append)
     assert [verdict.node for verdict in outcome.approved] == ["rack-2"]
     assert told[-1] == "2 of 2 kubelets have a serving certificate"
 

@@ -53,11 +53,19 @@ def hosts(control: Control) -> list[t.Any]:
 
 
 def write(control: Control, name: str) -> None:
-    """Write by way of one member, which takes a quorum."""
-    address = (control.members[name], control.etcd_port)
-    connection = http.client.HTTPSConnection(*address, timeout=10, context=control.etcd_context())
-    etcd._call(connection, "POST", "/v3/kv/put", {"key": "YQ==", "value": "Yg=="})
-    connection.close()
+    """Write by way of one member, which takes a quorum; an election is waited for."""
+
+    def written() -> bool:
+        address = (control.members[name], control.etcd_port)
+        connection = http.client.HTTPSConnection(*address, timeout=10, context=control.etcd_context())
+        try:
+            return bool(etcd._call(connection, "POST", "/v3/kv/put", {"key": "YQ==", "value": "Yg=="}))
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        finally:
+            connection.close()
+
+    control.wait(written)
 
 
 def peer_port(control: Control, name: str, profile: str) -> bool:

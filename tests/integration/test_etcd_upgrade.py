@@ -115,7 +115,8 @@ def test_there_and_back_without_loss(three: Control, tmp_path: Path) -> None:
     assert "etcdctl downgrade enable 3.6.0" in problems(three, OLD)[0]
     # docs/etcd-care.md, "Back to the former minor version".
     for verb in ("validate", "enable"):
-        subprocess.run([found["etcdctl"], "downgrade", verb, "3.6.0"], env=settings(three), check=True)
+        command = [str(found["etcdctl"]), "--command-timeout=60s", "downgrade", verb, "3.6.0"]
+        subprocess.run(command, env=settings(three), check=True)
     three.wait(lambda: agreed(three) == parse("3.6.0"))
     assert problems(three, OLD) == []
     for name in NAMES:
@@ -149,7 +150,7 @@ def test_a_snapshot_is_verified_and_only_the_newest_stay(three: Control, tmp_pat
         text=True,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     result = yaml.safe_load(done.stdout.partition("=>")[2])

@@ -31,6 +31,7 @@ from ironspan.lab.errors import LabError
 from ironspan.lab.layout import cache_root, state_root
 from ironspan.lab.machine import detect
 from tests.support import namespaces
+from tests.support.waiting import until
 
 OWN = ("t1", "t2")
 OF_OURS = re.compile(rf"{re.escape(str(state_root()))}/\.?t[12]\b|building-t[12]\b")
@@ -141,19 +142,63 @@ def machine_settings() -> set[str]:
     return {line for line in lines if not MOVING.match(line)}
 
 
-def on(lab: Lab, host: str, command: str, timeout_s: float = 60) -> str:
+def on(lab: Lab, host: str, command: str, timeout_s: float = 300) -> str:
     return run(lab.ssh_command(host, [command]), timeout_s=timeout_s)
 
 
-def ping(lab: Lab, host: str, target: str, count: int, interval_s: float = 0.05) -> tuple[int, float]:
-    """Answers received and the least round trip in milliseconds (0 without an answer)."""
-    done = attempt(
-        lab.ssh_command(host, [f"ping -q -c {count} -i {interval_s} -W 1 {target}"]), timeout_s=120
-    )
-    received = re.search(r"(\d+) received", done.stdout)
-    least = re.search(r"= ([\d.]+)/", done.stdout)
-    assert received, done.stdout + done.stderr
-    return int(received[1]), float(least[1]) if least else 0.0
+PING = """
+import contextlib, os, select, socket, struct, sys, time
+target, count, interval, patience = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+channel = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+address, mark, sent, trips = socket.gethostbyname(target), os.getpid() & 65535, {}, {}
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total >> 16) + (total & 65535)
+    return ~(total + (total >> 16)) & 65535
+
+def hear(seconds):
+    if not select.select([channel], [], [], max(0, seconds))[0]:
+        return
+    answer = channel.recv(2048)[20:]
+    kind, _, _, whose, number = struct.unpack("!BBHHH", answer[:8])
+    if (kind, whose) == (0, mark) and number in sent:
+        trips.setdefault(number, time.monotonic() - sent[number])
+
+for number in range(count):
+    request = struct.pack("!BBHHH", 8, 0, 0, mark, number) + bytes(56)
+    request = request[:2] + struct.pack("!H", checksum(request)) + request[4:]
+    sent[number] = time.monotonic()
+    with contextlib.suppress(OSError):
+        channel.sendto(request, (address, 0))
+    while (left := sent[number] + interval - time.monotonic()) > 0:
+        hear(left)
+last, heard = time.monotonic(), len(trips)
+while len(trips) < count and time.monotonic() < last + patience:
+    hear(0.1)
+    if len(trips) > heard:
+        last, heard = time.monotonic(), len(trips)
+print(len(trips), min(trips.values(), default=0) * 1000)
+"""
+"""ping(8) itself waits for answers only twice as long as the longest took, which a busy machine may miss."""
+
+
+def ping(
+    lab: Lab, host: str, target: str, count: int, interval_s: float = 0.05, patience_s: float = 10
+) -> tuple[int, float]:
+    """Answers received and the least round trip in milliseconds (0 without an answer).
+
+    Args:
+        lab: the lab.
+        host: that asks.
+        target: that answers.
+        count: of packets.
+        interval_s: between two of them.
+        patience_s: how long none of the answers that lack comes until they are lost.
+    """
+    command = f"python3 -c {shlex.quote(PING)} {target} {count} {interval_s} {patience_s}"
+    received, least = on(lab, host, command).split()
+    return int(received), float(least)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -202,7 +247,7 @@ ASK_STORE = f"""
 import ssl, urllib.error, urllib.request
 trusted = ssl.create_default_context(cafile="{settings.HOST_CA}")
 try:
-    urllib.request.urlopen("https://{settings.BLOB_HOST}/etcd/x", timeout=2, context=trusted)
+    urllib.request.urlopen("https://{settings.BLOB_HOST}/etcd/x", timeout=60, context=trusted)
 except urllib.error.HTTPError as error:
     print(error.code, error.headers["x-ms-error-code"])
 except OSError as error:
@@ -215,10 +260,15 @@ url = "http://{settings.METADATA_ADDRESS}/metadata/identity/oauth2/token"
 query = "?api-version=2018-02-01&resource=https://storage.azure.com"
 request = urllib.request.Request(url + query, headers={{"Metadata": "true"}})
 try:
-    print(json.load(urllib.request.urlopen(request, timeout=2))["resource"])
+    print(json.load(urllib.request.urlopen(request, timeout=60))["resource"])
 except OSError as error:
     print("cut")
 """
+
+
+def hurried(program: str) -> str:
+    """Return a program that takes what has not answered for two seconds for cut off."""
+    return program.replace("timeout=60", "timeout=2")
 
 
 def python(lab: Lab, host: str, program: str) -> str:
@@ -232,13 +282,13 @@ def test_azure_is_where_hosts_look_for_it(lab: Lab) -> None:
             assert on(lab, host, f"getent hosts {name}").split()[0] == endpoint
         assert python(lab, host, ASK_STORE) == "401 NoAuthenticationInformation"
     assert python(lab, "az-1", ASK_METADATA) == "https://storage.azure.com"
-    assert python(lab, "rack-1", ASK_METADATA) == "cut"  # a rack has no Azure network
+    assert python(lab, "rack-1", hurried(ASK_METADATA)) == "cut"  # a rack has no Azure network
 
 
 def test_a_cut_wan_cuts_racks_off_the_store(lab: Lab) -> None:
     lab.link(cut=True)
     try:
-        assert python(lab, "rack-1", ASK_STORE) == "cut"
+        assert python(lab, "rack-1", hurried(ASK_STORE)) == "cut"
         assert python(lab, "az-1", ASK_STORE) == "401 NoAuthenticationInformation"
     finally:
         lab.link(cut=False)
@@ -304,7 +354,7 @@ def test_a_running_lab_grows_and_shrinks(lab: Lab) -> None:
     # Neither the operator's umask nor the nice value is in the host.
     assert on(lab, "rack-2", "stat -c %a / /etc; ps -o ni= -p 1").split() == ["755", "755", "0"]
     # The others find it, and it is in the inventory.
-    assert on(lab, "az-1", "getent hosts rack-2 && ping -c 1 -W 2 rack-2").split()[0].startswith("10.98.")
+    assert on(lab, "az-1", "getent hosts rack-2 && ping -c 1 -W 60 rack-2").split()[0].startswith("10.98.")
     assert "rack-2:" in lab.inventory_path.read_text()
     said: list[str] = []
     lab.up(rack=1, progress=lambda what, step, detail: said.append(f"{what} {step} {detail}"))
@@ -358,9 +408,9 @@ def test_host_is_healthy_and_knows_its_world(lab: Lab) -> None:
 
 def test_unknown_names_are_refused_at_once(lab: Lab) -> None:
     server = next(iter(lab.status()["dns"]))
-    # Where nobody refuses a name, a client waits for 10 s.
-    assert names.lookup(server, "registry.example.com", timeout_s=5) == []
-    assert names.lookup(server, "nothing.lab.internal", timeout_s=5) == []
+    # Where nobody refuses a name, there is no answer at all.
+    assert names.lookup(server, "registry.example.com", timeout_s=60) == []
+    assert names.lookup(server, "nothing.lab.internal", timeout_s=60) == []
 
 
 def test_changed_host_key_is_refused(lab: Lab) -> None:
@@ -411,12 +461,12 @@ def test_sites_reach_each_other_over_the_wan_only(lab: Lab) -> None:
     assert 29.0 <= least <= 50.0
     lab.link(cut=True)
     try:
-        assert ping(lab, "rack-1", "az-1", 3)[0] == 0
+        assert ping(lab, "rack-1", "az-1", 3, patience_s=2)[0] == 0
         # Nor does the machine itself forward between its bridges, even for a host that asks it to.
         sites = {s["name"]: s for s in lab.status()["sites"]}
         controller = sites["rack"]["network"].replace(".0/24", ".1")
         on(lab, "rack-1", f"ip route add {sites['azure']['network']} via {controller}")
-        assert ping(lab, "rack-1", "az-1", 3)[0] == 0
+        assert ping(lab, "rack-1", "az-1", 3, patience_s=2)[0] == 0
     finally:
         attempt(lab.ssh_command("rack-1", [f"ip route del {sites['azure']['network']} via {controller}"]))
         lab.link(cut=False)
@@ -453,12 +503,15 @@ def _transfer_s(lab: Lab, size: int) -> float:
         "import socket,time;c=socket.create_connection(('az-1',5001));t=time.monotonic();"
         f"c.sendall(bytes({size}));c.shutdown(1);c.recv(1);print(time.monotonic()-t)"
     )
-    listener = subprocess.Popen(lab.ssh_command("az-1", [f'python3 -c "{server}"']))
+    listener = subprocess.Popen(
+        lab.ssh_command("az-1", [f'python3 -c "{server}"']),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     try:
-        for _ in range(100):
-            if "5001" in on(lab, "az-1", "ss -ltn"):
-                break
-        return float(on(lab, "rack-1", f'python3 -c "{client}"'))
+        until(lambda: ":5001 " in on(lab, "az-1", "ss -ltn"))
+        seconds = float(on(lab, "rack-1", f'python3 -c "{client}"'))
+        listener.wait(120)  # or the next one finds this one's port
+        return seconds
     finally:
         listener.kill()
         listener.wait()
@@ -513,7 +566,7 @@ def test_five_hosts_come_up_and_go_without_a_trace() -> None:
 
 def _killed(action: str, step: int) -> bool:
     """Run up or down of t2 with a kill before its step-th change; False when it ended before that."""
-    done = attempt([sys.executable, str(KILL_SCRIPT), action, "t2", str(step)], timeout_s=120)
+    done = attempt([sys.executable, str(KILL_SCRIPT), action, "t2", str(step)], timeout_s=600)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
 

@@ -183,7 +183,7 @@ def test_no_second_store_begins_while_members_are_down(world: World) -> None:
         world.add("etcd-3", compared=["etcd-1", "etcd-3"], bare=["etcd-3"])
     assert "2 members, 2 needed, 0 healthy" in refused.value.message
     assert "beside etcd-1 with data; etcd-2 not looked at in this run" in refused.value.message
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 180
 
 
 def test_an_address_is_used_again_by_another_host(world: World) -> None:
@@ -246,7 +246,7 @@ def test_the_link_is_cut_while_a_member_joins(world: World, monkeypatch: pytest.
     with cut_off(world, "etcd-4"):
         ended = threading.Timer(4, world.control.processes["etcd-4"].send_signal, [signal.SIGCONT])
         ended.start()
-        assert store.promote(host, 60, print)
+        assert store.promote(host, 120, print)
     world.wait_until_healthy(*world.group)
 
 

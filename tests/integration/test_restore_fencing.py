@@ -7,10 +7,12 @@ Every such test has a counterpart that shows that the same thing goes wrong with
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.store imp
 from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import EtcdError
 from tests.support.etcd_members import Members, find_etcd
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.lab
 ALL = ("m1", "m2", "m3")
@@ -86,7 +89,7 @@ class Disaster:
         return log
 
     def client(self, name: str) -> EtcdClient:
-        return EtcdClient([self.members.endpoint(name)], timeout=5)
+        return EtcdClient([self.members.endpoint(name)], timeout=60)
 
     def put(self, client: EtcdClient, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -208,6 +211,13 @@ class Watches:
         return self.count(text)
 
 
+def watchers(endpoint: str) -> int:
+    """Return how many watches a member serves."""
+    with urllib.request.urlopen(f"{endpoint}/metrics", timeout=60) as answer:
+        found = re.search(r"^etcd_debugging_mvcc_watcher_total (\d+)$", answer.read().decode(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 @pytest.fixture
 def watched(disaster: Disaster, request: pytest.FixtureRequest) -> Iterator[Watches]:
     """Bring the old cluster up once more, with watches on it that have seen its last revisions."""
@@ -218,11 +228,11 @@ def watched(disaster: Disaster, request: pytest.FixtureRequest) -> Iterator[Watc
         disaster.members.wait(name)
     watches = Watches(disaster, request.param)
     try:
-        time.sleep(0.5)
+        until(lambda: watchers(disaster.members.endpoint("m1")) >= request.param)
         with disaster.client("m1") as client:
             disaster.put(client, range(10))
             disaster.revision = client.range(b"k").header.revision
-        assert watches.wait_for("PUT", request.param, 20) == request.param
+        assert watches.wait_for("PUT", request.param, 120) == request.param
         disaster.end()
         yield watches
     finally:
@@ -236,7 +246,7 @@ def test_watches_of_before_get_an_error(
 ) -> None:
     count = watched.count("PUT")
     disaster.fenced()
-    assert watched.wait_for("required revision has been compacted", count, 30) == count
+    assert watched.wait_for("required revision has been compacted", count, 120) == count
     assert watched.count("PUT") == count
 
 

@@ -19,7 +19,7 @@ from ansible_collections.ironspan.hybrid.plugins.module_utils._restore import (
 )
 from ansible_collections.ironspan.hybrid.plugins.module_utils._restore.machine import Machine, RestoreError
 
-from ironspan.lab.ports import free_port
+from ironspan.lab.ports import free_port, is_free
 from tests.support.etcd_members import find_etcd
 from tests.support.restored_host import DATA, RestoredHost
 
@@ -54,7 +54,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> RestoredHost:
         check=True,
         capture_output=True,
     )  # fmt: skip
-    host = RestoredHost(folder / "root", (free_port("127.0.0.2"), free_port("127.0.0.2")))
+    host = RestoredHost(folder / "root", (free_on_both(), free_on_both()))
     host.make(find_etcd(folder / "bin"), pair)
     host.systemctl("start")
     for number in range(10):
@@ -92,8 +92,15 @@ def host(lost: RestoredHost, tmp_path: Path) -> Iterator[RestoredHost]:
     copy.systemctl("stop")
 
 
-def served(host: RestoredHost, key: str) -> str:
-    return host.etcdctl("get", "--print-value-only", key, host="127.0.0.2").strip()
+def served(host: RestoredHost, key: str, seconds: int = 60) -> str:
+    return host.etcdctl("get", "--print-value-only", key, host="127.0.0.2", seconds=seconds).strip()
+
+
+def free_on_both() -> int:
+    """Return a port that is free at the member's address, and at that which the host itself asks."""
+    while not is_free("127.0.0.1", port := free_port("127.0.0.2")):
+        pass
+    return port
 
 
 def asides(host: RestoredHost) -> list[Path]:
@@ -148,11 +155,11 @@ def test_until_it_is_released_only_this_host_reaches_it(host: RestoredHost) -> N
     steps.restored(machine, ARGUMENTS)
     assert host.etcdctl("get", "/registry/k1")
     with pytest.raises(subprocess.CalledProcessError):
-        served(host, "/registry/k1")
+        served(host, "/registry/k1", 2)
     # Not after a reboot either.
     host.systemctl("restart")
     with pytest.raises(subprocess.CalledProcessError):
-        served(host, "/registry/k1")
+        served(host, "/registry/k1", 2)
     steps.served(machine, ARGUMENTS)
     assert served(host, "/registry/k1") == "early"
 

@@ -126,8 +126,8 @@ def test_a_run_whose_end_was_never_seen_does_not_say_that_it_finished(world: Wor
     with hung(site, "ironspan", "apply") as (running, name, _):
         (playbook,) = [one for one in controllers_of(name) if parent_of(one) == running.pid]
         os.kill(playbook, signal.SIGKILL)
-        assert running.wait(60) == 3
-        assert controllers_of(name) == []
+        assert running.wait(180) == 3
+        wait_for(lambda: not controllers_of(name), "workers of a killed run go on")
     output = (site.folder / "log").read_text()
     assert "hosts finished" not in output
     insist("run-cut-off", output)

@@ -62,7 +62,7 @@ SYSTEMCTL = """\
             program = [str(root / "usr/local/bin/etcd"), "--config-file", str(root / "running.yaml")]
             process = subprocess.Popen(program, stdout=stream, stderr=stream, start_new_session=True)
         pid.write_text(str(process.pid))
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while "ready to serve client requests" not in log.read_text():
             if process.poll() is not None or time.monotonic() > until:
                 sys.exit("etcd did not start: " + log.read_text()[-500:])
@@ -144,11 +144,11 @@ class RestoredHost:
             subprocess.run([self.root / "usr/local/bin/systemctl", each, "etcd.service"], check=True)
         (self.root / "etcd.starts").write_text(str(START_LIMIT))
 
-    def etcdctl(self, *arguments: str, host: str = "127.0.0.1") -> str:
-        """Run etcdctl against its etcd; raises CalledProcessError when it does not answer."""
+    def etcdctl(self, *arguments: str, host: str = "127.0.0.1", seconds: int = 60) -> str:
+        """Run etcdctl against its etcd; raises CalledProcessError when it does not answer in time."""
         pairs = (line.split("=", 1) for line in (self.root / "etc/etcd/etcdctl.env").read_text().splitlines())
         environment = dict(pairs) | {"ETCDCTL_ENDPOINTS": f"https://{host}:{self.ports[0]}"}
-        program = [str(self.root / "usr/local/bin/etcdctl"), "--command-timeout=2s", *arguments]
+        program = [str(self.root / "usr/local/bin/etcdctl"), f"--command-timeout={seconds}s", *arguments]
         return str(subprocess.check_output(program, env=environment, stderr=subprocess.PIPE, text=True))
 
     def status(self) -> dict[str, int]:

@@ -96,7 +96,7 @@ class SimulatedSite:
         workers: 1 or 2; a1 is the store and the control plane.
     """
 
-    patience_s = 180
+    patience_s = 600
     """How long a run may take, from outside."""
 
     def __init__(
@@ -282,8 +282,11 @@ def controllers_of(run: str) -> list[int]:
 
 
 def parent_of(process: int) -> int:
-    """Return the number of a process's parent."""
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    """Return the number of a process's parent, 0 of one that has ended meanwhile: workers come and go."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
