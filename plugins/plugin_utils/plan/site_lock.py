@@ -16,17 +16,22 @@ import fcntl
 import multiprocessing
 import os
 import random
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.errors import PlanError
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.processes import started
 
 _KEEPER = "import os,select,sys; p=select.poll(); p.register(int(sys.argv[1]),select.POLLIN); p.poll()"
 _PLAN = "plan "
 _PATIENCE_S = 2.0
-"""The keeper of a run that has just ended may need a moment to notice."""
+"""Whose lock it is may be about to change: slices share it, others look at it."""
+_ENDED_PATIENCE_S = 60.0
+"""The keeper of a run that has just ended may need a moment to notice, on a busy machine a long one."""
+_ALONE = re.compile(r"process (\d+) on (\S+)")
 MEMBERS = "members"
 """What a slice locks beside the site while it changes members: no other slice may at the same time."""
 
@@ -108,9 +113,9 @@ def _controller() -> int:
 
 
 def _wait(descriptor: int, path: Path, owner: int, plan: str) -> None:
-    until = time.monotonic() + _PATIENCE_S
+    begun = time.monotonic()
     while not _taken(descriptor, owner, plan):
-        if time.monotonic() > until:
+        if time.monotonic() - begun > (_ENDED_PATIENCE_S if _has_ended(descriptor) else _PATIENCE_S):
             holder = holder_of(path) or "an unknown process"
             raise PlanError(
                 f"another run is changing this site: {holder} (lock {path})",
@@ -145,6 +150,12 @@ def _locked(descriptor: int, kind: int) -> bool:
 def _holder(owner: int, plan: str) -> str:
     who = f"process {owner} on {os.uname().nodename}"
     return f"{_PLAN}{plan}, {who} and other slices\n" if plan else f"{who}\n"
+
+
+def _has_ended(descriptor: int) -> bool:
+    """Tell whether who has the lock alone was a run of this machine that is no more."""
+    found = _ALONE.fullmatch(os.pread(descriptor, 400, 0).decode(errors="replace").strip())
+    return found is not None and found[2] == os.uname().nodename and not started(int(found[1]))
 
 
 def _plan_in(text: bytes) -> str:

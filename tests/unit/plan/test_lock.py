@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -38,6 +40,38 @@ def test_killed_runs_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert time.monotonic() - began < 60
     next_run.kill()
     next_run.wait()
+
+
+def test_a_run_that_has_just_ended_is_waited_for_until_its_keeper_has_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_lock, "_PATIENCE_S", 0.0)
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    store = str(tmp_path / "pki")
+    try:
+        with site_lock.lock_file(store).open("w") as kept:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+
+            def write(process: int, host: str) -> None:
+                kept.seek(0)
+                kept.truncate()
+                kept.write(f"process {process} on {host}\n")
+                kept.flush()
+
+            nobody = 1 << 30  # beyond the largest pid_max
+            here = os.uname().nodename
+            for process, host in ((run.pid, here), (nobody, "another-machine")):
+                write(process, host)
+                with pytest.raises(PlanError, match="another run is changing this site"):
+                    site_lock.take(store, run.pid)
+            write(nobody, here)
+            later = threading.Timer(0.5, fcntl.flock, (kept, fcntl.LOCK_UN))
+            later.start()
+            site_lock.take(store, run.pid)
+            later.join()
+    finally:
+        run.kill()
+        run.wait()
 
 
 def _worker(folder: Path, parent: int, said: t.Any) -> None:
