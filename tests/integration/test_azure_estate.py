@@ -274,7 +274,7 @@ def test_a_stale_plan_is_refused(arm: LabArm) -> None:
 
 def test_a_killed_controller_is_followed_and_nothing_is_made_twice(arm: LabArm) -> None:
     # Slow enough that it is still under way when this machine comes to kill the controller.
-    arm.set(pace=0.1)
+    arm.set(pace=0.2)
     before = len(arm.show()["machines"])
     try:
         process = in_a_process(run, arm)
