@@ -154,11 +154,11 @@ def test_a_frozen_member_is_unreachable_and_asked_last(client: EtcdClient, membe
     members.signal("m3", signal.SIGSTOP)
     frozen = members.endpoint("m3")
     try:
-        with EtcdClient([frozen, members.endpoint("m2")], timeout=2) as other:
+        with EtcdClient([frozen, members.endpoint("m2")], timeout=4) as other:
             with pytest.raises(Unreachable):
                 other.put(b"a", b"1", endpoint=frozen)
             assert other.ordered() == [members.endpoint("m2"), frozen]
-        with EtcdClient([frozen, members.endpoint("m2")], timeout=2) as other:
+        with EtcdClient([frozen, members.endpoint("m2")], timeout=4) as other:
             assert other.lease_times([lease]) == {lease: 100}
             assert other.ordered() == [members.endpoint("m2"), frozen]
     finally:
