@@ -19,6 +19,9 @@ PAGE = 200
 """The most that a controller puts on one page."""
 WAITS_S = (10.0, 60.0)
 """For a connection, and for an answer."""
+AGAIN = 2
+"""How often a question is repeated that gets no answer: what is in front of a controller closes connections
+that were not used for a while, at times just when one is used again."""
 OLDEST: t.Final = {"AWX": (24, 6), "": (4, 6)}
 """Versions from which on the API is known: of AWX and Ascender, and of automation controller (AAP 2.5)."""
 
@@ -149,15 +152,19 @@ class Api:
             headers["Content-Type"] = "application/json"
         data = None if body is None else json.dumps(body)
         timeout = urllib3.Timeout(connect=WAITS_S[0], read=WAITS_S[1])
-        try:
-            answer = self._pool.request(
-                method, url, body=data, headers=headers, timeout=timeout, redirect=False
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise ControllerError(
-                f"the controller at {self._host} does not answer: {type(error).__name__}",
-                "look at awx_host and awx_ca_file, and whether it can be reached from here",
-            ) from error
+        for left in range(AGAIN if method == "GET" else 0, -1, -1):
+            try:
+                answer = self._pool.request(
+                    method, url, body=data, headers=headers, timeout=timeout, redirect=False
+                )
+                break
+            except urllib3.exceptions.HTTPError as error:
+                if left:
+                    continue
+                raise ControllerError(
+                    f"the controller at {self._host} does not answer: {type(error).__name__}",
+                    "look at awx_host and awx_ca_file, and whether it can be reached from here",
+                ) from error
         return self._answered(method, path, answer.status, answer.data)
 
     def _answered(self, method: str, path: str, status: int, data: bytes) -> t.Any:

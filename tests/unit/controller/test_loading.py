@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterator
 
 import pytest
+import urllib3
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller import states
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.controller.api import Api
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.remote.compare import compared
@@ -390,3 +391,25 @@ def test_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IRONSPAN_AWX_TOKEN", raising=False)
     with pytest.raises(RemoteError, match="IRONSPAN_AWX_TOKEN is not set"):
         controller_object.opened({"site": site_of(variables_of()), **variables_of()})
+
+
+def test_a_question_is_asked_again_when_its_connection_was_closed_and_a_change_is_not(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change may have been made although its answer is lost."""
+    api = Api(controller.url, controller.token(1))
+    assert api.prefix == "/api/v2/"
+    request = api._pool.request
+    closed: list[str] = []
+
+    def once_closed(method: str, url: str, **more: t.Any) -> urllib3.BaseHTTPResponse:
+        closed.append(method)
+        if closed.count(method) == 1:
+            raise urllib3.exceptions.ProtocolError("Connection aborted.")
+        return request(method, url, **more)
+
+    monkeypatch.setattr(api._pool, "request", once_closed)
+    assert list(api.listed("organizations/")) == []
+    with pytest.raises(RemoteError, match="does not answer: ProtocolError"):
+        api.post("organizations/", {"name": "one"})
+    assert closed == ["GET", "GET", "POST"]
