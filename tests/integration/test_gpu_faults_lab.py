@@ -90,7 +90,7 @@ class Faulty(Gpus):
         "nvidia_health_enabled": True,
         "nvidia_health_actions_enabled": True,
         "nvidia_health_gpus_count": GPUS,
-        "nvidia_health_hang_seconds": 8,
+        "nvidia_health_hang_seconds": 30,
         "nvidia_health_checks": {"H11": {"minutes": 1, "percent": 10, "readings": 3}},
         "gpu_repair_enabled": True,
         # Until there is a driver all GPUs are missing, for which the controller would have the host reboot.

@@ -104,7 +104,6 @@ def bmc_of(rack: World, number: int) -> Bmc:
         Endpoint(server.name, server.bmc_address, 443),
         Trust("", frozenset({entry["sha256"]})),
         Login(entry["username"], entry["password"]),
-        30.0,
     )
 
 
