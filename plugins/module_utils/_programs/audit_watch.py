@@ -145,6 +145,16 @@ class Watch:
 
     def _files(self) -> t.List[t.Tuple[str, int]]:
         """Return the files to read, each with its inode; what was rotated away since comes first."""
+        found = self._listed()
+        # The file that is read would seem to be deleted where it is rotated between its two names.
+        while found != (again := self._listed()):
+            found = again
+        inodes = [inode for _, inode in found]
+        # When the file was deleted before it was read to its end, all that is there is read.
+        return found[inodes.index(self.state.inode) if self.state.inode in inodes else 0 :]
+
+    def _listed(self) -> t.List[t.Tuple[str, int]]:
+        """Return all files of the log, the oldest first; while they change some may be missing."""
         folder, name = os.path.split(self._log)
         stem, extension = os.path.splitext(name)
         rotated = [
@@ -152,12 +162,12 @@ class Watch:
             for other in os.listdir(folder)
             if other.startswith(f"{stem}-") and other.endswith(extension)
         ]
+        found = []
         # The rotated files' names are the times of the rotations.
-        order = [*sorted(rotated), *([self._log] if os.path.exists(self._log) else [])]
-        inodes = [os.stat(path).st_ino for path in order]
-        # When the file was deleted before it was read to its end, all that is there is read.
-        first = inodes.index(self.state.inode) if self.state.inode in inodes else 0
-        return list(zip(order, inodes))[first:]
+        for path in [*sorted(rotated), self._log]:
+            with contextlib.suppress(FileNotFoundError):
+                found.append((path, os.stat(path).st_ino))
+        return found
 
     def _read(self, path: str, inode: int) -> t.Iterator[Use]:
         with open(path, "rb") as file:

@@ -181,6 +181,29 @@ def test_a_rotation_between_listing_and_reading_loses_nothing(
     assert uses(watch) == 2
 
 
+def test_a_rotation_while_files_are_listed_tells_nothing_twice_and_loses_nothing(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write(event())
+    log.rotate()
+    log.write(event())
+    watch = log.watch()
+    assert uses(watch) == 2
+    log.write(event())
+    listdir = os.listdir
+
+    def rotated_just_then(folder: str) -> list[str]:
+        names = listdir(folder)
+        if log.rotations == 1:
+            log.rotate()
+            log.write(event())
+        return names
+
+    monkeypatch.setattr(os, "listdir", rotated_just_then)
+    assert uses(watch) == 2
+    assert uses(watch) == 0
+
+
 @pytest.mark.parametrize(
     "line",
     ['{"ironspan:break-glass', '["system:masters"]', '{"user": "system:masters"}', '"ironspan:break-glass"'],
