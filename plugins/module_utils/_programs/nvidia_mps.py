@@ -143,6 +143,15 @@ def main() -> int:
     withdrawn()
     while not os.path.exists(DRIVER):
         time.sleep(5)
+    told: t.List[int] = []
+    running: t.List[subprocess.Popen[bytes]] = []
+
+    def end(number: int, _: t.Any) -> None:
+        told.append(number)
+        for each in running:
+            each.terminate()
+
+    signal.signal(signal.SIGTERM, end)
     try:
         with open(SETTINGS, encoding="utf-8") as stream:
             settings = json.load(stream)
@@ -150,14 +159,10 @@ def main() -> int:
         for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
             os.makedirs(environment()[name], mode=0o755, exist_ok=True)
         daemon = subprocess.Popen([CONTROL, "-f"], env=environment(), stdin=subprocess.DEVNULL)
-        told: t.List[int] = []
-
-        def end(number: int, _: t.Any) -> None:
-            told.append(number)
-            daemon.terminate()
-
-        signal.signal(signal.SIGTERM, end)
+        running.append(daemon)
         try:
+            if told:
+                daemon.terminate()
             share(lines, daemon)
             with open(READY, "w", encoding="utf-8"):
                 pass
@@ -170,6 +175,8 @@ def main() -> int:
             raise Failed(f"{CONTROL} ended with {status}")
         return 0
     except (Failed, OSError, ValueError, KeyError, TypeError) as error:
+        if told:
+            return 0  # before all limits were set; a unit that is stopped then has not failed
         print(error, file=sys.stderr)
         return 1
 

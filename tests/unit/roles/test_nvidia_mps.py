@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.ironspan.hybrid.plugins.module_utils._engine.document import read_document
 from ansible_collections.ironspan.hybrid.plugins.module_utils._programs import nvidia_mps
 
+from tests.support.waiting import until
 from tests.unit.roles.conftest import Rendered
 
 Render = Callable[..., Rendered]
@@ -160,6 +161,16 @@ def test_the_plugin_may_begin_once_all_limits_are_set(tmp_path: Path) -> None:
     pipe = f"daemon {tmp_path}/mps/nvidia.com/gpu.shared/pipe"
     assert (tmp_path / "wrote").read_text().splitlines() == [pipe, *LIMITS]
     assert not ready.exists()
+
+
+def test_one_that_is_stopped_before_it_is_ready_has_not_failed(tmp_path: Path) -> None:
+    """The daemon does not answer yet: then it ends with the program, and none is left."""
+    with started(tmp_path, "get_") as program:
+        until((tmp_path / "wrote").exists)
+        program.send_signal(signal.SIGTERM)
+        _, errors = program.communicate()
+    assert (program.returncode, errors) == (0, "")
+    assert not (tmp_path / "mps" / ".ready").exists()
 
 
 def test_a_limit_that_is_refused_lets_nobody_begin(tmp_path: Path) -> None:
