@@ -15,12 +15,16 @@ from ironspan.program.lasting import Lasting
 
 LOG = logging.getLogger(__name__)
 SILENT = "nvml agent_silent"
+LOOK_S = 10.0
+"""The most that counts between two looks, which are some seconds apart."""
 MOST_PERCENT = 33
 """With more agents silent than that it is a release, a setting or the link, and not these nodes."""
 
 
 class Agents:
-    """Remembers when each agent was last heard, by this host's own clock: clocks are not compared.
+    """Remembers for how long each agent was not heard, by this host's own clock: clocks are not compared.
+
+    Time in which nobody looked says nothing: while the API server is away, agents cannot write either.
 
     Args:
         seconds: without a word of its agent, while its kubelet is well, until a node counts as silent.
@@ -30,6 +34,7 @@ class Agents:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
         self._heard: dict[str, tuple[str, float]] = {}
+        self._looked = clock()
         self._many = Lasting(LOG)
 
     def told(self, nodes: Sequence[Node], found: Mapping[str, Object]) -> list[Node]:
@@ -42,14 +47,15 @@ class Agents:
             found: their objects, by name.
         """
         now = self._clock()
+        passed, self._looked = min(now - self._looked, LOOK_S), now
         silent: dict[str, str] = {}
         for node in nodes:
             word = str(condition(found[node.name], "GPUHealthy").get("lastHeartbeatTime", ""))
-            before, since = self._heard.get(node.name, ("", now))
-            if not word or word != before or not node.ready:
-                since = now
-            self._heard[node.name] = (word, since)
-            if word and now - since >= self._seconds:
+            before, seconds = self._heard.get(node.name, ("", 0.0))
+            heard = not word or word != before or not node.ready
+            seconds = 0.0 if heard else seconds + passed
+            self._heard[node.name] = (word, seconds)
+            if word and seconds >= self._seconds:
                 silent[node.name] = f"its agent wrote nothing since {word}"
         many = len(silent) > 1 and len(silent) * 100 > MOST_PERCENT * len(nodes)
         self._many.tell(

@@ -27,8 +27,11 @@ class Fleet:
         self.words = dict.fromkeys(NAMES, "2026-11-27T00:00:00Z")
         self.down: set[str] = set()
 
-    def look(self, seconds: float = 0.0) -> list[Node]:
-        """Let time pass, and look at all nodes."""
+    def look(self, seconds: float = 0.0, every: float = 3.0) -> list[Node]:
+        """Let time pass, and look at all nodes again and again."""
+        while seconds > every:
+            self.look(every, every)
+            seconds -= every
         self.now += seconds
         nodes = [Node(name, ready=name not in self.down) for name in NAMES]
         found: dict[str, dict[str, t.Any]] = {name: {} for name in NAMES}
@@ -81,6 +84,17 @@ def test_a_controller_that_has_just_begun_waits_the_whole_time() -> None:
     assert fleet.silent(SECONDS) == ["gpu-1"]
     fleet.agents = Agents(SECONDS, lambda: fleet.now)
     assert fleet.silent() == []
+
+
+def test_an_hour_in_which_nobody_could_write_or_look_is_no_silence() -> None:
+    """The API server was away; the first look may come before an agent has written again."""
+    fleet = Fleet()
+    fleet.look()
+    # The others were faster.
+    fleet.speak(*NAMES[1:])
+    assert [node.name for node in fleet.look(3600.0, every=3600.0) if node.events] == []
+    fleet.speak(*NAMES[1:])
+    assert fleet.silent(SECONDS) == ["gpu-1"], "it still writes nothing"
 
 
 def test_many_at_once_are_no_fault_of_nodes() -> None:
