@@ -195,6 +195,7 @@ def play(world: World, seed: int) -> bool:
         # The processes of a dead controller may still be at work on the hosts: the next run deals with that.
         status, output = site.finish()
         assert status == 0, output[-6000:]
+        site.wait_for_hosts()
         assert labels(site, api) == expected.labels
         assert site.leftovers() == []
         assert site.snapshot() == expected.snapshot

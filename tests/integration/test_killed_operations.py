@@ -48,6 +48,7 @@ class World:
         status, output = self.site.finish(IRONSPAN_TEST_BOUNDARIES=str(seen))
         assert status == 0, output
         assert {"w2", "a1"}.isdisjoint(recap_of(output)), output
+        self.site.wait_for_hosts()
         assert self.site.leftovers() == []
         self.boundaries.setdefault(operation, len(seen.read_text().splitlines()))
 

@@ -65,7 +65,7 @@ class World:
         return str(given["cluster"])
 
     def promote(self, name: str) -> bool:
-        return self.store(name).promote(t.cast("t.Any", self.hosts[name]), 30, print)
+        return self.store(name).promote(t.cast("t.Any", self.hosts[name]), 120, print)
 
     def remove(self, name: str) -> str:
         removed, numbers = self.store().remove(t.cast("t.Any", self.hosts[name]))

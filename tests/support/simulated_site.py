@@ -195,6 +195,14 @@ class SimulatedSite:
         status = self.start(*options, **environment).wait(self.patience_s)
         return status, log.read_text()[before:]
 
+    def wait_for_hosts(self, seconds: float = 60) -> None:
+        """Let what runs have begun on hosts end: of a killed one it may wait until now for the host's turn."""
+        until = time.monotonic() + seconds
+        while any(set(processes_of(run)) - set(controllers_of(run)) for run in self.runs):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.1)
+
     def close(self) -> None:
         """End what killed runs have left running: the workers of a controller outlive it."""
         for run in self.runs:
