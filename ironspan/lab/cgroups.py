@@ -61,7 +61,7 @@ def kill(name: str) -> None:
         processes.kill(alive)
 
 
-def remove(name: str, timeout_s: float = 10.0) -> None:
+def remove(name: str, timeout_s: float = 60.0) -> None:
     """Remove the cgroup called `name` with all below it from every hierarchy; its processes are killed."""
     kill(name)
     deadline = time.monotonic() + timeout_s

@@ -58,8 +58,9 @@ def unmount_below(path: Path) -> None:
     """Unmount everything on or below `path`, newest first; what is busy is detached."""
     below = [m.path for m in current() if m.path == str(path) or m.path.startswith(f"{path}/")]
     for place in reversed(below):
-        if attempt(["umount", place]).returncode != 0:
-            run(["umount", "--lazy", place])
+        if attempt(["umount", place]).returncode == 0 or not is_mounted(Path(place)):
+            continue  # in the second case it has gone by itself, as with what it belonged to
+        run(["umount", "--lazy", place])
 
 
 def remove_tree(path: Path) -> None:

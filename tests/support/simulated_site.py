@@ -196,7 +196,7 @@ class SimulatedSite:
         return status, log.read_text()[before:]
 
     def wait_for_hosts(self, seconds: float = 60) -> None:
-        """Let what runs have begun on hosts end: of a killed one it may wait until now for the host's turn."""
+        """Let what runs have begun on hosts end: that of a killed one may wait for its turn until now."""
         until = time.monotonic() + seconds
         while any(set(processes_of(run)) - set(controllers_of(run)) for run in self.runs):
             if time.monotonic() > until:

@@ -1,15 +1,16 @@
 # Copyright (c) the ironspan developers
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that all labs share and that go with the last of them, while another lab looks into them."""
+"""Folders that all labs share, and mounts, that go while another lab looks into them."""
 
 from __future__ import annotations
 
 import subprocess
 import typing as t
+from pathlib import Path
 
 import pytest
 
-from ironspan.lab import network, state
+from ironspan.lab import mounts, network, state
 
 
 class Going:
@@ -48,3 +49,22 @@ def test_a_namespace_whose_folder_went_is_made_once_more(monkeypatch: pytest.Mon
     monkeypatch.setattr(network, "run", made.append)
     network._add_namespace("islab1-a")
     assert made == [["ip", "netns", "add", "islab1-a"]]
+
+
+def test_a_mount_that_goes_by_itself_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = [mounts.Mount("/lab/root", "overlay", frozenset())]
+    lazily: list[list[str]] = []
+
+    def refused(command: list[str]) -> subprocess.CompletedProcess[str]:
+        table.clear()
+        return subprocess.CompletedProcess(command, 32)
+
+    monkeypatch.setattr(mounts, "current", lambda: list(table))
+    monkeypatch.setattr(mounts, "attempt", refused)
+    monkeypatch.setattr(mounts, "run", lazily.append)
+    mounts.unmount_below(Path("/lab"))
+    assert lazily == []
+    table.append(mounts.Mount("/lab/root", "overlay", frozenset()))
+    monkeypatch.setattr(mounts, "attempt", lambda command: subprocess.CompletedProcess(command, 32))
+    mounts.unmount_below(Path("/lab"))
+    assert lazily == [["umount", "--lazy", "/lab/root"]]
