@@ -54,7 +54,7 @@ def ensure(folder: Path, systems: Sequence[emulator.System], bmcs: Sequence[Desc
     raise LabError(f"the BMCs do not start: {log.read_text(errors='replace')[-2000:]}", exit_code=1)
 
 
-def command(folder: Path, serial: str, timeout_s: float = 10.0, **asked: t.Any) -> dict[str, t.Any]:
+def command(folder: Path, serial: str, timeout_s: float = 60.0, **asked: t.Any) -> dict[str, t.Any]:
     """Give a BMC a command; see ``process.command`` for what there is.
 
     Args:

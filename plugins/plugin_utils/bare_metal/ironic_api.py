@@ -217,6 +217,8 @@ class IronicApi:
         until = self._clock() + patience_s
         said = ""
         while True:
+            # Before it is asked: who was not let run for a while asks once more.
+            over = self._clock() > until
             node = self.node(uuid)
             state = ironic_states.STATES.get(node.state or "")
             moving = state is not None and state.sort in ("moving", "waiting")
@@ -225,7 +227,7 @@ class IronicApi:
             if state is not None and state.means != said:
                 said = state.means
                 say(said)
-            if self._clock() > until:
+            if over:
                 reason = (
                     f"{said or 'it is locked'}, for longer than {patience_s:g} s{explained(node.last_error)}"
                 )

@@ -133,6 +133,16 @@ def test_waiting_says_what_goes_on_and_ends() -> None:
         session.api().settled("u1", said.append, 60)
 
 
+def test_who_was_not_let_run_asks_once_more() -> None:
+    class Stalled(Session):
+        def request(self, path: str, method: str, **options: t.Any) -> Answer:
+            self.now += 3600
+            return super().request(path, method, **options)
+
+    session = Stalled(*(Answer(200, entry(provision_state=state)) for state in ("deploying", "active")))
+    assert session.api().settled("u1", lambda what: None, 60).state == "active"
+
+
 def test_every_step_of_a_way_is_one_that_can_be_taken() -> None:
     """But for enrolling and waiting, which have calls of their own."""
     goals: tuple[Goal, ...] = t.get_args(Goal)
