@@ -32,8 +32,8 @@ def test_site_takes_little_longer_than_kubeadm_by_hand(table: Table, tmp_path: p
     for _ in range(ROUNDS):
         for seconds, build in ((raw, raw_kubeadm.run), (site, lambda lab: site_seconds(lab, tmp_path))):
             lab = Lab("bench")
-            lab.up(azure=1, rack=1, azure_services=False)
             try:
+                lab.up(azure=1, rack=1, azure_services=False)
                 seconds.append(build(lab)[0])
             finally:
                 lab.down()

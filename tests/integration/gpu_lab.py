@@ -161,7 +161,7 @@ class Gpus(Cluster):
         spec = {"nodeName": HOST, "terminationGracePeriodSeconds": 0, "containers": [container]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         self.apply(pod)
-        self.on("az-1", f"{KUBECTL} wait --for=condition=Ready --timeout=90s pod/{name}")
+        self.on("az-1", f"{KUBECTL} wait --for=condition=Ready --timeout=170s pod/{name}")
 
     def work(self, replicas: int) -> None:
         """Want so many pods with a GPU."""

@@ -130,8 +130,10 @@ def test_a_version_that_nobody_has_changes_nothing(tree: DebianTree) -> None:
 def test_a_process_that_computes_keeps_its_driver(tree: DebianTree) -> None:
     wanted = document(NEW)
     wanted["resources"][1]["idle"] = ["/tmp/d/n"]
-    computes = "mkdir -p /tmp/d && mknod /tmp/d/n c 1 3 && exec 3</tmp/d/n && exec sleep 600"
-    program = f'({computes}) >/dev/null 2>&1 & sleep 2; exec python3 -c "$0"'
+    opened = "exec 3</tmp/d/n && touch /tmp/d/has"
+    computes = f"mkdir -p /tmp/d && mknod /tmp/d/n c 1 3 && {opened} && exec sleep 600"
+    has = "until [ -e /tmp/d/has ]; do sleep 0.1; done"
+    program = f'({computes}) >/dev/null 2>&1 & {has}; exec python3 -c "$0"'
     result = json.loads(tree.run("sh", "-c", program, ENGINE, stdin=json.dumps({"document": wanted})))
     assert result["failed"]
     assert "/tmp/d/n open" in result["msg"]

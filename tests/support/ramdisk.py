@@ -119,8 +119,11 @@ class Server(threading.Thread):
             if not (medium["Inserted"] and self._has_power()):
                 continue
             file = self._folder / "medium.iso"
-            with _unchecked(medium["Image"]) as answer, file.open("wb") as written:
-                shutil.copyfileobj(answer, written)
+            try:
+                with _unchecked(medium["Image"]) as answer, file.open("wb") as written:
+                    shutil.copyfileobj(answer, written)
+            except OSError:
+                continue  # ejected, and removed, since it was seen
             agent = self._start(Medium(file))
             file.unlink()
             self.media.append(medium["Image"])
@@ -133,9 +136,15 @@ class Server(threading.Thread):
         return str(self._asked(f"Systems/{self._uuid}")["PowerState"]) == "On"
 
     def _asked(self, path: str) -> dict[str, t.Any]:
-        with _unchecked(f"{self._emulator}/redfish/v1/{path}") as answer:
-            found: dict[str, t.Any] = json.load(answer)
-            return found
+        """Ask until there is an answer: without this thread a server would never start."""
+        while True:
+            try:
+                with _unchecked(f"{self._emulator}/redfish/v1/{path}") as answer:
+                    found: dict[str, t.Any] = json.load(answer)
+                    return found
+            except OSError:
+                if self.over.wait(0.5):
+                    raise
 
 
 def _unchecked(url: str) -> t.Any:
