@@ -93,6 +93,7 @@ def ssh_options(lab: Path, known: Path | None = None) -> list[str]:
         "-o", "StrictHostKeyChecking=yes",
         "-o", "IdentitiesOnly=yes",
         "-o", "PreferredAuthentications=publickey",
-        "-o", "ConnectTimeout=5",
+        # Of the handshake too: a host that is off says so at once, and a busy one takes its time.
+        "-o", "ConnectTimeout=20",
         "-o", "LogLevel=ERROR",
     ]  # fmt: skip

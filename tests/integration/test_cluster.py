@@ -199,8 +199,7 @@ def cured(cluster: Cluster) -> str:
 
 
 def test_the_doctor_names_what_is_broken_and_what_fixes_it(cluster: Cluster) -> None:
-    before, page = doctor(cluster)
-    assert before == {}, page
+    cured(cluster)
     cluster.on("rack-2", "systemctl stop kubelet")
     cluster.on("rack-1", "echo '# edited by hand' >> /etc/containerd/config.toml")
     cluster.on("az-3", "systemctl stop etcd")

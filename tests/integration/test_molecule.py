@@ -35,6 +35,6 @@ def test_a_scenario_converges_twice_and_verifies(scenario: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
-        timeout=1500,
+        timeout=3600,
     )
     assert done.returncode == 0, done.stdout[-20000:]

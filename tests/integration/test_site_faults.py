@@ -93,7 +93,7 @@ def hung(site: SimulatedSite, *program: str) -> Iterator[tuple[subprocess.Popen[
     (site.root("w1") / "usr/local/ironspan-test-bin/kubeadm").write_text(HANGING)
     mark, name = site.root("w1") / "run/hanging", uuid.uuid4().hex
     running = site.start(run=name, program=program)
-    wait_for(lambda: mark.exists() and mark.read_text().endswith("\n"), "the join begins", 120)
+    wait_for(lambda: mark.exists() and mark.read_text().endswith("\n"), "the join begins", 600)
     join = int(mark.read_text())
     wait_for(lambda: is_asleep(join), "the join hangs")
     try:

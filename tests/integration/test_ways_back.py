@@ -71,7 +71,7 @@ def apply(hosts: Cluster, text: str, seconds: int = 0, trial: str = "t") -> None
 def answers(hosts: Cluster) -> bool:
     """Tell whether the host takes a new connection."""
     command = hosts.lab.ssh_command(HOST, ["true"])
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
     return done.returncode == 0
 
 
