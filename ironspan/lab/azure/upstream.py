@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 from ironspan.lab.azure.http import LIMIT, Broken, Request, Response, body_of, no_body, read_head
 
-#: Azurite closes what idles for 5 s; a connection that could be closing any moment is not used again. The rest
-#: is for a busy machine, on which its answer is read seconds after Azurite has begun to count.
+#: Azurite closes what idles for 5 s; a connection that could be closing any moment is not used again. The
+#: rest is for a busy machine, on which an answer is read seconds after Azurite has begun to count.
 _FRESH_S = 1.0
 #: Headers of one hop only (RFC 9110, 7.6.1).
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
