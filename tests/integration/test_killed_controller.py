@@ -30,6 +30,7 @@ from ansible_collections.ironspan.hybrid.plugins.plugin_utils.assembly.loader im
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.pki import Store
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.render.prepare import renderer_for
 
+from ironspan.lab.ports import free_port
 from tests.support.fake_api import NODES, REQUESTS, SECRETS, FakeApi, Joins, api_of
 from tests.support.playbooks import recap_of
 from tests.support.simulated_site import (
@@ -115,8 +116,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store: Store = make_store(folder)
-        with FakeApi() as free:
-            self.port = free.port
+        # All sites' APIs come to it one after the other: none that the kernel gives to somebody meanwhile.
+        self.port = free_port()
         self.uninterrupted = {workers: self._uninterrupted(workers) for workers in (1, 2)}
 
     def site(self, name: str, number: int, workers: int) -> tuple[SimulatedSite, t.Any]:

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fake_api import NODES, FakeApi
+from ironspan.lab.ports import free_port
+from tests.support.fake_api import NODES
 from tests.support.playbooks import recap_of
 from tests.support.simulated_nodes import NodeApi, Site, node_api
 from tests.support.simulated_site import Snapshot, make_store
@@ -80,8 +81,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("operations")
     store = make_store(folder)
-    with FakeApi() as free:
-        port = free.port
+    port = free_port(ADDRESS)
     site = Site(folder / "site", folder, ADDRESS, port)
     with node_api(store, site, ADDRESS, port) as api, contextlib.closing(site):
         status, output = site.finish()
