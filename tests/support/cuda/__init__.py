@@ -61,4 +61,6 @@ class State:
         """Change values: ``KEY`` of all GPUs or ``UUID.KEY``."""
         self._values |= changes
         lines = [f"{key} {value}\n" for key, value in self._values.items()]
-        self.path.write_text("".join(lines), encoding="utf-8")
+        fresh = self.path.with_name(f".{self.path.name}.new")
+        fresh.write_text("".join(lines), encoding="utf-8")
+        fresh.replace(self.path)
