@@ -198,16 +198,10 @@ http {{
         return process if str(folder / CONFIGURATION).encode() in command else None
 
     def _started(self, folder: pathlib.Path) -> int:
-        found: list[int] = []
-
-        def seen() -> bool:
-            if (process := self.running(folder)) is not None:
-                found.append(process)
-            return bool(found)
-
-        if not _wait(seen, START_S):
+        process = _wait(lambda: self.running(folder), START_S)
+        if process is None:
             raise CommandError("nginx ended right after its start", f"See {folder}/nginx-error.log.")
-        return found[0]
+        return process
 
     def _nginx(self, folder: pathlib.Path) -> None:
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -227,13 +221,12 @@ http {{
             )
 
 
-def _wait(condition: collections.abc.Callable[[], bool], patience: float) -> bool:
+def _wait[Found](condition: collections.abc.Callable[[], Found], patience: float) -> Found:
+    """Return what a condition comes to: what is true in time, or else what it said last."""
     limit = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > limit:
-            return False
+    while not (found := condition()) and time.monotonic() <= limit:
         time.sleep(0.02)
-    return True
+    return found
 
 
 def _children(process: int) -> list[int]:

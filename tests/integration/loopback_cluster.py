@@ -351,8 +351,8 @@ class Control:
             process.kill()
             process.wait()
 
-    def wait(self, condition: t.Callable[[], bool], seconds: float = 120) -> None:
-        """Wait until something holds; fails with the end of every log when it does not.
+    def wait[Found](self, condition: t.Callable[[], Found], seconds: float = 120) -> Found:
+        """Wait until something holds and return it; fails with the end of every log when it does not.
 
         Args:
             condition: called again and again, until it returns something true.
@@ -361,8 +361,8 @@ class Control:
         end = time.monotonic() + seconds
         while True:
             with contextlib.suppress(ClusterError):
-                if condition():
-                    return
+                if found := condition():
+                    return found
             if time.monotonic() > end or any(p.poll() is not None for p in self.processes.values()):
                 logs = [f"--- {path}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log")]
                 pytest.fail("the control plane does not come up:\n" + "\n".join(logs))

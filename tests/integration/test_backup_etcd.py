@@ -20,11 +20,10 @@ from ironspan.etcd.client import ALL, EtcdClient, prefix_end
 from ironspan.etcd.errors import Compacted, EtcdError, Unreachable
 from tests.integration.loopback_cluster import Control
 from tests.integration.loopback_cluster import running as started
-from tests.support.etcd_members import Members
+from tests.support.etcd_members import CALM, Members
 
 ETCD_MEMBERS = 3
-# Elections are the tests': a second without the processor must not be one.
-ETCD_FLAGS = ("--heartbeat-interval=300", "--election-timeout=3000")
+ETCD_FLAGS = CALM
 
 
 @pytest.fixture

@@ -20,13 +20,12 @@ from ironspan.etcd.client import EtcdClient
 from ironspan.etcd.errors import EtcdError
 from tests.integration.test_full_disk import fill
 from tests.support.agent_process import ROOT, AgentSite, Writer, insist_on_a_whole_log, quick, site, wait
-from tests.support.etcd_members import Members, running
+from tests.support.etcd_members import CALM, Members, running
 from tests.support.partitions import needed
 from tests.support.tcp_proxy import TcpProxy
 
 ETCD_MEMBERS = 3
-# Elections are the tests': a second without the processor must not be one.
-ETCD_FLAGS = ("--heartbeat-interval=300", "--election-timeout=3000")
+ETCD_FLAGS = CALM
 HOUR = 3600
 
 

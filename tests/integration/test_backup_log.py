@@ -28,7 +28,7 @@ from ironspan.etcd.client import ALL, EtcdClient, prefix_end
 from ironspan.etcd.errors import Unreachable
 from ironspan.program.errors import LeaseLost
 from tests.support.backup_log import NAMES, PlainKeys
-from tests.support.etcd_members import Members
+from tests.support.etcd_members import CALM, Members
 from tests.support.faulty_store import FaultyStore
 from tests.support.log_agent import log_agent
 from tests.support.memory_store import MemoryStore
@@ -36,9 +36,7 @@ from tests.support.memory_store import MemoryStore
 Keys = dict[bytes, tuple[bytes, int, int, int, int]]
 """Value, creation and modification revision, version, lease."""
 TRIED = b"/registry/try"
-# Elections are the tests': a second without the processor must not be one.
-ETCD_MEMBERS = 3
-ETCD_FLAGS = ("--max-txn-ops=1024", "--heartbeat-interval=300", "--election-timeout=3000")
+ETCD_MEMBERS, ETCD_FLAGS = 3, ("--max-txn-ops=1024", *CALM)
 
 
 class Site:

@@ -204,15 +204,8 @@ def test_what_kubeadm_lets_holders_of_tokens_do_is_taken_away(site: Site) -> Non
         # As kubeadm does it, who is another owner.
         api._json("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
     holder = user_api(site.control, "system:bootstrap:abcdef", [TOKENS])
-    requested: list[str] = []
-
-    def asked() -> bool:
-        requested.append(client_request(holder, "rack-2"))
-        return True
-
     # The API server hears of the bindings a moment after it has answered.
-    site.control.wait(asked)
-    (stolen,) = requested
+    stolen = site.control.wait(lambda: client_request(holder, "rack-2"))
     # This is what an attacker on a host that was sent such a token could do.
     site.control.wait(lambda: bool(api.get(f"{CSRS}/{stolen}")["status"].get("certificate")))
 

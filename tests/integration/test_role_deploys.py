@@ -134,7 +134,7 @@ def rack() -> Iterator[Deployer]:
         made.answering()
         yield made
     finally:
-        processes.kill(processes.marked(made.bmcs))
+        processes.end(made.bmcs)
         with contextlib.suppress(LabError):
             racks.remove(made.server.rack, [1])
         made.lab.down()

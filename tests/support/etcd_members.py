@@ -25,6 +25,8 @@ from ironspan.etcd.errors import EtcdError
 from tests.support.ports import free_network
 
 VERSION = "3.6.14"
+CALM = ("--heartbeat-interval=300", "--election-timeout=3000")
+"""Flags where elections are the tests': a second without the processor must not be one."""
 
 
 def find_etcd(

@@ -12,13 +12,17 @@ from urllib.parse import urlsplit
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.names import is_subdomain
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.checks.networks import (
     address_of,
-    network_of,
+    of_cluster,
     out_of_reach,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.draft import Draft, HostDraft
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.formats import is_taken_for_address
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.judges import is_address
-from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import parsed, unusable
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.site.reach import (
+    parsed,
+    parsed_ipv4,
+    unusable,
+)
 
 API_ADDRESS, EXTRA_NAMES = "site_api_address", "control_plane_extra_names"
 HAVE_API = {"control_plane", "haproxy"}
@@ -170,12 +174,9 @@ def _check_who_answers(draft: Draft, variable: str, address: str) -> None:
             f"{address} is where Ansible reaches host {host.name}, which has no API server",
             "write the address of the load balancer",
         )
-    for name in ("site_pod_cidr", "site_service_cidr"):
-        network = network_of(draft, name)
-        if network is not None and ipaddress.ip_address(address) in network:
-            draft.problems.add(
-                place, variable, f"{address} lies in {name} ({network})", "write another address"
-            )
+    ipv4 = parsed_ipv4(address)
+    if ipv4 and (message := of_cluster(draft, ipv4)):
+        draft.problems.add(place, variable, message, "write another address")
 
 
 def _is_reached_at(host: HostDraft, address: str) -> bool:

@@ -15,7 +15,7 @@ import json
 import ssl
 import time
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PORT = 2379
 _PARALLEL = 8
@@ -74,8 +74,13 @@ def ask_settled(addresses: Mapping[str, str], context: ssl.SSLContext, port: int
     Members without a quorum elect for ever, and are waited for ``ELECTION_SECONDS``. Arguments and answers
     are those of ``ask_members``.
     """
+    return settled(lambda: ask_members(addresses, context, port), lambda members: not electing(members))
+
+
+def settled(ask: Callable[[], list[Member]], is_settled: Callable[[Sequence[Member]], bool]) -> list[Member]:
+    """Ask until the answers are settled, or for as long as an election may take; return the last ones."""
     end = time.monotonic() + ELECTION_SECONDS
-    while electing(members := ask_members(addresses, context, port)) and time.monotonic() < end:
+    while not is_settled(members := ask()) and time.monotonic() < end:
         time.sleep(0.5)
     return members
 

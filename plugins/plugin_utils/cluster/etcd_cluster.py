@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import (
-    ELECTION_SECONDS,
     Member,
     ask_members,
+    settled,
 )
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import (
     Listed,
@@ -123,14 +122,11 @@ class EtcdCluster:
 
     def settled(self) -> tuple[list[Member], Quorum]:
         """Return the answers and the count; an election that is going on is waited for."""
-        end = time.monotonic() + ELECTION_SECONDS
-        while True:
-            answers = self.answers()
-            count = quorum(answers)
-            nobody = all(member.error for member in answers)
-            if count.kept or nobody or time.monotonic() > end:
-                return answers, count
-            time.sleep(0.5)
+        answers = settled(
+            self.answers,
+            lambda members: quorum(members).kept or all(member.error for member in members),
+        )
+        return answers, quorum(answers)
 
     def membership(self, first: Collection[str] = ()) -> Membership:
         """Return the calls that change the membership; those who answered are asked first."""

@@ -147,15 +147,8 @@ class Membership:
                 f"{name} cannot join etcd: {waiting[0].name or waiting[0].id} is a learner still.",
                 "Let it be promoted (run its member_add.yml again) or remove it first.",
             )
-        try:
-            answer = self._change("add", {"peerURLs": [peer_url], "isLearner": True})
-            return [_listed(entry) for entry in answer.get("members", ())]
-        except ClusterError:
-            # Done, maybe, before who was asked first went away: the next one refused it as there already.
-            listed = self.listed()
-            if not any(peer_url in member.peer_urls for member in listed):
-                raise
-            return listed
+        body = {"peerURLs": [peer_url], "isLearner": True}
+        return self._change("add", body, lambda now: any(peer_url in member.peer_urls for member in now))
 
     def promote(
         self,
@@ -216,13 +209,8 @@ class Membership:
         """
         listed = any(member.id == identifier for member in self.listed())
         number = str(int(identifier, 16))
-        try:
-            if listed:
-                self._change("remove", {"ID": number})
-        except ClusterError:
-            # Done, maybe, before who was asked first went away: the next one does not know it any more.
-            if any(member.id == identifier for member in self.listed()):
-                raise
+        if listed:
+            self._change("remove", {"ID": number}, lambda now: all(member.id != identifier for member in now))
         # etcd keeps the alarm of a member that is gone: after CORRUPT nobody could write any more.
         # The one that left may have been the leader: the others elect one before they answer.
         alarms = self._patiently("/v3/maintenance/alarm", {"action": "GET"}, _Leaderless)
@@ -255,9 +243,20 @@ class Membership:
         }
         return list(self._call("/v3/kv/range", body).get("kvs", ()))
 
-    def _change(self, action: str, body: object) -> dict[str, t.Any]:
-        """Change the membership, as soon as etcd finds that its members are settled."""
-        return self._patiently(f"/v3/cluster/member/{action}", body, _Unsettled)
+    def _change(self, action: str, body: object, is_done: Callable[[Sequence[Listed]], bool]) -> list[Listed]:
+        """Change the membership, as soon as etcd finds that its members are settled; return all members then.
+
+        ``is_done`` tells by them whether a change that failed was done: maybe who was asked first did it and
+        went away, and the next one refused what was there already.
+        """
+        try:
+            answer = self._patiently(f"/v3/cluster/member/{action}", body, _Unsettled)
+        except ClusterError:
+            listed = self.listed()
+            if not is_done(listed):
+                raise
+            return listed
+        return [_listed(entry) for entry in answer.get("members", ())]
 
     def _patiently(self, path: str, body: object, passing: type[ClusterError]) -> dict[str, t.Any]:
         """Call again for a while, as long as it fails for a reason that passes."""

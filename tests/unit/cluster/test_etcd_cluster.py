@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import json
+import time
 import types
 import typing as t
 
 import pytest
+from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd as members_asked
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster import etcd_cluster
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.etcd import Member
 from ansible_collections.ironspan.hybrid.plugins.plugin_utils.cluster.members import Listed, QuorumError
@@ -110,7 +112,7 @@ def etcd(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[etcd_cluster.
     ) -> tuple[etcd_cluster.EtcdCluster, FakeStore]:
         fake = FakeStore(healthy, list(listed))
         monkeypatch.setattr(etcd_cluster, "ask_members", fake.answers)
-        monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 0)
+        monkeypatch.setattr(members_asked, "ELECTION_SECONDS", 0)
         monkeypatch.setattr(etcd_cluster, "Membership", lambda *_: fake)
         site = types.SimpleNamespace(group=lambda _name: hosts or HOSTS)
         session: t.Any = types.SimpleNamespace(site=site, etcd_context=lambda: None)
@@ -243,8 +245,8 @@ def test_who_has_started_and_has_no_vote(etcd: Make, monkeypatch: pytest.MonkeyP
 
 def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = etcd({1, 2, 3}, THREE)
-    monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 60)
-    monkeypatch.setattr(etcd_cluster.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(members_asked, "ELECTION_SECONDS", 60)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     healthy = made.answers()
     rounds = [[member._replace(leader="0") for member in healthy]] * 2 + [healthy]
     monkeypatch.setattr(made, "answers", lambda: rounds.pop(0))
@@ -254,7 +256,7 @@ def test_an_election_is_waited_for(etcd: Make, monkeypatch: pytest.MonkeyPatch) 
 
 def test_nobody_is_waited_for_when_nobody_answers(etcd: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = etcd(set(), THREE)
-    monkeypatch.setattr(etcd_cluster, "ELECTION_SECONDS", 60)
+    monkeypatch.setattr(members_asked, "ELECTION_SECONDS", 60)
     assert made.settled()[1].healthy == 0
 
 
